@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads a recording: of a living recorder, of a dead node, a snapshot. Single
+ * threaded: one struct kymo_reader belongs to one thread at a time. Memory
+ * is bounded by the number of threads, segments (40 bytes each) and dictionary
+ * entries, never by the number of events. No input makes it crash: what is
+ * damaged is skipped and counted.
+ */
+#ifndef KYMO_READER_H
+#define KYMO_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../recorder/kymo_format.h"
+
+struct kymo_reader;
+
+/* What is wrong with a recording, beyond what the recorder itself counted. */
+struct kymo_damage {
+    uint64_t segments_bad;   /* headers that are not valid */
+    uint64_t records_bad;    /* segments cut short at a record that is not valid */
+    uint64_t bytes_cut;      /* bytes skipped in those segments and at ends of files */
+    uint64_t segments_moved; /* overwritten by a living recorder while being read */
+    uint64_t dict_bad;       /* bytes skipped in the dictionary */
+    uint64_t seq_gaps;       /* segments missing between the first and last seen (discard only) */
+};
+
+/* Opens the recording at dir. 0, or a negative errno with a sentence in err:
+ * -ENOENT, -ENOTDIR, -EACCES, -EBADMSG (not a recording), -EPROTO (a format
+ * version that this program does not know), -ENOMEM, -EIO. */
+int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size);
+void kymo_reader_close(struct kymo_reader *r);
+
+/* The header as found, and the per-thread counters. Pointers live until close. */
+const struct kymo_meta *kymo_reader_meta(const struct kymo_reader *r);
+const struct kymo_slot *kymo_reader_slots(const struct kymo_reader *r, uint32_t *n);
+const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r);
+/* True when the recorder never closed the recording and its OS process is gone. */
+bool kymo_reader_crashed(const struct kymo_reader *r);
+
+/* One decoded record. Fields that its event does not have are 0 (idents:
+ * KYMO_IDENT_NONE). Pointers are valid until the next call of next or close. */
+struct kymo_event {
+    uint64_t ticks;
+    int64_t ns;              /* CLOCK_MONOTONIC of the recording machine */
+    uint32_t slot;           /* the thread that recorded it */
+    uint8_t id;              /* enum kymo_event_id, without the variant bits */
+    bool has_content, has_opts;
+    uint8_t content_flags;   /* KYMO_C_* */
+    uint64_t who, peer;
+    uint32_t mfa, atom, size;
+    uint8_t kind;
+    uint64_t value;
+    uint32_t serial_prev, serial_cur;
+    uint32_t n_gc;           /* 0 or KYMO_GC_SIZES */
+    uint64_t gc[KYMO_GC_SIZES];
+    const uint8_t *content;  /* external term format without 131 */
+    uint32_t content_len;
+    uint8_t opt_flags;       /* KYMO_O_* */
+    uint8_t opt_ts;          /* enum kymo_ts */
+    uint16_t opt_sched;
+    int64_t opt_a, opt_b;
+    const uint8_t *msr;      /* match spec result */
+    uint32_t msr_len;
+};
+
+/* The next event of all threads in order of time (ties: by slot). Notes of the
+ * recorder (KYMO_E_FIRST_NOTE and up) come too. 1 = *ev filled, 0 = end,
+ * negative errno = the recording can't be read further (-EIO, -ENOMEM). */
+int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev);
+/* Back to the first event. */
+int kymo_reader_rewind(struct kymo_reader *r);
+/* Bytes of segments read and in total, for progress. */
+void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total);
+
+/* Time. */
+int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks);      /* CLOCK_MONOTONIC */
+int64_t kymo_reader_wall_ns(const struct kymo_reader *r, int64_t mono_ns); /* Unix epoch */
+int64_t kymo_reader_erl_ns(const struct kymo_reader *r, int64_t mono_ns);  /* erlang:monotonic_time */
+
+/* Names. Unknown ids give "?" and arity 0. The text is UTF-8, not quoted. */
+struct kymo_text { const char *s; uint32_t len; };
+struct kymo_mfa { uint32_t module, function, arity; };
+struct kymo_text kymo_reader_atom(const struct kymo_reader *r, uint32_t id);
+bool kymo_reader_mfa(const struct kymo_reader *r, uint32_t id, struct kymo_mfa *out);
+bool kymo_reader_term(const struct kymo_reader *r, uint32_t id, const uint8_t **etf, uint32_t *len);
+/* Canonical id: the lowest id with the same definition, for counting by id. */
+uint32_t kymo_reader_canonical(const struct kymo_reader *r, uint32_t id);
+/* What the dictionary knows of a process; false when nothing. */
+bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *name_atom, uint32_t *mfa);
+/* Number of dictionary ids (ids are 1 .. n), and the kind of one (0 = missing). */
+uint32_t kymo_reader_dict_size(const struct kymo_reader *r);
+uint8_t kymo_reader_dict_kind(const struct kymo_reader *r, uint32_t id);
+
+/* Formatting as the Erlang shell would: <0.1.2>, #Port<0.3>, 'odd atom',
+ * lists:map/2. Always NUL terminated, cut to size; returns the length it would
+ * have had, as snprintf. */
+size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size);
+size_t kymo_format_mfa(const struct kymo_reader *r, uint32_t id, char *buf, size_t size);
+size_t kymo_format_atom(struct kymo_text t, char *buf, size_t size);
+/* An external term (no 131) as text; damage prints as '...'. */
+size_t kymo_format_term(const uint8_t *etf, size_t len, char *buf, size_t size);
+
+/* Raw segments, for the exporter that copies them: valid, deduplicated, in
+ * order of (slot, seq). *bytes holds the header and the committed content with
+ * content_bits and events filled in, valid until the next call. 1, 0 or -errno. */
+int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len);
+
+const char *kymo_event_name(uint8_t id);   /* NULL when unknown */
+const char *kymo_event_fields(uint8_t id); /* field letters, NULL when unknown */
+const char *kymo_loss_name(unsigned cause);
+const char *kymo_state_name(unsigned state);
+const char *kymo_reason_name(unsigned reason);
+
+#endif

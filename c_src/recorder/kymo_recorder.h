@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The recorder engine: plain C11, knows nothing of Erlang terms. Words that
+ * identify atoms are opaque 64-bit keys to it.
+ *
+ * Threads. Three roles:
+ *   control  any thread, calls open, stop, pause, snapshot, info, close. These
+ *            calls exclude each other with a mutex inside the recorder and may
+ *            block (files, joining the worker): never call them from a tracee's
+ *            callback.
+ *   producer any thread that traces: kymo_writer_get and everything that takes
+ *            a struct kymo_writer. No lock, no allocation and no system call,
+ *            except for the first event of a thread in the process (one
+ *            allocation) and in a recorder (its slot is taken).
+ *   worker   one thread of each recorder, started by open and joined by stop:
+ *            drains (discard), watches the duration limit, calibrates the clock,
+ *            closes the files.
+ *
+ * Errors: functions return 0 or a negative errno unless said otherwise.
+ */
+#ifndef KYMO_RECORDER_H
+#define KYMO_RECORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kymo_format.h"
+
+struct kymo_recorder;
+struct kymo_writer; /* one thread's ring in one recorder; see kymo_writer.h */
+
+struct kymo_options {
+    const char *dir;         /* created (0700) when missing; must not hold a recording */
+    enum kymo_policy policy;
+    enum kymo_clock clock;   /* asked for; monotonic is used where the TSC is not invariant */
+    uint32_t segment_bytes;  /* power of two, 4096 .. 1 MiB */
+    uint32_t segs_per_ring;  /* 2 .. 65536 */
+    uint32_t n_slots;        /* 1 .. 4096 */
+    uint64_t dict_bytes;     /* 4096 .. 1 GiB */
+    uint32_t detail;         /* KYMO_D_*: copied to meta */
+    uint32_t content_max;    /* 0 .. segment_bytes / 4, at most 16384 */
+    uint32_t sample;         /* 1 in N, at least 1 */
+    uint32_t sample_kind;    /* 0 by event, 1 by process: applied by the caller */
+    uint64_t limit_bytes;    /* 0 = none; bytes of closed and open segments written */
+    uint64_t limit_events;   /* 0 = none; never more than this many are recorded */
+    uint64_t limit_ns;       /* 0 = none; from open */
+    uint64_t file_bytes;     /* discard: a data file is closed at this size; 0 = never */
+    uint64_t file_ns;        /* discard: ... or at this age; 0 = never */
+    uint32_t max_files;      /* discard: the oldest is removed beyond this many; 0 = keep all */
+    /* Facts about the node for meta; zero and "" without a VM. */
+    int64_t erl_mono_ns;     /* erlang:monotonic_time(nanosecond), taken just before open */
+    int64_t erl_offset_ns;
+    uint32_t creation;
+    const char *node;
+    const char *otp_release;
+    const char *erts_version;
+};
+
+/* Defaults for everything but dir. Never fails. */
+void kymo_options_init(struct kymo_options *o);
+
+/* Creates the files, reserves their disk space (so that a full disk is an
+ * error here and never a signal later), maps and touches them, starts the
+ * worker, and enters KYMO_ACTIVE. Everything is undone on failure.
+ * -EINVAL (*what then names the option), -EEXIST the folder holds a recording,
+ * -EACCES, -ENOENT, -ENOTDIR, -ENOSPC, -EDQUOT, -EROFS, -ENOMEM, -EAGAIN, and
+ * -ENFILE when KYMO_MAX_RECORDERS are open. */
+int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out, const char **what);
+
+/* Ends the recording: no event is accepted once it returns, all segments are
+ * closed, drained (discard), files complete, worker joined. The mappings stay
+ * until kymo_recorder_close, so a late producer finds a closed recorder and
+ * not a hole. Second call: -EALREADY. */
+int kymo_recorder_stop(struct kymo_recorder *r, enum kymo_reason why);
+
+/* As stop, but returns at once: the worker does it. Any thread, also from a
+ * monitor callback. Idempotent. */
+void kymo_recorder_stop_async(struct kymo_recorder *r, enum kymo_reason why);
+
+/* Stops if needed, unmaps, frees. Only when no thread can still hold r. */
+void kymo_recorder_close(struct kymo_recorder *r);
+
+/* -EALREADY when already so, -ESHUTDOWN once stopping. */
+int kymo_recorder_pause(struct kymo_recorder *r);
+int kymo_recorder_resume(struct kymo_recorder *r);
+
+/* Copies what the rings hold now into a new recording at dir, without
+ * stopping writers: closed segments, open ones up to their commit, dictionary,
+ * counters. A segment overwritten under the copy is left out and counted as
+ * overwritten in the copy's meta. Works after stop too. *segments, *events (may
+ * be NULL) say what was copied. Errors as open, -EIO. A failed snapshot leaves
+ * no partial recording behind. */
+int kymo_recorder_snapshot(struct kymo_recorder *r, const char *dir, uint64_t *segments, uint64_t *events);
+
+/* A consistent-enough copy of the counters (each value is exact at some moment
+ * of the call). Valid in every state until close. */
+struct kymo_info {
+    enum kymo_state state;
+    enum kymo_reason reason;
+    enum kymo_clock clock;
+    uint64_t events, bytes, sampled_out, overwritten;
+    uint64_t lost[KYMO_LOSS_CAUSES];
+    uint64_t dict_used, dict_bytes, dict_full;
+    uint64_t memory;     /* bytes mapped by the recorder: constant */
+    uint64_t files, files_removed, events_removed;
+    uint32_t io_errno;
+    uint32_t slots_used, n_slots;
+};
+void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out);
+/* Counters of slot i (0 .. slots_used-1). -ERANGE. */
+int kymo_recorder_slot(struct kymo_recorder *r, uint32_t i, struct kymo_slot *out);
+
+/* Memory the given options will map, in bytes; same value as kymo_info.memory. */
+uint64_t kymo_options_memory(const struct kymo_options *o);
+
+/* Ends all recorders (KYMO_R_UNLOAD) and joins their workers. For unload and
+ * for the halt of the node. */
+void kymo_recorder_stop_all(void);
+
+#endif
