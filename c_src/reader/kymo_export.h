@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Exporters: each turns an open recording into the format of another tool,
+ * in one or two passes of kymo_reader_next (they rewind it themselves, before
+ * and never after). Single threaded, as the reader. Memory does not grow with
+ * the number of events.
+ *
+ * All return 0 or a negative errno with a sentence in err that names the file
+ * and the reason; they leave no half-written file behind that looks whole.
+ * -EPIPE means that the reader of standard output went away.
+ */
+#ifndef KYMO_EXPORT_H
+#define KYMO_EXPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kymo_reader.h"
+
+struct kymo_export_options {
+    const char *out; /* file, or directory for ctf; "-" = standard output where the format is a stream */
+    /* Window, in ns since the start of the recording (meta.t0_mono_ns), both
+     * ends included; INT64_MIN and INT64_MAX = no bound. */
+    int64_t from_ns, to_ns;
+    /* False leaves the event out. Called for events inside the window only;
+     * NULL keeps everything. */
+    bool (*keep)(void *arg, const struct kymo_reader *r, const struct kymo_event *ev);
+    void *keep_arg;
+    bool wall; /* folded: wall clock instead of the time scheduled in */
+    /* Called now and then with the work done so far; may be NULL. */
+    void (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *progress_arg;
+};
+
+struct kymo_export_result {
+    uint64_t events;  /* read from the recording, inside the window and kept */
+    uint64_t written; /* packets, slices, stacks or terms: what the format counts */
+    uint64_t bytes;   /* of output */
+};
+
+int kymo_export_perfetto(struct kymo_reader *r, const struct kymo_export_options *o,
+                         struct kymo_export_result *res, char *err, size_t err_size);
+int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o,
+                    struct kymo_export_result *res, char *err, size_t err_size);
+int kymo_export_folded(struct kymo_reader *r, const struct kymo_export_options *o,
+                       struct kymo_export_result *res, char *err, size_t err_size);
+int kymo_export_dbg(struct kymo_reader *r, const struct kymo_export_options *o,
+                    struct kymo_export_result *res, char *err, size_t err_size);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A hash map from 64-bit keys to values of one fixed size, for per-process,
+ * per-function and per-id state of the reader, the command and the exporters.
+ * Not thread safe. Any key is allowed, 0 too.
+ *
+ * Values live inside the table: a pointer to one is valid until the next call
+ * of put that adds a key, or of remove or free. Memory is at most about
+ * 4 * (value_size + 9) bytes per key at its largest number of keys; it shrinks
+ * only at free.
+ */
+#ifndef KYMO_MAP_H
+#define KYMO_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct kymo_map {
+    uint64_t *keys;
+    uint8_t *used; /* 1 where a key lives */
+    uint8_t *values;
+    size_t value_size;
+    size_t count; /* keys in the map */
+    size_t slots; /* 0 or a power of two */
+};
+
+/* Never fails: the table is allocated by the first put. value_size may be 0
+ * (a set). */
+void kymo_map_init(struct kymo_map *m, size_t value_size);
+void kymo_map_free(struct kymo_map *m);
+
+/* The value of key, or NULL. In a set any non-NULL pointer means "there". */
+void *kymo_map_get(const struct kymo_map *m, uint64_t key);
+
+/* The value of key, added as zero bytes when it was not there (*added, which
+ * may be NULL, says so). NULL: no memory; the map is as before. */
+void *kymo_map_put(struct kymo_map *m, uint64_t key, bool *added);
+
+/* False when key was not there. */
+bool kymo_map_remove(struct kymo_map *m, uint64_t key);
+
+/* Walks the map in no particular order: start with *it = 0; NULL at the end.
+ * The map must not be changed on the way, values may be. */
+void *kymo_map_next(const struct kymo_map *m, size_t *it, uint64_t *key);
+
+#endif
