@@ -319,9 +319,10 @@ enum kymo_seq {
     KYMO_SEQ_LABEL_TERM = 0x80 /* or-ed in: the label is not a small integer, Q is its hash */
 };
 
-/* Order of the sizes in field G. */
+/* Order of the sizes in field G, the order in which the runtime lists them.
+ * wordsize: words needed at the start, words reclaimed at the end. */
 #define KYMO_GC_NAMES(X)                                                       \
-    X(old_heap_block_size) X(heap_block_size) X(mbuf_size) X(recent_size)      \
+    X(wordsize) X(old_heap_block_size) X(heap_block_size) X(mbuf_size) X(recent_size)      \
     X(stack_size) X(old_heap_size) X(heap_size) X(bin_vheap_size)              \
     X(bin_vheap_block_size) X(bin_old_vheap_size) X(bin_old_vheap_block_size)
 enum kymo_gc {
