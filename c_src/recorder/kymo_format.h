@@ -195,7 +195,7 @@ struct kymo_segment {
     uint32_t crc;           /* 104 CRC-32 (zlib) of the records when KYMO_SEG_CRC */
     uint32_t flags;         /* 108 KYMO_SEG_* */
     uint64_t lost_before;   /* 112 `discarded` when the segment was opened */
-    uint64_t reserved;      /* 120 */
+    uint64_t events_before; /* 120 events of this instance in segments with lower seq */
 };
 #define KYMO_SEG_HEADER 128u
 #define KYMO_SEG_CRC 1u /* crc is valid: set by the drain thread and by snapshots */

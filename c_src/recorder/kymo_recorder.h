@@ -55,6 +55,9 @@ struct kymo_options {
     const char *node;
     const char *otp_release;
     const char *erts_version;
+    /* Called once by each tracing thread when it takes a slot: what is it?
+     * NULL: KYMO_T_OTHER, number 0. Must not trace and not block. */
+    void (*identify)(enum kymo_thread *kind, uint32_t *no);
 };
 
 /* Defaults for everything but dir. Never fails. */
@@ -64,14 +67,18 @@ void kymo_options_init(struct kymo_options *o);
  * error here and never a signal later), maps and touches them, starts the
  * worker, and enters KYMO_ACTIVE. Everything is undone on failure.
  * -EINVAL (*what then names the option), -EEXIST the folder holds a recording,
- * -EACCES, -ENOENT, -ENOTDIR, -ENOSPC, -EDQUOT, -EROFS, -ENOMEM, -EAGAIN, and
- * -ENFILE when KYMO_MAX_RECORDERS are open. */
+ * -EACCES, -ENOENT, -ENOTDIR, -ENOSPC, -EDQUOT, -EROFS, -EFBIG (a limit on file
+ * sizes), -ENOMEM, -EAGAIN, and -ENFILE when KYMO_MAX_RECORDERS are open. */
+#define KYMO_MAX_RECORDERS 64u
 int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out, const char **what);
 
 /* Ends the recording: no event is accepted once it returns, all segments are
  * closed, drained (discard), files complete, worker joined. The mappings stay
  * until kymo_recorder_close, so a late producer finds a closed recorder and
- * not a hole. Second call: -EALREADY. */
+ * not a hole. 0 for the call that joined the worker, also when the end had been
+ * asked for before (stop_async, a limit); later calls: -EALREADY. -EDEADLK when
+ * the calling thread is between kymo_writer_get and kymo_writer_put. In a
+ * forked child all control functions but info and close return -ECHILD. */
 int kymo_recorder_stop(struct kymo_recorder *r, enum kymo_reason why);
 
 /* As stop, but returns at once: the worker does it. Any thread, also from a
@@ -117,5 +124,11 @@ uint64_t kymo_options_memory(const struct kymo_options *o);
 /* Ends all recorders (KYMO_R_UNLOAD) and joins their workers. For unload and
  * for the halt of the node. */
 void kymo_recorder_stop_all(void);
+
+/* stop_all, and then takes back what the library has in the process: no code
+ * of it runs in another thread afterwards (threads that exit later no longer
+ * call it). Recorders still open may only be closed. The next open sets the
+ * library up again. No producer may be active: for the unload callback. */
+void kymo_recorder_library_unload(void);
 
 #endif

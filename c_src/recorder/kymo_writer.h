@@ -67,6 +67,8 @@ static inline uint8_t *kymo_put64(uint8_t *p, uint64_t v);
  * return its id, or KYMO_DICT_NO_ROOM (counted in meta.dict_full): the event is
  * then recorded with id 0. */
 #define KYMO_DICT_NO_ROOM 0u
+/* False once the dictionary is full: then naming an atom is wasted work. One load. */
+static inline bool kymo_dict_has_room(const struct kymo_writer *w);
 static inline uint32_t kymo_dict_atom(struct kymo_writer *w, uint64_t word);
 uint32_t kymo_dict_atom_add(struct kymo_writer *w, uint64_t word, const char *utf8, size_t len);
 static inline uint32_t kymo_dict_mfa(struct kymo_writer *w, uint64_t m, uint64_t f, uint32_t arity);
