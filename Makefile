@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# kymo, the whole project. `make help` lists the targets; CONTRIBUTING.md says more.
+#
+# C is built by c_src/Makefile, which rebar3 uses too. Erlang is compiled here
+# without rebar3, so that the same sources can be built and tested for several
+# runtimes: OUT is the folder that becomes the application, ERL the runtime.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := all
+
+OUT ?= .
+ERL ?= erl
+ERLC = $(if $(findstring /,$(firstword $(ERL))),$(dir $(firstword $(ERL)))erlc,erlc)
+ERLC_OPTS ?= +debug_info +warn_export_vars +warn_obsolete_guard +warn_unused_import +warn_missing_spec +nowarn_behaviours
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+
+VSN := $(shell sed -n 's/.*{vsn, *"\([^"]*\)"}.*/\1/p' src/kymo.app.src)
+BEAMS := $(patsubst src/%.erl,$(OUT)/ebin/%.beam,$(wildcard src/*.erl))
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
+COMMA := ,
+MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(wildcard src/*.erl)))
+
+.PHONY: all help c erlang test test-quick demo bench lint fuzz clean install \
+  erts erts-stock erts-install patch-check patch-edit patch-refresh
+
+all: c erlang ## build the NIFs, the kymo command and the Erlang modules
+
+help: ## list the targets
+	@awk -F' ## |:' '/^[a-z-]+:.* ## / { printf "  make %-14s %s\n", $$1, $$NF }' Makefile
+
+# Nothing but a look when all is there.
+.PHONY: bootstrap-build
+bootstrap-build:
+	@scripts/bootstrap build
+
+c: bootstrap-build
+	@$(MAKE) --no-print-directory -C c_src all PRIV=$(abspath $(OUT))/priv ERL="$(ERL)"
+
+erlang: bootstrap-build
+	@$(MAKE) --no-print-directory $(OUT)/ebin/kymo.app
+
+$(OUT)/ebin/%.beam: src/%.erl $(wildcard src/*.hrl)
+	@mkdir -p $(@D)
+	$(ERLC) $(ERLC_OPTS) -o $(@D) $<
+
+# Also takes away what is left of modules that are no more.
+$(OUT)/ebin/kymo.app: src/kymo.app.src $(BEAMS)
+	@rm -f $(filter-out $(BEAMS),$(wildcard $(OUT)/ebin/*.beam))
+	sed 's/{modules, *\[\]}/{modules, [$(MODULES)]}/' $< >$@
+
+test: ## install what is missing, then run every test
+	@scripts/bootstrap build test otp
+	@scripts/test full
+
+test-quick: ## the tests on the installed runtime only, without sanitizers
+	@scripts/bootstrap build test
+	@scripts/test quick
+
+demo: ## record a web server under load and show what to open
+	@scripts/bootstrap build demo
+	@$(MAKE) --no-print-directory all
+	@scripts/demo
+
+bench: ## what tracing costs here, against other tracers
+	@scripts/bootstrap build bench
+	@$(MAKE) --no-print-directory all
+	@bench/run
+
+lint: ## format, static analysis, warnings, xref, dialyzer
+	@scripts/bootstrap build lint
+	@scripts/lint
+
+fuzz: ## run the fuzz targets, FUZZ_SECONDS each (60)
+	@scripts/bootstrap build fuzz
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+install: all ## install application, command and man page into PREFIX (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
+	  $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/ebin $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/bin
+	install -m 644 $(OUT)/ebin/*.beam $(OUT)/ebin/kymo.app $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/ebin/
+	install -m 755 $(OUT)/priv/*.so $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/
+	install -m 755 $(OUT)/priv/bin/kymo $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/bin/
+	ln -sfn ../lib/kymo-$(VSN)/priv/bin/kymo $(DESTDIR)$(PREFIX)/bin/kymo
+	install -m 644 doc/kymo.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+
+erts-stock: ## build the unpatched runtime that the series is made for (OTP_SRC= takes yours)
+	@scripts/bootstrap otp
+	@scripts/otp-build stock
+
+erts: ## build the patched runtime (TYPE=opt|debug FLAVOR=jit|emu OTP_SRC=)
+	@scripts/bootstrap otp
+	@scripts/otp-build patched
+
+erts-install: ## install the patched runtime into PREFIX (/usr/local)
+	@scripts/bootstrap otp
+	@scripts/otp-build install "$(DESTDIR)$(PREFIX)"
+
+patch-check: ## apply the series with git am, export it again, compare
+	@scripts/bootstrap otp
+	@scripts/otp-patch check
+
+patch-edit: ## make a git checkout of the base with the series on top
+	@scripts/bootstrap otp
+	@scripts/otp-patch edit
+
+patch-refresh: ## export the series from that checkout
+	@scripts/otp-patch refresh
+
+clean: ## remove what was built, but not the cached runtimes
+	rm -rf build _build ebin demo-out
+	@$(MAKE) --no-print-directory -C c_src clean

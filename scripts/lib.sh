@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Sourced by the other scripts: where things are, how to speak, how to count.
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+export TOP
+
+say() { printf '%s\n' "$*"; }
+warn() { printf '%s\n' "$*" >&2; }
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# Where everything that takes long to make is kept, outside the checkout.
+cache_dir() { printf '%s' "${KYMO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kymo}"; }
+
+cpus() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1; }
+
+# 3m07s from a number of seconds.
+span() {
+    if [ "$1" -ge 60 ]; then printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); else printf '%ds' "$1"; fi
+}
+
+# Variables that our own make, or a user's shell, may have set and that would
+# change what a build of another project does.
+clean_environment() {
+    unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES MAKEFILES GNUMAKEFLAGS TYPE FLAVOR PREFIX DESTDIR
+    unset ERL ERLC ERL_TOP ERL_LIBS ERL_FLAGS ERL_AFLAGS ERL_ZFLAGS ERL_COMPILER_OPTIONS ERLC_OPTS
+    unset ERTS_INCLUDE_DIR CFLAGS CPPFLAGS LDFLAGS OUT PRIV BUILD BUILD_ROOT SAN WERROR
+}
+
+# Results of a test run: one line "label<TAB>passed<TAB>failed<TAB>skipped<TAB>log" per program.
+RESULTS=${KYMO_RESULTS:-$TOP/build/test/results.tsv}
+record() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$RESULTS"; }
