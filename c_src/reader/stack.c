@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { OP_NONE = 0, OP_RETURN_FROM = 1, OP_RETURN_TO = 2 };
+
+/* Bounds of the searches, so that no recording makes them quadratic. */
+enum { SEARCH_MAX = 4096, LOOP_MAX = 1024, INFERRED_RUN_MAX = 32 };
+
+void kymo_facts_init(struct kymo_facts *facts) {
+    memset(facts, 0, sizeof *facts);
+    kymo_map_init(&facts->returns, 0);
+    kymo_map_init(&facts->pairs, sizeof(struct kymo_pair));
+}
+
+void kymo_facts_free(struct kymo_facts *facts) {
+    kymo_map_free(&facts->returns);
+    kymo_map_free(&facts->pairs);
+}
+
+void kymo_stack_free(struct kymo_stack *st) {
+    free(st->f);
+    memset(st, 0, sizeof *st);
+}
+
+/* ---- what is known of pairs ---- */
+
+static uint64_t pair_key(uint32_t caller, uint32_t callee) {
+    return (uint64_t)caller << 32 | callee;
+}
+
+static struct kymo_pair pair_get(const struct kymo_facts *facts, uint32_t caller, uint32_t callee) {
+    const struct kymo_pair *p = kymo_map_get(&facts->pairs, pair_key(caller, callee));
+    return p != NULL ? *p : (struct kymo_pair){0, 0};
+}
+
+static void learn(const struct kymo_stack *st, struct kymo_facts *facts, uint32_t caller, uint32_t callee,
+                  bool kept) {
+    if (st->doubtful || caller == 0 || callee == 0)
+        return;
+    uint64_t key = pair_key(caller, callee);
+    struct kymo_pair *p = kymo_map_get(&facts->pairs, key);
+    if (p == NULL && facts->pairs.count < KYMO_PAIRS_MAX)
+        p = kymo_map_put(&facts->pairs, key, NULL);
+    if (p == NULL)
+        return;
+    if (kept && p->kept < UINT32_MAX)
+        p->kept++;
+    else if (!kept && p->tail < UINT32_MAX)
+        p->tail++;
+}
+
+/* ---- frames ---- */
+
+static struct kymo_frame *push(struct kymo_stack *st, uint8_t kind, uint32_t mfa) {
+    if (st->n == st->room) {
+        uint32_t room = st->room == 0 ? 8 : st->room * 2;
+        struct kymo_frame *f = realloc(st->f, room * sizeof *f);
+        if (f == NULL)
+            return NULL;
+        st->f = f;
+        st->room = room;
+    }
+    struct kymo_frame *f = &st->f[st->n++];
+    memset(f, 0, sizeof *f);
+    f->mfa = mfa;
+    f->kind = kind;
+    f->depth = st->shown;
+    st->shown += kind != KYMO_FRAME_INFERRED;
+    st->calls += kind == KYMO_FRAME_CALL;
+    return f;
+}
+
+static void pop(struct kymo_stack *st, kymo_leave_fn leave, void *arg, enum kymo_leave why) {
+    struct kymo_frame *f = &st->f[--st->n];
+    if (f->kind != KYMO_FRAME_INFERRED) {
+        st->shown--;
+        st->calls -= f->kind == KYMO_FRAME_CALL;
+        if (leave != NULL)
+            leave(arg, f, why);
+    }
+    if (st->calls == 0)
+        st->doubtful = false;
+}
+
+static void pop_to(struct kymo_stack *st, uint32_t n, kymo_leave_fn leave, void *arg, enum kymo_leave why) {
+    while (st->n > n)
+        pop(st, leave, arg, why);
+}
+
+/* A collection ends before anything else happens in its process; if not, its
+ * end was lost. */
+static void end_gc(struct kymo_stack *st, kymo_leave_fn leave, void *arg) {
+    while (st->n > 0 && st->f[st->n - 1].kind >= KYMO_FRAME_GC_MINOR)
+        pop(st, leave, arg, KYMO_LEAVE_LOST);
+}
+
+static void infer(struct kymo_stack *st, uint32_t mfa, uint32_t above) {
+    if (mfa == 0)
+        return;
+    uint32_t run = 0;
+    while (run < INFERRED_RUN_MAX && run < st->n && st->f[st->n - 1 - run].kind == KYMO_FRAME_INFERRED)
+        run++;
+    struct kymo_frame *f;
+    if (run == INFERRED_RUN_MAX) {
+        f = &st->f[st->n - 1];
+        f->mfa = mfa;
+    } else {
+        f = push(st, KYMO_FRAME_INFERRED, mfa);
+    }
+    if (f != NULL)
+        f->above = above;
+}
+
+/* The lowest index that a search from `end` down looks at. */
+static uint32_t search_end(uint32_t end, uint32_t most) {
+    return end > most ? end - most : 0;
+}
+
+/* Index of the topmost call below `end`, or UINT32_MAX. */
+static uint32_t top_call(const struct kymo_stack *st, uint32_t end) {
+    for (uint32_t i = end; i-- > 0;) {
+        if (st->f[i].kind == KYMO_FRAME_CALL)
+            return i;
+    }
+    return UINT32_MAX;
+}
+
+/* Index of the topmost frame of mfa below `end`, called or inferred. */
+static uint32_t find(const struct kymo_stack *st, uint32_t end, uint32_t mfa) {
+    if (mfa != 0) {
+        for (uint32_t i = end, low = search_end(end, SEARCH_MAX); i-- > low;) {
+            if (st->f[i].mfa == mfa && st->f[i].kind <= KYMO_FRAME_INFERRED)
+                return i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* ---- calls ---- */
+
+/* Ends the chain of tail calls that has come back to mfa: from the earlier call
+ * of mfa on. The chain is made of callers known to be gone with their callee; a
+ * stack that has grown to KYMO_STACK_LOOP without any return is taken for one
+ * as long as nothing is known to the contrary. */
+static void end_loop(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, kymo_leave_fn leave,
+                     void *arg) {
+    bool deep = st->calls >= KYMO_STACK_LOOP && kymo_map_get(&facts->returns, mfa) == NULL;
+    uint32_t callee = mfa, start = st->n;
+    for (uint32_t i = st->n, low = search_end(i, LOOP_MAX); i-- > low && st->f[i].kind == KYMO_FRAME_CALL;) {
+        struct kymo_pair p = pair_get(facts, st->f[i].mfa, callee);
+        bool unknown = p.kept == 0 && p.tail == 0;
+        if (unknown ? !deep : p.kept >= p.tail)
+            break;
+        callee = st->f[i].mfa;
+        if (callee == mfa) {
+            start = i;
+            if (!deep)
+                break;
+        }
+    }
+    if (deep) {
+        for (uint32_t i = start; i < st->n; i++)
+            learn(st, facts, st->f[i].mfa, i + 1 < st->n ? st->f[i + 1].mfa : mfa, false);
+    }
+    pop_to(st, start, leave, arg, KYMO_LEAVE_TAIL);
+}
+
+struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
+                                   kymo_leave_fn leave, void *arg) {
+    end_gc(st, leave, arg);
+    st->last_op = OP_NONE;
+    if (!facts->return_to_seen && kymo_map_get(&facts->returns, mfa) == NULL)
+        return NULL;
+    if (facts->return_to_seen && st->n > 0)
+        end_loop(st, facts, mfa, leave, arg);
+    if (st->calls >= KYMO_STACK_MAX) {
+        st->beyond++;
+        return NULL;
+    }
+    return push(st, KYMO_FRAME_CALL, mfa);
+}
+
+/* ---- returns ---- */
+
+/* After `callee` has ended and its caller is not known: ends the calls below
+ * it that look as if they had ended by tail calls. Without any knowledge a
+ * call is taken to have ended: when that was wrong its own return is still to
+ * come, and tells. */
+static void cut(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t callee, kymo_leave_fn leave,
+                void *arg) {
+    bool noted = st->doubtful;
+    while (st->n > 0 && st->f[st->n - 1].kind == KYMO_FRAME_CALL) {
+        uint32_t caller = st->f[st->n - 1].mfa;
+        struct kymo_pair p = pair_get(facts, caller, callee);
+        bool unknown = p.kept == 0 && p.tail == 0;
+        if (!unknown && p.tail <= p.kept)
+            break;
+        if (unknown && !noted) {
+            st->cut_below = caller;
+            st->cut_above = callee;
+            noted = true;
+        }
+        pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
+        st->cut_n = st->n;
+        callee = caller;
+    }
+}
+
+/* The call at index j has ended and the frame at index k < j runs again. */
+static void learn_return(const struct kymo_stack *st, struct kymo_facts *facts, uint32_t k, uint32_t j) {
+    for (uint32_t i = k; i < j; i++) {
+        const struct kymo_frame *below = &st->f[i], *above = &st->f[i + 1];
+        if (below->kind == KYMO_FRAME_CALL && above->kind == KYMO_FRAME_CALL)
+            learn(st, facts, below->mfa, above->mfa, i == k);
+        else if (below->kind == KYMO_FRAME_CALL && above->kind == KYMO_FRAME_INFERRED && i == k)
+            learn(st, facts, below->mfa, above->above, true);
+    }
+    /* A return with only inferred frames above: the call was rightly kept. */
+    if (j + 1 < st->n && st->f[j + 1].kind == KYMO_FRAME_INFERRED)
+        learn(st, facts, st->f[j].mfa, st->f[j + 1].above, true);
+}
+
+/* return_to straight after return_from: the call has ended already. */
+static void return_to_after_from(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t mfa,
+                                 kymo_leave_fn leave, void *arg) {
+    uint32_t k = find(st, st->n, mfa);
+    if (k != UINT32_MAX) {
+        pop_to(st, k + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
+    } else {
+        cut(st, facts, st->last, leave, arg);
+        infer(st, mfa, st->last);
+    }
+}
+
+static void return_to_nothing_open(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
+                                   kymo_leave_fn leave, void *arg) {
+    /* A return without an open call: the last cut was wrong, what was inferred
+     * since then ran above the call that was cut. */
+    if (st->cut_above != 0) {
+        learn(st, facts, st->cut_below, st->cut_above, true);
+        if (st->n > st->cut_n)
+            pop_to(st, st->cut_n, leave, arg, KYMO_LEAVE_RETURN_TO);
+        st->cut_above = 0;
+    }
+    uint32_t k = find(st, st->n, mfa);
+    if (k != UINT32_MAX) {
+        pop_to(st, k + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
+    } else {
+        /* What returned is the function that was running, its call unseen. */
+        if (st->n > 0)
+            pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
+        infer(st, mfa, 0);
+    }
+}
+
+static void return_to_open(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, uint32_t j,
+                           kymo_leave_fn leave, void *arg) {
+    uint32_t k = find(st, j, mfa);
+    uint32_t ended = st->f[j].mfa;
+    bool wrong_cut = st->cut_above != 0 && st->cut_n == j + 1;
+    if (ended == mfa && j + 1 < st->n && (wrong_cut || k == UINT32_MAX)) {
+        /* Back in the call that is open, from one that had been cut above it. */
+        if (wrong_cut)
+            learn(st, facts, st->cut_below, st->cut_above, true);
+        st->cut_above = 0;
+        pop_to(st, j + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
+        return;
+    }
+    st->last = ended;
+    st->last_op = OP_RETURN_TO;
+    if (k != UINT32_MAX) {
+        learn_return(st, facts, k, j);
+        pop_to(st, k + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
+        return;
+    }
+    /* A function that returns to itself, with its caller too deep to be here. */
+    if (ended == mfa)
+        learn(st, facts, mfa, mfa, true);
+    if (j + 1 < st->n)
+        learn(st, facts, ended, st->f[j + 1].above, true);
+    pop_to(st, j, leave, arg, KYMO_LEAVE_RETURN_TO);
+    if (mfa == 0) {
+        pop_to(st, 0, leave, arg, KYMO_LEAVE_RETURN_TO);
+    } else {
+        cut(st, facts, ended, leave, arg);
+        infer(st, mfa, ended);
+    }
+}
+
+void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
+                          kymo_leave_fn leave, void *arg) {
+    facts->return_to_seen = true;
+    end_gc(st, leave, arg);
+    if (st->beyond > 0) {
+        st->beyond--;
+        return;
+    }
+    uint8_t op = st->last_op;
+    st->last_op = OP_NONE;
+    uint32_t j = top_call(st, st->n);
+    if (op == OP_RETURN_FROM)
+        return_to_after_from(st, facts, mfa, leave, arg);
+    else if (j == UINT32_MAX)
+        return_to_nothing_open(st, facts, mfa, leave, arg);
+    else
+        return_to_open(st, facts, mfa, j, leave, arg);
+}
+
+bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
+                            kymo_leave_fn leave, void *arg) {
+    facts->return_from_seen = true;
+    (void)kymo_map_put(&facts->returns, mfa, NULL);
+    end_gc(st, leave, arg);
+    if (st->beyond > 0) {
+        st->beyond--;
+        return false;
+    }
+    /* The return_to of this very return came first. */
+    if (st->last_op == OP_RETURN_TO && st->last == mfa) {
+        st->last_op = OP_NONE;
+        return false;
+    }
+    st->last_op = OP_RETURN_FROM;
+    st->last = mfa;
+    for (uint32_t i = st->n, low = search_end(i, SEARCH_MAX); i-- > low;) {
+        if (st->f[i].kind == KYMO_FRAME_CALL && st->f[i].mfa == mfa) {
+            pop_to(st, i + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
+            pop(st, leave, arg, KYMO_LEAVE_RETURN);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- garbage collection, loss, end ---- */
+
+struct kymo_frame *kymo_stack_gc_start(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg) {
+    end_gc(st, leave, arg);
+    return push(st, kind, 0);
+}
+
+bool kymo_stack_gc_end(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg) {
+    if (st->n == 0 || st->f[st->n - 1].kind != kind)
+        return false;
+    pop(st, leave, arg, KYMO_LEAVE_RETURN);
+    return true;
+}
+
+void kymo_stack_lost(struct kymo_stack *st) {
+    st->doubtful = st->n > 0;
+    st->last_op = OP_NONE;
+    st->cut_above = 0;
+}
+
+void kymo_stack_clear(struct kymo_stack *st, kymo_leave_fn leave, void *arg) {
+    pop_to(st, 0, leave, arg, KYMO_LEAVE_END);
+    kymo_stack_free(st);
+}

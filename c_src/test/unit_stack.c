@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The shadow stack, driven by words: each test is a line of events and the line
+ * of frames that must come out. Functions are single letters.
+ *
+ *   fF  call F        rF  return_from F     tF  return_to F   t0  to undefined
+ *   m/M start/end of a minor collection     g/G of a major one
+ *   x   exit          l   lost events
+ *
+ * The output: "F(" when a frame opens, and for each that ends ")" and its name
+ * and a letter that says why: r return_from, t return_to, T tail call, l lost, e end.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "stack.h"
+
+struct play {
+    struct kymo_stack st;
+    struct kymo_facts facts;
+    char out[8192];
+    size_t n;
+    int open; /* opened and not ended: must never be negative, 0 at the end */
+};
+
+static void put(struct play *p, const char *s) {
+    size_t len = strlen(s);
+    if (p->n + len + 1 < sizeof p->out) {
+        memcpy(p->out + p->n, s, len + 1);
+        p->n += len;
+    }
+}
+
+static char frame_name(const struct kymo_frame *f) {
+    return f->kind == KYMO_FRAME_GC_MINOR ? 'm' : f->kind == KYMO_FRAME_GC_MAJOR ? 'g' : (char)f->mfa;
+}
+
+static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why) {
+    struct play *p = arg;
+    char s[4] = {')', frame_name(f), "rtTle"[why], 0};
+    put(p, s);
+    p->open--;
+    assert_true(p->open >= 0);
+    assert_int_not_equal(f->kind, KYMO_FRAME_INFERRED);
+    assert_int_equal((int)f->depth, p->open);
+}
+
+static void on_open(struct play *p, const struct kymo_frame *f) {
+    if (f != NULL) {
+        char s[3] = {frame_name(f), '(', 0};
+        put(p, s);
+        assert_int_equal((int)f->depth, p->open);
+        p->open++;
+    }
+}
+
+static void play_init(struct play *p) {
+    memset(p, 0, sizeof *p);
+    kymo_facts_init(&p->facts);
+}
+
+static void play_free(struct play *p) {
+    kymo_stack_clear(&p->st, NULL, NULL);
+    kymo_facts_free(&p->facts);
+}
+
+/* Plays the events; what they print is in p->out. */
+static void play(struct play *p, const char *events) {
+    struct kymo_stack *st = &p->st;
+    p->n = 0;
+    p->out[0] = 0;
+    for (const char *e = events; *e != 0; e++) {
+        switch (*e) {
+        case ' ': break;
+        case 'f': e++; on_open(p, kymo_stack_call(st, &p->facts, (uint32_t)*e, on_leave, p)); break;
+        case 'r': e++; kymo_stack_return_from(st, &p->facts, (uint32_t)*e, on_leave, p); break;
+        case 't': e++;
+            kymo_stack_return_to(st, &p->facts, *e == '0' ? 0u : (uint32_t)*e, on_leave, p);
+            break;
+        case 'm': on_open(p, kymo_stack_gc_start(st, KYMO_FRAME_GC_MINOR, on_leave, p)); break;
+        case 'g': on_open(p, kymo_stack_gc_start(st, KYMO_FRAME_GC_MAJOR, on_leave, p)); break;
+        case 'M': kymo_stack_gc_end(st, KYMO_FRAME_GC_MINOR, on_leave, p); break;
+        case 'G': kymo_stack_gc_end(st, KYMO_FRAME_GC_MAJOR, on_leave, p); break;
+        case 'x': kymo_stack_clear(st, on_leave, p); break;
+        case 'l': kymo_stack_lost(st); break;
+        default: fail_msg("bad event %c", *e);
+        }
+    }
+}
+
+static void expect_after(const char *lesson, const char *events, const char *out) {
+    struct play p;
+    play_init(&p);
+    play(&p, lesson);
+    play(&p, "x");
+    play(&p, events);
+    assert_string_equal(p.out, out);
+    play_free(&p);
+}
+
+static void expect(const char *events, const char *out) {
+    expect_after("", events, out);
+}
+
+/* Return_to is known to be traced, nothing else. */
+static void expect_to(const char *events, const char *out) {
+    expect_after("tZ", events, out);
+}
+
+static void test_no_returns_no_frames(void **state) {
+    (void)state;
+    expect("fAfBfC x", "");
+}
+
+static void test_return_from(void **state) {
+    (void)state;
+    expect_after("rArB", "fA fB rB fB rB rA", "A(B()BrB()Br)Ar");
+    /* Only functions known to return open frames. */
+    expect_after("rA", "fA fB rA", "A()Ar");
+    /* B's return is missing: it ends with A. */
+    expect_after("rArB", "fA fB rA", "A(B()Bt)Ar");
+    /* Recursion ends the innermost. */
+    expect_after("rA", "fA fA fA rA rA rA", "A(A(A()Ar)Ar)Ar");
+    /* A tail call under return_from keeps its caller open, as ERTS does. */
+    expect_after("rArB", "fA fB fA fB rB rA rB rA", "A(B(A(B()Br)Ar)Br)Ar");
+}
+
+static void test_return_to(void **state) {
+    (void)state;
+    expect_to("fA fB tA fB tA tX", "A(B()BtB()Bt)At");
+    expect_to("fA fA fA tA tA tX", "A(A(A()At)At)At");
+    /* To the process's bottom. */
+    expect_to("fA fB t0", "A(B()Bt)At");
+}
+
+static void test_tail_call_ends_with_its_callee(void **state) {
+    (void)state;
+    /* A calls B, B ends by a tail call of C, C returns to A. */
+    expect_to("fA fB fC tA tX", "A(B(C()Ct)Bt)At");
+    /* A tail-calls B and an untraced function called A: with nothing known A has ended. */
+    expect_to("fA fB tX", "A(B()Bt)At");
+    expect_to("fA fB tX fA fB tX", "A(B()Bt)AtA(B()Bt)At");
+}
+
+static void test_tail_loop_does_not_nest(void **state) {
+    (void)state;
+    /* Once seen to be a loop of tail calls, each round ends the one before. */
+    expect_after("tZ fP fL fL fL tP", "fP fL fL fL tP", "P(L()LTL()LTL()Lt");
+    expect_after("tZ fP fA fB fA fB tP", "fP fA fB fA fB fA tP",
+                 "P(A(B()BT)ATA(B()BT)ATA()At");
+    /* Body recursion is not a loop. */
+    expect_after("tZ fP fL fL fL tL tL tP", "fP fL fL fL tL tL tP", "P(L(L(L()Lt)Lt)Lt");
+}
+
+static void test_endless_loop_stays_bounded(void **state) {
+    (void)state;
+    struct play p;
+    play_init(&p);
+    play(&p, "tZ");
+    for (int i = 0; i < 100000; i++) {
+        play(&p, i % 2 == 0 ? "fA" : "fB");
+        assert_true(p.st.calls <= KYMO_STACK_LOOP);
+        assert_true(p.st.n <= KYMO_STACK_LOOP + 40);
+    }
+    play(&p, "x");
+    assert_int_equal(p.open, 0);
+    play_free(&p);
+}
+
+static void test_deep_recursion(void **state) {
+    (void)state;
+    struct play p;
+    play_init(&p);
+    play(&p, "tZ fP fR fR fR tR tR tP tX");
+    const unsigned deep = KYMO_STACK_MAX + 1000;
+    play(&p, "fP");
+    for (unsigned i = 0; i < deep; i++)
+        play(&p, "fR");
+    assert_int_equal(p.st.calls, KYMO_STACK_MAX);
+    assert_int_equal(p.st.beyond, deep + 1 - KYMO_STACK_MAX);
+    for (unsigned i = 0; i + 1 < deep; i++)
+        play(&p, "tR");
+    play(&p, "tP");
+    assert_int_equal(p.open, 1);
+    play(&p, "tX");
+    assert_int_equal(p.open, 0);
+    play_free(&p);
+}
+
+static void test_untraced_caller_stays(void **state) {
+    (void)state;
+    /* A calls the untraced X (say lists:map), which calls B again and again. That
+     * A was still there shows at its own return; from then on it is known. */
+    const char *lesson = "tZ fA fB tX fB tX tY";
+    expect_after(lesson, "fA fB tX fB tX fB tX tY", "A(B()BtB()BtB()Bt)At");
+    /* ... with an outer traced function too. */
+    expect_after("tZ fO fA fB tX fB tX tO tY  fO fA fB tX fB tX tO tY  fO fA fB tX fB tX tO tY",
+                 "fO fA fB tX fB tX tO fC tO tY", "O(A(B()BtB()Bt)AtC()Ct)Ot");
+    /* ... whose call stays open when A is cut for want of knowledge. */
+    expect_after("tZ fO fA tO tY", "fO fA fB tX tO fC tO tY  fO fA fB tX tO tY",
+                 "O(A(B()Bt)AtC()Ct)OtO(A(B()Bt)At)Ot");
+    /* What is known of A and B says nothing about A and C. */
+    expect_after(lesson, "fA fC tX", "A(C()Ct)At");
+}
+
+static void test_tail_knowledge_wins_at_the_bottom(void **state) {
+    (void)state;
+    /* H body-calls F and tail-calls B. The first round in a new process returns
+     * to a function that nobody called. */
+    const char *lesson = "tZ fH fF tH fB tX fH fF tH fB tX fH fF tH fB tX";
+    expect_after(lesson, "fH fF tH fB tX fH fF tH fB tX",
+                 "H(F()FtB()Bt)HtH(F()FtB()Bt)Ht");
+}
+
+static void test_return_to_unknown(void **state) {
+    (void)state;
+    expect_to("tQ tR tQ fA tQ tR", "A()At");
+    expect_to("fA t0 t0 t0", "A()At");
+    /* Very many different ones don't grow the stack. */
+    struct play p;
+    play_init(&p);
+    for (uint32_t i = 1; i < 10000; i++)
+        kymo_stack_return_to(&p.st, &p.facts, 1000 + i, NULL, NULL);
+    assert_true(p.st.n <= 64);
+    play_free(&p);
+}
+
+static void test_both_returns_for_one_frame(void **state) {
+    (void)state;
+    const char *lesson = "tZ rArB";
+    expect_after(lesson, "fA fB rB tA fB rB tA rA tX", "A(B()BrB()Br)Ar");
+    /* The other order. */
+    expect_after(lesson, "fA fB tA rB fB tA rB tX rA", "A(B()BtB()Bt)At");
+    /* Recursion: the return_to must not end one frame more. */
+    expect_after(lesson, "fA fA fA rA tA rA tA rA tX", "A(A(A()Ar)Ar)Ar");
+    expect_after(lesson, "fA fA tA rA tX rA", "A(A()At)At");
+    /* C has no return_from and ends with a tail call of B. */
+    expect_after("tZ rB", "fA fC fB rB tA tX", "A(C(B()Br)Ct)At");
+}
+
+static void test_exception(void **state) {
+    (void)state;
+    /* exception_from of each frame on the way, then return_to the catcher. */
+    expect_after("tZ rArBrC", "fA fB fC rC rB tA rA tX", "A(B(C()Cr)Br)Ar");
+    /* No exception_from at all: the catcher's return_to ends all of them. */
+    expect_to("fA fB fC fD tA tX", "A(B(C(D()Dt)Ct)Bt)At");
+    /* Neither: the next return of an outer frame does. */
+    expect_after("rArBrC", "fA fB fC rA", "A(B(C()Ct)Bt)Ar");
+}
+
+static void test_exit_with_open_frames(void **state) {
+    (void)state;
+    expect_to("fA fB m x", "A(B(m()me)Be)Ae");
+    expect_to("x x", "");
+}
+
+static void test_start_in_the_middle(void **state) {
+    (void)state;
+    /* Returns of calls that are older than the recording. */
+    expect_after("rArB", "rB rA fA rA rB", "A()Ar");
+    expect_to("tB fC tB tA fC tA tX", "C()CtC()Ct");
+    expect("M G", "");
+}
+
+static void test_lost_events(void **state) {
+    (void)state;
+    /* The returns of C and B are lost. */
+    expect_to("fA fB fC l tA fB tA tX", "A(B(C()Ct)BtB()Bt)At");
+    /* The calls are. */
+    expect_to("fA l tB tA tA fC tA tX", "A()AtC()Ct");
+    /* Nothing is learnt from a stack with holes: B still looks like a tail call. */
+    expect_after("tZ fA fB l tX fB tX tY", "fA fB tX fB tX", "A(B()Bt)AtB()Bt");
+    /* A lost end of a collection. */
+    expect_to("fA m fB M tA tX", "A(m()mlB()Bt)At");
+}
+
+static void test_gc(void **state) {
+    (void)state;
+    expect_to("fA m M g G tX", "A(m()mrg()gr)At");
+    expect_to("m g G M", "m()mlg()gr");
+    expect_to("m G M", "m()mr");
+}
+
+/* Any order of events: frames leave from the top, each once, memory is bounded. */
+static void test_random(void **state) {
+    (void)state;
+    struct play p;
+    play_init(&p);
+    uint32_t seed = 12345;
+    for (int i = 0; i < 300000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        char op[3] = {"fffrttmMgGlx"[(seed >> 16) % 12], (char)('A' + (seed >> 24) % 6), 0};
+        if (strchr("frt", op[0]) == NULL)
+            op[1] = 0;
+        if (op[0] == 'x' && (seed >> 8) % 32 != 0)
+            continue;
+        play(&p, op);
+        assert_true(p.st.calls <= KYMO_STACK_MAX);
+        assert_int_equal(p.st.shown, (uint32_t)p.open);
+    }
+    play(&p, "x");
+    assert_int_equal(p.open, 0);
+    play_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_returns_no_frames),
+        cmocka_unit_test(test_return_from),
+        cmocka_unit_test(test_return_to),
+        cmocka_unit_test(test_tail_call_ends_with_its_callee),
+        cmocka_unit_test(test_tail_loop_does_not_nest),
+        cmocka_unit_test(test_endless_loop_stays_bounded),
+        cmocka_unit_test(test_deep_recursion),
+        cmocka_unit_test(test_untraced_caller_stays),
+        cmocka_unit_test(test_tail_knowledge_wins_at_the_bottom),
+        cmocka_unit_test(test_return_to_unknown),
+        cmocka_unit_test(test_both_returns_for_one_frame),
+        cmocka_unit_test(test_exception),
+        cmocka_unit_test(test_exit_with_open_frames),
+        cmocka_unit_test(test_start_in_the_middle),
+        cmocka_unit_test(test_lost_events),
+        cmocka_unit_test(test_gc),
+        cmocka_unit_test(test_random),
+    };
+    return cmocka_run_group_tests_name("stack", tests, NULL, NULL);
+}
