@@ -27,7 +27,7 @@
 %% matched by a wildcard.
 -module(kymo_pattern).
 
--export([compile/1, functions/2, match_spec/2, source/1, format_error/1]).
+-export([compile/1, load/1, functions/2, match_spec/2, source/1, format_error/1]).
 -export_type([pattern/0, compiled/0, error/0, functions/0]).
 
 -type pattern() ::
@@ -122,6 +122,15 @@ check_match_spec(MatchSpec) when is_list(MatchSpec) ->
 check_match_spec(_) ->
     bad(none, "a match specification is a list").
 
+%% @doc Loads the module that the pattern names, if it names one and can be
+%% loaded: breakpoints can be set in loaded code only.
+-spec load(compiled()) -> ok.
+load(#{module := {exact, M}}) ->
+    _ = code:ensure_loaded(M),
+    ok;
+load(_) ->
+    ok.
+
 %% @doc The functions that the pattern stands for now. With scope `global' only
 %% exported ones.
 -spec functions(compiled(), local | global) -> {ok, functions()} | {error, error()}.
@@ -138,11 +147,7 @@ functions(#{module := Module, function := Function, arity := Arity, source := So
     end.
 
 modules({exact, M}) ->
-    %% Also loads it: a breakpoint can be set in loaded code only.
-    case code:ensure_loaded(M) of
-        {module, M} -> [M];
-        {error, _} -> []
-    end;
+    [M || erlang:module_loaded(M)];
 modules(Name) ->
     [M || {M, _} <- code:all_loaded(), is_name(M, Name), not is_own(M)].
 

@@ -1,0 +1,162 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @private What `kymo:trace/2' was asked for, checked and made plain.
+-module(kymo_spec).
+
+-export([parse/1, keys/0]).
+-export_type([t/0, functions/0]).
+
+-type functions() :: #{
+    scope := local | global,
+    match_spec := list(),
+    functions := kymo_pattern:functions(),
+    compiled := kymo_pattern:compiled(),
+    source := kymo_pattern:pattern()
+}.
+
+-type t() :: #{
+    processes := none | all | existing | new | [pid()],
+    process_flags := [atom()],
+    ports := none | all | existing | new | [port()],
+    port_flags := [atom()],
+    functions := [functions()],
+    senders := boolean()
+}.
+
+%% @doc The options that belong to a trace specification.
+-spec keys() -> [atom()].
+keys() -> [processes, ports, events, functions, scope, returns, senders].
+
+%% @doc Checks a specification. Loads the modules that it names exactly; sets
+%% nothing.
+-spec parse(kymo:trace_spec()) -> {ok, t()} | {error, kymo:trace_error()}.
+parse(Spec) when is_map(Spec) ->
+    try
+        {ok, checked(Spec)}
+    catch
+        throw:{error, _} = Error -> Error
+    end;
+parse(Spec) ->
+    {error, {bad_option, trace, Spec}}.
+
+checked(Spec) ->
+    [fail({unknown_option, Key}) || Key <- maps:keys(Spec), not lists:member(Key, keys())],
+    Scope = one_of(scope, [local, global], local, Spec),
+    Returns = one_of(returns, [true, false], false, Spec),
+    Functions = [functions(P, Scope, Returns) || P <- patterns(maps:get(functions, Spec, []))],
+    Events = events(Spec, Functions),
+    PortFlags = flags(Events, 3),
+    DefaultPorts =
+        case lists:member(ports, PortFlags) orelse lists:member(running_ports, PortFlags) of
+            true -> all;
+            false -> none
+        end,
+    #{
+        processes => tracees(processes, maps:get(processes, Spec, all), fun process/1),
+        process_flags => flags(Events, 2),
+        ports => tracees(ports, maps:get(ports, Spec, DefaultPorts), fun port/1),
+        port_flags => PortFlags,
+        functions => Functions,
+        senders => one_of(senders, [true, false], true, Spec)
+    }.
+
+one_of(Key, Allowed, Default, Spec) ->
+    Value = maps:get(Key, Spec, Default),
+    case lists:member(Value, Allowed) of
+        true -> Value;
+        false -> fail({bad_option, Key, Value})
+    end.
+
+%% One pattern need not be in a list; a text is a list already.
+patterns(Pattern) when is_binary(Pattern); is_tuple(Pattern) ->
+    [Pattern];
+patterns([]) ->
+    [];
+patterns(Patterns) when is_list(Patterns), length(Patterns) >= 0 ->
+    case io_lib:char_list(Patterns) of
+        true -> [Patterns];
+        false -> Patterns
+    end;
+patterns(Other) ->
+    fail({bad_option, functions, Other}).
+
+functions(Pattern, Scope, Returns) ->
+    Compiled = ok(kymo_pattern:compile(Pattern)),
+    kymo_pattern:load(Compiled),
+    #{
+        scope => Scope,
+        match_spec => kymo_pattern:match_spec(Compiled, Returns),
+        functions => ok(kymo_pattern:functions(Compiled, Scope)),
+        compiled => Compiled,
+        source => Pattern
+    }.
+
+events(#{events := Events}, Functions) when is_list(Events), length(Events) >= 0 ->
+    [fail({bad_option, events, E}) || E <- Events, not lists:keymember(E, 1, table())],
+    case Functions of
+        [] when Events =:= [] -> fail({missing_option, events});
+        [] -> Events;
+        [_ | _] -> [calls | Events]
+    end;
+events(#{events := Events}, _) ->
+    fail({bad_option, events, Events});
+events(_, []) ->
+    fail({missing_option, events});
+events(_, [_ | _]) ->
+    [calls].
+
+flags(Events, Column) ->
+    lists:usort(lists:append([element(Column, lists:keyfind(E, 1, table())) || E <- Events])).
+
+%% event, trace flags of a process, trace flags of a port
+table() ->
+    [
+        {calls, [call], []},
+        {return_to, [call, return_to], []},
+        {messages, [send, 'receive'], [send, 'receive']},
+        {send, [send], [send]},
+        {'receive', ['receive'], ['receive']},
+        {procs, [procs], []},
+        {ports, [], [ports]},
+        {running, [running_procs], [running_ports]},
+        {running_procs, [running_procs], []},
+        {running_ports, [], [running_ports]},
+        {exiting, [exiting], []},
+        {garbage_collection, [garbage_collection], []},
+        {set_on_spawn, [set_on_spawn], []},
+        {set_on_first_spawn, [set_on_first_spawn], []},
+        {set_on_link, [set_on_link], []},
+        {set_on_first_link, [set_on_first_link], []}
+    ].
+
+tracees(_, Who, _) when Who =:= none; Who =:= all; Who =:= existing; Who =:= new ->
+    Who;
+tracees(_, Who, Find) when is_list(Who), length(Who) >= 0 ->
+    [Find(W) || W <- Who];
+tracees(Key, Who, _) ->
+    fail({bad_option, Key, Who}).
+
+process(Pid) when is_pid(Pid), node(Pid) =:= node() ->
+    Pid;
+process(Name) when is_atom(Name) ->
+    case whereis(Name) of
+        Pid when is_pid(Pid) -> Pid;
+        _ -> fail({no_process, Name})
+    end;
+process(Other) ->
+    fail({bad_option, processes, Other}).
+
+port(Port) when is_port(Port), node(Port) =:= node() ->
+    Port;
+port(Name) when is_atom(Name) ->
+    case whereis(Name) of
+        Port when is_port(Port) -> Port;
+        _ -> fail({no_port, Name})
+    end;
+port(Other) ->
+    fail({bad_option, ports, Other}).
+
+ok({ok, Value}) -> Value;
+ok({error, Reason}) -> fail(Reason).
+
+-spec fail(term()) -> no_return().
+fail(Reason) -> throw({error, Reason}).
