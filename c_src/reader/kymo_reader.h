@@ -102,14 +102,21 @@ size_t kymo_format_mfa(const struct kymo_reader *r, uint32_t id, char *buf, size
 size_t kymo_format_atom(struct kymo_text t, char *buf, size_t size);
 /* An external term (no 131) as text; damage prints as '...'. */
 size_t kymo_format_term(const uint8_t *etf, size_t len, char *buf, size_t size);
+/* The same, with the pids, ports and references of the recorded node written as
+ * local ones: <0.1.2> and not <node@host.1.2>. */
+size_t kymo_format_value(const struct kymo_reader *r, const uint8_t *etf, size_t len, char *buf, size_t size);
 
 /* Raw segments, for the exporter that copies them: valid, deduplicated, in
  * order of (slot, seq). *bytes holds the header and the committed content with
- * content_bits and events filled in, valid until the next call. 1, 0 or -errno. */
+ * content_bits and events filled in, valid until the next call; packet_bits is
+ * the same as content_bits. 1, 0 after the last one, or -errno. When a segment
+ * can't be used (damaged, or overwritten meanwhile: counted) the answer is 1
+ * with *bytes NULL and *len 0: go on with the next index. */
 int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len);
 
 const char *kymo_event_name(uint8_t id);   /* NULL when unknown */
 const char *kymo_event_fields(uint8_t id); /* field letters, NULL when unknown */
+/* "unknown" for other values. */
 const char *kymo_loss_name(unsigned cause);
 const char *kymo_state_name(unsigned state);
 const char *kymo_reason_name(unsigned reason);

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the reader: shared by reader*.c only.
+ *
+ * Parts, in the order they are used:
+ *   reader.c          opens, closes, answers for the header
+ *   reader_alive.c    whether the recorder's process is still there
+ *   reader_io.c       files of the recording, by number, never trusted
+ *   reader_index.c    finds the segments in ring and data files
+ *   reader_dict.c     definitions, canonical ids, processes
+ *   reader_time.c     ticks to nanoseconds
+ *   reader_segment.c  copies one segment and proves that the copy is good
+ *   reader_decode.c   records of a good copy
+ *   reader_merge.c    all threads in order of time
+ *   reader_names.c    names and idents as text
+ *   reader_etf.c      external terms as text
+ */
+#ifndef KYMO_READER_INT_H
+#define KYMO_READER_INT_H
+
+#include <sys/types.h>
+
+#include "kymo_map.h"
+#include "kymo_reader.h"
+
+/* Limits of kymo_recorder.h: a meta beyond them was not written by kymo. */
+#define KYMO_MAX_SLOTS 4096u
+#define KYMO_MIN_SEGMENT 4096u
+#define KYMO_MAX_SEGMENT (1u << 20)
+#define KYMO_MAX_SEGS 65536u
+#define KYMO_MAX_DICT (1ull << 30)
+#define KYMO_MAX_META_BYTES (1u << 20) /* room for later versions of meta */
+
+/* ---- files ---- */
+
+#define KYMO_FILE_RING 0u /* file number 0; data files have theirs, from 1 */
+#define KYMO_OPEN_FILES 16u
+
+struct kymo_files {
+    int dir;
+    struct {
+        int fd; /* -1 = free */
+        uint32_t number;
+        uint64_t used; /* for the least recently used */
+    } open[KYMO_OPEN_FILES];
+    uint64_t clock;
+};
+
+/* Opens a regular file of the recording for reading; *size is its size now.
+ * A descriptor, or a negative errno: -ENOENT, -EBADMSG when it is not a regular
+ * file, and those of open. Never blocks on a fifo or a device. */
+int kymo_file_open(int dir, const char *name, uint64_t *size);
+/* A descriptor of file `number` that stays open until 15 others were asked for. */
+int kymo_file_get(struct kymo_files *f, uint32_t number);
+/* Reads up to n bytes; less only at the end of the file. Bytes read or -errno. */
+ssize_t kymo_file_read(int fd, void *buf, size_t n, uint64_t offset);
+/* The first offset >= pos that is not in a hole, or the size of the file. */
+uint64_t kymo_file_data(int fd, uint64_t pos, uint64_t size);
+void kymo_files_close(struct kymo_files *f);
+
+/* ---- index ---- */
+
+struct kymo_seg_ref {
+    uint64_t seq;
+    uint64_t offset;
+    uint64_t ts_begin;
+    uint32_t slot;
+    uint32_t file;
+    uint32_t len;   /* header and committed content when the index was made */
+    uint32_t flags; /* KYMO_REF_* */
+};
+#define KYMO_REF_CLOSED 1u /* content_bits was set */
+#define KYMO_REF_CUT 2u    /* the file ends inside the segment: len is what is left */
+#define KYMO_REF_BAD 4u    /* its damage has been counted */
+
+struct kymo_index {
+    struct kymo_seg_ref *refs; /* by (slot, seq), no pair twice */
+    size_t n, room;
+    uint64_t bytes; /* sum of len */
+};
+
+/* ---- dictionary ---- */
+
+struct kymo_dict_def {
+    uint64_t at; /* of the payload in the arena */
+    uint32_t canonical;
+    uint16_t len;
+    uint8_t kind; /* 0 = not defined */
+};
+
+struct kymo_process {
+    uint32_t name, mfa;
+};
+
+struct kymo_dict {
+    uint8_t *arena;
+    size_t used, room;
+    struct kymo_dict_def *defs; /* [0] is unused */
+    uint32_t n, defs_room;
+    struct kymo_map processes; /* ident -> struct kymo_process */
+};
+
+/* Parses n bytes of entries at a file offset into d. Returns how many bytes were
+ * consumed: all of them when `last`, else up to the first entry that may go on
+ * behind the end. *bad is increased by the bytes skipped that were not zero.
+ * 0 <= ... <= n, or -ENOMEM. */
+ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_t offset, bool last,
+                        uint64_t *bad);
+/* Finds canonical ids, once everything is parsed. 0 or -ENOMEM. */
+int kymo_dict_finish(struct kymo_dict *d);
+void kymo_dict_free(struct kymo_dict *d);
+
+/* ---- time ---- */
+
+/* From ticks on: ns + ((t - ticks) * mult >> shift). */
+struct kymo_piece {
+    uint64_t ticks;
+    int64_t ns;
+    uint64_t mult;
+    uint32_t shift;
+};
+
+struct kymo_clockmap {
+    struct kymo_piece *pieces; /* NULL: ticks are nanoseconds */
+    uint32_t n;
+};
+
+/* table holds n pairs as found on disk: those that do not go up are left out.
+ * 0 or -ENOMEM. */
+int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, const struct kymo_calib *table,
+                     uint32_t n);
+/* *hint: the piece of the last question, as times mostly go up; any value will do. */
+int64_t kymo_clock_ns(const struct kymo_clockmap *c, uint32_t *hint, uint64_t ticks);
+void kymo_clock_free(struct kymo_clockmap *c);
+
+/* ---- records ---- */
+
+/* Position in a good copy of a segment. */
+struct kymo_scan {
+    const uint8_t *base;
+    uint32_t pos, end; /* pos: the next record; end: of the content */
+    uint32_t body;     /* of the record at pos, after its header */
+    uint32_t variant;  /* KYMO_HAS_* of the record at pos */
+    uint8_t id;        /* of the record at pos, without them */
+    uint64_t ticks;    /* of the record at pos */
+    uint64_t ts_max;   /* ts_end of a closed segment, else UINT64_MAX */
+};
+
+enum kymo_peek { KYMO_PEEK_END = 0, KYMO_PEEK_RECORD = 1, KYMO_PEEK_BAD = -1 };
+
+/* Starts at the first record. base holds a checked header and `end` bytes. */
+void kymo_scan_start(struct kymo_scan *s, const uint8_t *base, uint32_t end);
+/* Reads the record header at pos into body, id, variant and ticks. Must be
+ * called once per record. */
+enum kymo_peek kymo_scan_peek(struct kymo_scan *s);
+/* Decodes the peeked record into ev (ticks, slot and ns excepted) and moves pos
+ * behind it. False: its body is not valid, nothing moved. */
+bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev);
+
+/* ---- merge ---- */
+
+/* One thread of the recording. */
+struct kymo_cursor {
+    size_t first, n, next; /* its segments in the index; the one to load next */
+    struct kymo_scan scan;
+    bool loaded; /* scan is at a peeked record */
+    uint64_t last; /* time of its newest event: never goes down */
+    uint8_t *buf;
+    uint32_t room;
+};
+
+struct kymo_heap_entry {
+    uint64_t key;
+    uint32_t slot;
+};
+
+struct kymo_reader {
+    struct kymo_meta meta;
+    struct kymo_slot *slots;
+    uint32_t n_slots;
+    bool crashed;
+    struct kymo_damage damage;
+    struct kymo_files files;
+    struct kymo_index index;
+    struct kymo_dict dict;
+    struct kymo_clockmap clock;
+    uint32_t clock_hint;
+    struct kymo_cursor *cursors; /* one per slot */
+    struct kymo_heap_entry *heap;
+    uint32_t heap_n;
+    bool top_taken; /* the top of the heap was handed out and must move on */
+    uint64_t bytes_done;
+    uint8_t *raw; /* for kymo_reader_segment */
+    uint32_t raw_room;
+};
+
+/* Fills r->index. 0, or a negative errno: -ENOMEM, -EACCES, -EMFILE... */
+int kymo_index_build(struct kymo_reader *r);
+/* What a header says when it is good enough to be indexed: false if it isn't.
+ * room: bytes from the header to the end of its space. */
+bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment *h, uint64_t room,
+                         struct kymo_seg_ref *ref);
+/* Copies segment ref into *buf (grown to fit) and checks it. Bytes of good
+ * content with header; 0 when it is unusable (counted once in r->damage);
+ * -ENOMEM. */
+int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t **buf, uint32_t *room);
+/* Counts the loss of the rest of a segment from byte `at` on, once. */
+void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint32_t at);
+
+/* ---- small things ---- */
+
+/* What kymo_reader_crashed answers. */
+bool kymo_owner_gone(const struct kymo_reader *r);
+
+static inline uint16_t kymo_get16(const uint8_t *p) {
+    uint16_t v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline uint32_t kymo_get32(const uint8_t *p) {
+    uint32_t v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline uint64_t kymo_get64(const uint8_t *p) {
+    uint64_t v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "recordings are read on little-endian machines");
+
+/* Makes room for `need` elements. False: no memory, *p unchanged. */
+bool kymo_grow(void **p, size_t *room, size_t need, size_t elem);
+
+#endif

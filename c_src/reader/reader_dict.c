@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The dictionary: entries one after the other, with holes where a thread died
+ * between reserving and writing. An entry counts only with its magic and CRC.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "kymo_reader_int.h"
+
+/* Ids are given out in the order of the bytes, give or take the threads that
+ * are between the two counters: an id far beyond its place is damage, and no
+ * reason to allocate a table for it. */
+enum { ID_SLACK = 64 * 1024 };
+
+/* Definitions with the same hash: beyond these, equal ones stay apart. Only a
+ * file made for the purpose has them. */
+enum { MAX_CLASHES = 64 };
+
+static bool define(struct kymo_dict *d, const struct kymo_dict_entry *e, const uint8_t *payload) {
+    void *p = d->defs;
+    size_t room = d->defs_room;
+    if (!kymo_grow(&p, &room, (size_t)e->id + 1, sizeof *d->defs))
+        return false;
+    d->defs = p;
+    d->defs_room = (uint32_t)room;
+    if (e->id > d->n) {
+        memset(&d->defs[d->n + 1], 0, (size_t)(e->id - d->n) * sizeof *d->defs);
+        d->n = e->id;
+    }
+    if (d->defs[e->id].kind != 0)
+        return true; /* an id belongs to its first definition */
+    p = d->arena;
+    bool ok = kymo_grow(&p, &d->room, d->used + e->len + 1, 1);
+    d->arena = p;
+    if (!ok)
+        return false;
+    if (e->len > 0)
+        memcpy(d->arena + d->used, payload, e->len);
+    d->defs[e->id] = (struct kymo_dict_def){.at = d->used, .canonical = e->id, .len = e->len, .kind = e->kind};
+    d->used += e->len;
+    return true;
+}
+
+static bool well_formed(const struct kymo_dict_entry *e) {
+    switch (e->kind) {
+    case KYMO_DICT_ATOM:
+        return e->len <= 255 * 4;
+    case KYMO_DICT_MFA:
+        return e->len == 12;
+    case KYMO_DICT_PROC:
+        return e->len == 24;
+    default:
+        return e->kind == KYMO_DICT_TERM;
+    }
+}
+
+/* A later entry of the same process adds to the earlier. */
+static bool describe(struct kymo_dict *d, const uint8_t *payload) {
+    struct kymo_process *p = kymo_map_put(&d->processes, kymo_get64(payload), NULL);
+    if (p == NULL)
+        return false;
+    uint32_t name = kymo_get32(payload + 16), mfa = kymo_get32(payload + 20);
+    if (name != 0)
+        p->name = name;
+    if (mfa != 0)
+        p->mfa = mfa;
+    return true;
+}
+
+ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_t offset, bool last,
+                        uint64_t *bad) {
+    size_t pos = 0;
+    while (pos < n) {
+        struct kymo_dict_entry e;
+        size_t left = n - pos;
+        if (left < sizeof e) {
+            if (!last)
+                break;
+            return (ssize_t)n; /* the end of the file: no room for an entry */
+        }
+        memcpy(&e, p + pos, sizeof e);
+        size_t size = (sizeof e + e.len + 7) & ~(size_t)7;
+        if (e.magic == KYMO_DICT_MAGIC && e.id != 0 && e.id <= (offset + pos) / 16 + ID_SLACK && well_formed(&e)) {
+            if (size > left && !last)
+                break;
+            if (sizeof e + e.len <= left && crc32(0, p + pos + 8, 8u + e.len) == e.crc) {
+                const uint8_t *payload = p + pos + sizeof e;
+                if (!define(d, &e, payload) || (e.kind == KYMO_DICT_PROC && !describe(d, payload)))
+                    return -ENOMEM;
+                pos += size < left ? size : left;
+                continue;
+            }
+        }
+        if (kymo_get64(p + pos) != 0)
+            *bad += 8;
+        pos += 8;
+    }
+    return (ssize_t)pos;
+}
+
+/* The payload of a definition as it counts for equality: an MFA by the
+ * canonical ids of its atoms, so that it doesn't matter who named them. */
+static const uint8_t *content_of(const struct kymo_dict *d, uint32_t id, uint8_t mfa[12], uint32_t *len) {
+    const struct kymo_dict_def *def = &d->defs[id];
+    const uint8_t *p = d->arena + def->at;
+    *len = def->len;
+    if (def->kind != KYMO_DICT_MFA)
+        return p;
+    for (unsigned i = 0; i < 2; i++) {
+        uint32_t atom = kymo_get32(p + 4 * i);
+        if (atom <= d->n && d->defs[atom].kind == KYMO_DICT_ATOM)
+            atom = d->defs[atom].canonical;
+        memcpy(mfa + 4 * i, &atom, 4);
+    }
+    memcpy(mfa + 8, p + 8, 4);
+    return mfa;
+}
+
+static uint64_t hash(uint8_t kind, const uint8_t *p, uint32_t len) {
+    uint64_t h = 0xcbf29ce484222325ull ^ kind;
+    for (uint32_t i = 0; i < len; i++)
+        h = (h ^ p[i]) * 0x100000001b3ull;
+    return h;
+}
+
+static bool same(const struct kymo_dict *d, uint32_t a, uint32_t b) {
+    uint8_t mfa_a[12], mfa_b[12];
+    uint32_t len_a, len_b;
+    const uint8_t *p = content_of(d, a, mfa_a, &len_a), *q = content_of(d, b, mfa_b, &len_b);
+    return d->defs[a].kind == d->defs[b].kind && len_a == len_b && memcmp(p, q, len_a) == 0;
+}
+
+int kymo_dict_finish(struct kymo_dict *d) {
+    struct kymo_map seen; /* hash of the content -> lowest id; clashes take the next free hash */
+    kymo_map_init(&seen, sizeof(uint32_t));
+    int rc = 0;
+    /* Atoms first: MFAs are compared by them. */
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (uint32_t id = 1; id <= d->n && rc == 0; id++) {
+            struct kymo_dict_def *def = &d->defs[id];
+            if (def->kind == 0 || def->kind == KYMO_DICT_PROC || (def->kind == KYMO_DICT_ATOM) != (pass == 0))
+                continue;
+            uint8_t mfa[12];
+            uint32_t len;
+            const uint8_t *p = content_of(d, id, mfa, &len);
+            uint64_t h = hash(def->kind, p, len);
+            bool done = false;
+            for (uint64_t i = 0; i < MAX_CLASHES && !done && rc == 0; i++) {
+                bool added;
+                uint32_t *first = kymo_map_put(&seen, h + i, &added);
+                if (first == NULL) {
+                    rc = -ENOMEM;
+                } else if (added) {
+                    *first = id;
+                    done = true;
+                } else if (same(d, *first, id)) {
+                    def->canonical = *first;
+                    done = true;
+                }
+            }
+        }
+    }
+    kymo_map_free(&seen);
+    return rc;
+}
+
+void kymo_dict_free(struct kymo_dict *d) {
+    free(d->arena);
+    free(d->defs);
+    kymo_map_free(&d->processes);
+    memset(d, 0, sizeof *d);
+}

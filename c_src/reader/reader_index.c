@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finds the segments. The ring is looked at before the data files, so that a
+ * segment which a living recorder drains meanwhile is found at least once.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kymo_reader_int.h"
+
+enum { SEARCH_BLOCK = 64 * 1024 };
+
+bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment *h, uint64_t room,
+                         struct kymo_seg_ref *ref) {
+    if (h->magic != KYMO_SEG_MAGIC || memcmp(h->uuid, r->meta.uuid, sizeof h->uuid) != 0 || h->stream_id != 0)
+        return false;
+    if (h->instance >= r->n_slots || h->seq == 0)
+        return false;
+    if (h->commit < KYMO_SEG_HEADER || h->commit > r->meta.segment_bytes)
+        return false;
+    if (h->content_bits != 0 && (h->content_bits != h->commit * 8 || h->ts_end < h->ts_begin))
+        return false;
+    ref->slot = (uint32_t)h->instance;
+    ref->seq = h->seq;
+    ref->ts_begin = h->ts_begin;
+    ref->flags = h->content_bits != 0 ? KYMO_REF_CLOSED : 0;
+    ref->len = (uint32_t)h->commit;
+    if (h->commit > room) {
+        ref->len = (uint32_t)room;
+        ref->flags |= KYMO_REF_CUT;
+    }
+    return true;
+}
+
+static bool add(struct kymo_index *ix, const struct kymo_seg_ref *ref) {
+    void *p = ix->refs;
+    bool ok = kymo_grow(&p, &ix->room, ix->n + 1, sizeof *ix->refs);
+    ix->refs = p;
+    if (ok)
+        ix->refs[ix->n++] = *ref;
+    return ok;
+}
+
+static bool all_zero(const uint8_t *p, size_t n) {
+    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
+/* A place of the ring that was never used is all zero, or is being set up. */
+static bool never_used(const struct kymo_segment *h) {
+    return h->commit == 0 && (h->magic == 0 || h->magic == KYMO_SEG_MAGIC);
+}
+
+/* A file that isn't there is no damage, something else under its name is. */
+static int cannot_open(struct kymo_reader *r, int error) {
+    if (error == -EBADMSG)
+        r->damage.segments_bad++;
+    return error == -ENOENT || error == -EBADMSG ? 0 : error;
+}
+
+static int scan_ring(struct kymo_reader *r) {
+    uint64_t size;
+    int fd = kymo_file_open(r->files.dir, KYMO_RING_NAME, &size);
+    if (fd < 0)
+        return cannot_open(r, fd); /* a snapshot has none */
+    int rc = 0;
+    uint64_t stride = r->meta.segment_bytes;
+    uint64_t places = (uint64_t)r->n_slots * r->meta.segs_per_ring;
+    for (uint64_t i = 0; i < places && i * stride < size && rc == 0; i++) {
+        uint64_t offset = i * stride;
+        struct kymo_segment h;
+        struct kymo_seg_ref ref;
+        ssize_t got = kymo_file_read(fd, &h, sizeof h, offset);
+        if (got != (ssize_t)sizeof h) { /* the end of a cut file, or a bad disk */
+            r->damage.bytes_cut += size - offset;
+            break;
+        }
+        if (kymo_segment_header(r, &h, size - offset, &ref) && ref.slot == i / r->meta.segs_per_ring &&
+            (ref.seq - 1) % r->meta.segs_per_ring == i % r->meta.segs_per_ring) {
+            ref.offset = offset;
+            ref.file = KYMO_FILE_RING;
+            if (!add(&r->index, &ref))
+                rc = -ENOMEM;
+        } else if (!never_used(&h)) {
+            r->damage.segments_bad++;
+        } else if (h.magic == 0) { /* rings that no thread took may be holes */
+            uint64_t next = kymo_file_data(fd, offset, size) / stride;
+            i = next > i ? next - 1 : i;
+        }
+    }
+    close(fd);
+    return rc;
+}
+
+/* The offset of the next segment header at or after pos: its first 20 bytes
+ * are known. The size of the file when there is none. *garbage grows by the
+ * bytes passed that are not zero blocks. */
+static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t size, uint64_t *garbage) {
+    uint8_t needle[20];
+    uint32_t magic = KYMO_SEG_MAGIC;
+    memcpy(needle, &magic, 4);
+    memcpy(needle + 4, r->meta.uuid, 16);
+    uint8_t *block = malloc(SEARCH_BLOCK);
+    uint64_t found = size;
+    while (block != NULL && pos < size) {
+        pos = kymo_file_data(fd, pos, size);
+        ssize_t got = kymo_file_read(fd, block, SEARCH_BLOCK, pos);
+        if (got < (ssize_t)sizeof needle) {
+            *garbage += size - pos;
+            break;
+        }
+        const uint8_t *hit = memmem(block, (size_t)got, needle, sizeof needle);
+        /* The needle may begin in the last bytes of this block. */
+        size_t passed = hit != NULL ? (size_t)(hit - block) : (size_t)got - (sizeof needle - 1);
+        if (!all_zero(block, passed))
+            *garbage += passed;
+        pos += passed;
+        if (hit != NULL) {
+            found = pos;
+            break;
+        }
+        if (got < SEARCH_BLOCK) {
+            *garbage += all_zero(block + passed, (size_t)got - passed) ? 0 : (uint64_t)got - passed;
+            break;
+        }
+    }
+    free(block);
+    return found;
+}
+
+static int scan_data(struct kymo_reader *r, uint32_t number) {
+    char name[32];
+    uint64_t size;
+    snprintf(name, sizeof name, KYMO_DATA_FMT, number);
+    int fd = kymo_file_open(r->files.dir, name, &size);
+    if (fd < 0)
+        return cannot_open(r, fd); /* retention may have removed it */
+    int rc = 0;
+    uint64_t pos = 0;
+    while (pos < size && rc == 0) {
+        struct kymo_segment h;
+        struct kymo_seg_ref ref;
+        ssize_t got = kymo_file_read(fd, &h, sizeof h, pos);
+        if (got < 0) { /* a bad disk */
+            r->damage.bytes_cut += size - pos;
+            break;
+        }
+        uint64_t space = h.packet_bits / 8;
+        if (got == (ssize_t)sizeof h && h.packet_bits % 8 == 0 && space <= r->meta.segment_bytes &&
+            kymo_segment_header(r, &h, size - pos, &ref) && h.commit <= space) {
+            ref.offset = pos;
+            ref.file = number;
+            if (!add(&r->index, &ref))
+                rc = -ENOMEM;
+            pos += space;
+            continue;
+        }
+        uint64_t garbage = 0;
+        pos = search(r, fd, pos + 1, size, &garbage);
+        if (garbage != 0 || (got > 0 && !all_zero((const uint8_t *)&h, (size_t)got))) {
+            r->damage.segments_bad++;
+            r->damage.bytes_cut += garbage + 1;
+        }
+    }
+    close(fd);
+    return rc;
+}
+
+static int by_number(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The numbers of the data files there are, ascending. */
+static int list_data(int dir, uint32_t **out, size_t *n) {
+    uint32_t *numbers = NULL;
+    size_t room = 0;
+    *n = 0;
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (d == NULL) {
+        int e = errno;
+        if (fd >= 0)
+            close(fd);
+        return -e;
+    }
+    int rc = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d)) != NULL;) {
+        char name[32];
+        unsigned number = 0;
+        if (sscanf(e->d_name, "data.%9u", &number) != 1 || number == 0)
+            continue;
+        snprintf(name, sizeof name, KYMO_DATA_FMT, number);
+        if (strcmp(name, e->d_name) != 0)
+            continue;
+        void *p = numbers;
+        if (!kymo_grow(&p, &room, *n + 1, sizeof *numbers))
+            rc = -ENOMEM;
+        else
+            ((uint32_t *)p)[(*n)++] = number;
+        numbers = p;
+    }
+    closedir(d);
+    if (*n > 1)
+        qsort(numbers, *n, sizeof *numbers, by_number);
+    *out = numbers;
+    return rc;
+}
+
+/* By slot and number; of two copies the whole one first, then the one of a
+ * data file: nobody writes to that any more. */
+static int by_segment(const void *a, const void *b) {
+    const struct kymo_seg_ref *x = a, *y = b;
+    if (x->slot != y->slot)
+        return x->slot < y->slot ? -1 : 1;
+    if (x->seq != y->seq)
+        return x->seq < y->seq ? -1 : 1;
+    if (x->len != y->len)
+        return x->len > y->len ? -1 : 1;
+    return x->file > y->file ? -1 : x->file < y->file;
+}
+
+static void dedup(struct kymo_reader *r) {
+    struct kymo_index *ix = &r->index;
+    size_t kept = 0;
+    if (ix->n > 1)
+        qsort(ix->refs, ix->n, sizeof *ix->refs, by_segment);
+    for (size_t i = 0; i < ix->n; i++) {
+        const struct kymo_seg_ref *before = kept > 0 ? &ix->refs[kept - 1] : NULL;
+        bool same_slot = before != NULL && before->slot == ix->refs[i].slot;
+        if (same_slot && before->seq == ix->refs[i].seq)
+            continue;
+        if (same_slot && r->meta.policy == KYMO_DISCARD)
+            r->damage.seq_gaps += ix->refs[i].seq - before->seq - 1;
+        ix->bytes += ix->refs[i].len;
+        ix->refs[kept++] = ix->refs[i];
+    }
+    ix->n = kept;
+}
+
+int kymo_index_build(struct kymo_reader *r) {
+    uint32_t *numbers = NULL;
+    size_t n = 0;
+    int rc = scan_ring(r);
+    if (rc == 0)
+        rc = list_data(r->files.dir, &numbers, &n);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = scan_data(r, numbers[i]);
+    free(numbers);
+    if (rc == 0)
+        dedup(r);
+    return rc;
+}

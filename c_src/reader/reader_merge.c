@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All threads in order of time: a binary heap with one entry per thread, keyed
+ * by the time of its next record. A thread whose next segment has not been
+ * needed yet stands in the heap with that segment's ts_begin and has no buffer.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kymo_reader_int.h"
+
+static bool before(const struct kymo_heap_entry *a, const struct kymo_heap_entry *b) {
+    return a->key != b->key ? a->key < b->key : a->slot < b->slot;
+}
+
+static void sift_down(struct kymo_heap_entry *h, uint32_t n, uint32_t i) {
+    struct kymo_heap_entry e = h[i];
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && before(&h[child + 1], &h[child]))
+            child++;
+        if (!before(&h[child], &e))
+            break;
+        h[i] = h[child];
+        i = child;
+    }
+    h[i] = e;
+}
+
+static uint64_t at_least(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+/* The key under which c stands in the heap; false when it has nothing more.
+ * Times of one thread never go down, whatever damage says. */
+static bool key_of(const struct kymo_reader *r, const struct kymo_cursor *c, uint64_t *key) {
+    if (c->loaded)
+        *key = at_least(c->scan.ticks, c->last);
+    else if (c->next < c->first + c->n)
+        *key = at_least(r->index.refs[c->next].ts_begin, c->last);
+    else
+        return false;
+    return true;
+}
+
+static void release(struct kymo_cursor *c) {
+    free(c->buf);
+    c->buf = NULL;
+    c->room = 0;
+}
+
+/* Peeks the next record of c's segment, or leaves the segment. */
+static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body) {
+    enum kymo_peek peek = bad_body ? KYMO_PEEK_BAD : kymo_scan_peek(&c->scan);
+    c->loaded = peek == KYMO_PEEK_RECORD;
+    if (peek == KYMO_PEEK_BAD)
+        kymo_segment_damaged(r, &r->index.refs[c->next - 1], c->scan.pos);
+    if (!c->loaded && c->next == c->first + c->n)
+        release(c);
+}
+
+/* Loads c's next segment. 0 or -ENOMEM. */
+static int load(struct kymo_reader *r, struct kymo_cursor *c) {
+    struct kymo_seg_ref *ref = &r->index.refs[c->next++];
+    r->bytes_done += ref->len;
+    int got = kymo_segment_load(r, ref, &c->buf, &c->room);
+    if (got < 0)
+        return got;
+    if (got > 0) {
+        kymo_scan_start(&c->scan, c->buf, (uint32_t)got);
+        advance(r, c, false);
+    } else if (c->next == c->first + c->n) {
+        release(c);
+    }
+    return 0;
+}
+
+/* Gives the top of the heap the key of its next record. */
+static void replace_top(struct kymo_reader *r) {
+    struct kymo_heap_entry *h = r->heap;
+    if (!key_of(r, &r->cursors[h[0].slot], &h[0].key))
+        h[0] = h[--r->heap_n];
+    if (r->heap_n > 1)
+        sift_down(h, r->heap_n, 0);
+}
+
+int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev) {
+    if (r->top_taken) {
+        r->top_taken = false;
+        advance(r, &r->cursors[r->heap[0].slot], false);
+        replace_top(r);
+    }
+    while (r->heap_n > 0) {
+        struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
+        if (!c->loaded) {
+            int rc = load(r, c);
+            if (rc < 0)
+                return rc;
+            replace_top(r);
+        } else if (!kymo_scan_decode(&c->scan, ev)) {
+            advance(r, c, true);
+            replace_top(r);
+        } else {
+            ev->slot = r->heap[0].slot;
+            ev->ticks = c->last = r->heap[0].key;
+            ev->ns = kymo_clock_ns(&r->clock, &r->clock_hint, ev->ticks);
+            r->top_taken = true; /* its buffer must live until the next call */
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int kymo_reader_rewind(struct kymo_reader *r) {
+    r->heap_n = 0;
+    r->top_taken = false;
+    r->bytes_done = 0;
+    for (uint32_t i = 0; i < r->n_slots; i++) {
+        struct kymo_cursor *c = &r->cursors[i];
+        c->next = c->first;
+        c->loaded = false;
+        c->last = 0;
+        if (key_of(r, c, &r->heap[r->heap_n].key))
+            r->heap[r->heap_n++].slot = i;
+    }
+    for (uint32_t i = r->heap_n / 2; i-- > 0;)
+        sift_down(r->heap, r->heap_n, i);
+    return 0;
+}
+
+void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total) {
+    *done = r->bytes_done;
+    *total = r->index.bytes;
+}

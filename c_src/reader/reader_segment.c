@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One segment: copied, then proved good. A segment of the ring may be written
+ * to under the copy: header, content and header again are read by system calls,
+ * which are ordered by the kernel's page cache locks, and the copy
+ * counts only when the second header shows the same number and no smaller
+ * commit (the rule of kymo_format.h).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "kymo_reader_int.h"
+
+void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint32_t at) {
+    if ((ref->flags & KYMO_REF_BAD) != 0)
+        return; /* counted in an earlier pass */
+    ref->flags |= KYMO_REF_BAD;
+    if (at <= KYMO_SEG_HEADER)
+        r->damage.segments_bad++;
+    else
+        r->damage.records_bad++;
+    r->damage.bytes_cut += ref->len - at;
+}
+
+static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref) {
+    if ((ref->flags & KYMO_REF_BAD) == 0)
+        r->damage.segments_moved++;
+    ref->flags |= KYMO_REF_BAD;
+    return 0;
+}
+
+/* The header of ref as it is now is still that of ref. */
+static bool unchanged(const struct kymo_reader *r, const struct kymo_seg_ref *ref,
+                      const struct kymo_segment *h) {
+    struct kymo_seg_ref now;
+    uint64_t room = (ref->flags & KYMO_REF_CUT) != 0 ? ref->len : UINT64_MAX;
+    return kymo_segment_header(r, h, room, &now) && now.slot == ref->slot && now.seq == ref->seq &&
+           now.len >= ref->len;
+}
+
+int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t **buf, uint32_t *room) {
+    int fd = kymo_file_get(&r->files, ref->file);
+    if (fd < 0)
+        return moved(r, ref); /* retention removed it */
+    if (*room < ref->len) {
+        void *p = realloc(*buf, ref->len);
+        if (p == NULL)
+            return -ENOMEM;
+        *buf = p;
+        *room = ref->len;
+    }
+    ssize_t got = kymo_file_read(fd, *buf, ref->len, ref->offset);
+    if (got < 0) { /* a bad disk */
+        kymo_segment_damaged(r, ref, KYMO_SEG_HEADER);
+        return 0;
+    }
+    struct kymo_segment h;
+    if (got < (ssize_t)ref->len)
+        return moved(r, ref);
+    memcpy(&h, *buf, sizeof h);
+    if (!unchanged(r, ref, &h))
+        return moved(r, ref);
+    if (ref->file == KYMO_FILE_RING) {
+        struct kymo_segment after;
+        if (kymo_file_read(fd, &after, sizeof after, ref->offset) != (ssize_t)sizeof after ||
+            !unchanged(r, ref, &after))
+            return moved(r, ref);
+    }
+    if ((h.flags & KYMO_SEG_CRC) != 0 && h.content_bits != 0 && (ref->flags & KYMO_REF_CUT) == 0) {
+        uLong crc = crc32(0, *buf + KYMO_SEG_HEADER, ref->len - KYMO_SEG_HEADER);
+        if (crc != h.crc) {
+            kymo_segment_damaged(r, ref, KYMO_SEG_HEADER);
+            return 0;
+        }
+    }
+    return (int)ref->len;
+}
+
+int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len) {
+    *bytes = NULL;
+    *len = 0;
+    if (index >= r->index.n)
+        return 0;
+    struct kymo_seg_ref *ref = &r->index.refs[index];
+    int got = kymo_segment_load(r, ref, &r->raw, &r->raw_room);
+    if (got <= 0)
+        return got < 0 ? got : 1;
+    struct kymo_scan s;
+    enum kymo_peek peek;
+    uint64_t events = 0, ts_last = ref->ts_begin;
+    kymo_scan_start(&s, r->raw, (uint32_t)got);
+    while ((peek = kymo_scan_peek(&s)) == KYMO_PEEK_RECORD) {
+        struct kymo_event ev;
+        if (!kymo_scan_decode(&s, &ev)) {
+            peek = KYMO_PEEK_BAD;
+            break;
+        }
+        ts_last = s.ticks;
+        events += s.id < KYMO_E_FIRST_NOTE;
+    }
+    if (peek == KYMO_PEEK_BAD)
+        kymo_segment_damaged(r, ref, s.pos);
+    struct kymo_segment h;
+    memcpy(&h, r->raw, sizeof h);
+    h.content_bits = (uint64_t)s.pos * 8;
+    h.packet_bits = h.content_bits;
+    h.commit = s.pos;
+    h.events = events;
+    if (h.ts_end < ts_last)
+        h.ts_end = ts_last;
+    if (h.discarded < h.lost_before)
+        h.discarded = h.lost_before;
+    if (s.pos != (uint32_t)got)
+        h.flags &= ~KYMO_SEG_CRC;
+    memcpy(r->raw, &h, sizeof h);
+    *bytes = r->raw;
+    *len = s.pos;
+    return 1;
+}
