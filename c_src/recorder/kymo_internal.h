@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the source files of the recorder share. Nobody outside recorder/
+ * includes this.
+ *
+ *   recorder.c  options, open, close, the state machine, the registry
+ *   writer.c    segments, the slow half of reserve, leases of the limit on events
+ *   threads.c   thread tables, taking and leaving slots
+ *   dict.c      the dictionary
+ *   worker.c    the worker thread: limits in time, calibration, draining, the end
+ *   datafile.c  data files: writing, rotation, retention
+ *   snapshot.c  copies of a living ring
+ *   record.c    lengths of records
+ *   files.c     folders, files with reserved space, mappings
+ *   clock.c     which clock, and its calibration
+ *   info.c      counters
+ */
+#ifndef KYMO_INTERNAL_H
+#define KYMO_INTERNAL_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "kymo_writer.h"
+
+#define KYMO_HIDDEN __attribute__((visibility("hidden")))
+
+#if defined(__SANITIZE_THREAD__)
+#define KYMO_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KYMO_TSAN 1
+#endif
+#endif
+#ifndef KYMO_TSAN
+#define KYMO_TSAN 0
+#endif
+
+/* ---- places where tests stop a thread ---------------------------------------- */
+
+/* A test program that defines kymo_test_point is called there; all others leave
+ * the weak symbol unresolved and pay one test against a constant. Never on the
+ * path of an event that fits in the open segment. */
+enum kymo_point {
+    KYMO_AT_SEGMENT_RESET,   /* producer: commit is 0, the header is still the old one */
+    KYMO_AT_SEGMENT_OPEN,    /* producer: the header is new, commit is still 0 */
+    KYMO_AT_CLAIM,           /* producer: has claimed a slot, is not yet inside get */
+    KYMO_AT_QUIESCE,         /* stopper: state changed, has not yet waited for producers */
+    KYMO_AT_DRAIN,           /* worker: about to write a segment */
+    KYMO_AT_CUT,             /* snapshot: positions taken, nothing copied */
+    KYMO_AT_COPY,            /* snapshot: a segment copied, not yet checked */
+    KYMO_AT_DICT_RESERVED,   /* producer: room in the dictionary taken, nothing written */
+    KYMO_AT_IDLE             /* worker: about to wait */
+};
+extern void kymo_test_point(enum kymo_point at) __attribute__((weak, visibility("hidden")));
+#define KYMO_POINT(at)                                                         \
+    do {                                                                       \
+        if (kymo_test_point != NULL)                                           \
+            kymo_test_point(at);                                               \
+    } while (0)
+
+/* ---- structures --------------------------------------------------------------- */
+
+struct kymo_map {
+    int fd;
+    void *mem;
+    size_t len;
+};
+
+/* Lock-free hash table entry: val is claimed by CAS from 0, key follows, then
+ * the final val (release). */
+struct kymo_dict_slot {
+    uint64_t key;
+    uint64_t val; /* 0 free, 1 claimed, else kind << 60 | offset / 8 << 32 | id */
+};
+
+struct kymo_dict {
+    uint8_t *mem;               /* the mapped dict file */
+    uint64_t bytes;
+    struct kymo_dict_slot *table;
+    uint64_t mask;
+    unsigned shift;             /* from a hash to a place in the table */
+    uint32_t last_id;           /* atomic */
+};
+
+/* The data files of a discard recorder; used by the worker alone. */
+struct kymo_datafiles {
+    int fd;                     /* -1 = none open */
+    uint64_t size;              /* whole packets */
+    uint64_t opened_ns;
+    uint64_t oldest;            /* lowest number not yet removed */
+};
+
+struct kymo_recorder {
+    struct kymo_recorder_head head; /* first: producers read it through this address */
+    struct kymo_options opt;    /* the strings in it are not kept */
+    pid_t pid;                  /* of the process that opened it */
+    bool membarrier;
+    enum kymo_clock clock;
+    uint64_t t0_ns;             /* CLOCK_MONOTONIC at open */
+
+    int dirfd;
+    struct kymo_map meta_map, dict_map, ring_map, priv_map;
+    struct kymo_meta *meta;
+    struct kymo_calib *calib;
+    struct kymo_slot *slots;
+    struct kymo_writer *writers;
+    struct kymo_dict dict;
+
+    /* Producers, once per segment, lease or thread. */
+    uint64_t events_left;       /* not leased yet; atomic */
+    uint64_t bytes_opened;      /* of segments; atomic */
+    uint64_t free_epoch;        /* renewed whenever a slot becomes free; atomic */
+    uint32_t io_failing;        /* the drain can't write; atomic */
+
+    /* Control. `ctl` is held by whoever owns the rings of stopped producers, by a
+     * snapshot, and for the calibration table. Lock order: registry, join_lock, ctl. */
+    pthread_mutex_t ctl, join_lock;
+    bool joined;                /* under join_lock */
+    pthread_t worker;
+
+    /* Worker. */
+    uint32_t wake;              /* futex word, counts requests */
+    struct kymo_datafiles files;
+    uint64_t calib_step_ns, calib_next_ns;
+};
+
+/* ---- recorder.c --------------------------------------------------------------- */
+
+/* 0 when the caller may use a control function, else what it returns. */
+KYMO_HIDDEN int kymo_may_control(struct kymo_recorder *r);
+/* Enters KYMO_STOPPING; false when it was already there. Any thread. */
+KYMO_HIDDEN bool kymo_begin_stop(struct kymo_recorder *r, enum kymo_reason why);
+/* After the state was changed away from KYMO_ACTIVE: returns once no producer is
+ * between get and put. */
+KYMO_HIDDEN void kymo_quiesce(struct kymo_recorder *r);
+/* KYMO_CLOSED, by the worker, when all files are complete. */
+KYMO_HIDDEN void kymo_enter_closed(struct kymo_recorder *r);
+/* While the registry is locked no recorder is closed. kymo_registry_at: the one
+ * at this place if it still is of this generation, else NULL. */
+KYMO_HIDDEN void kymo_registry_lock(void);
+KYMO_HIDDEN void kymo_registry_unlock(void);
+KYMO_HIDDEN struct kymo_recorder *kymo_registry_at(uint32_t index, uint64_t generation);
+
+/* ---- writer.c ------------------------------------------------------------------ */
+
+KYMO_HIDDEN void kymo_writer_init(struct kymo_recorder *r, uint32_t index);
+/* The owner of the ring only (the producer inside get, or whoever quiesced). */
+KYMO_HIDDEN void kymo_segment_close(struct kymo_writer *w);
+/* Tells losses that the stream does not know yet; opens a segment when `open` and
+ * there is room. False when something is left to tell. */
+KYMO_HIDDEN bool kymo_write_losses(struct kymo_writer *w, uint64_t now, bool open);
+/* A KYMO_E_STATE note, where the open segment has room. */
+KYMO_HIDDEN void kymo_write_state(struct kymo_writer *w, enum kymo_state s, uint64_t now);
+KYMO_HIDDEN void kymo_lease_return(struct kymo_writer *w);
+
+/* ---- threads.c ------------------------------------------------------------------ */
+
+/* With the registry locked. */
+KYMO_HIDDEN int kymo_threads_init(void);
+KYMO_HIDDEN void kymo_threads_exit(void);
+/* A number that no recorder had before as free_epoch. */
+KYMO_HIDDEN uint64_t kymo_next_epoch(void);
+/* The calling thread is inside get .. put of r. */
+KYMO_HIDDEN bool kymo_writer_inside(struct kymo_recorder *r);
+
+/* ---- dict.c ---------------------------------------------------------------------- */
+
+KYMO_HIDDEN uint64_t kymo_dict_table_bytes(uint64_t dict_bytes);
+/* mem and table are zero; bytes is a multiple of 8. */
+KYMO_HIDDEN void kymo_dict_init(struct kymo_dict *d, void *mem, uint64_t bytes, void *table);
+
+/* ---- worker.c -------------------------------------------------------------------- */
+
+KYMO_HIDDEN void *kymo_worker(void *recorder);
+KYMO_HIDDEN void kymo_wake(struct kymo_recorder *r);
+
+/* ---- datafile.c ------------------------------------------------------------------ */
+
+KYMO_HIDDEN int kymo_datafile_write(struct kymo_recorder *r, const struct kymo_segment *seg);
+/* Closes the file that is too old. */
+KYMO_HIDDEN void kymo_datafile_age(struct kymo_recorder *r, uint64_t now_ns);
+KYMO_HIDDEN void kymo_datafile_close(struct kymo_recorder *r);
+/* Makes all data files durable; at the end. */
+KYMO_HIDDEN void kymo_datafile_sync(struct kymo_recorder *r);
+
+/* ---- record.c -------------------------------------------------------------------- */
+
+/* Steps over the record at p. *ticks: time of the record before (in) and of this
+ * one (out); *id without variant bits. Its length, 0 when it is not a record that
+ * ends within `left` bytes. */
+KYMO_HIDDEN size_t kymo_record_step(const uint8_t *p, size_t left, uint64_t *ticks, unsigned *id);
+
+/* ---- files.c --------------------------------------------------------------------- */
+
+/* Opens the folder, creating it when missing (*created). -EEXIST when it holds a
+ * recording. Returns a descriptor. */
+KYMO_HIDDEN int kymo_dir_open(const char *dir, bool *created);
+/* A new file of len bytes, zero, with its disk space reserved. */
+KYMO_HIDDEN int kymo_file_create(int dirfd, const char *name, uint64_t len);
+/* The same, mapped and touched. Nothing is left behind on failure. */
+KYMO_HIDDEN int kymo_map_create(int dirfd, const char *name, uint64_t len, struct kymo_map *map);
+KYMO_HIDDEN int kymo_map_private(uint64_t len, struct kymo_map *map);
+KYMO_HIDDEN void kymo_map_close(struct kymo_map *map);
+KYMO_HIDDEN int kymo_write_all(int fd, const void *p, size_t len, uint64_t offset);
+/* Exceeding RLIMIT_FSIZE is to be an error and not a signal. */
+struct kymo_sigs {
+    int blocked;
+    int pending;
+};
+KYMO_HIDDEN void kymo_no_sigxfsz(struct kymo_sigs *s);
+KYMO_HIDDEN void kymo_allow_sigxfsz(const struct kymo_sigs *s);
+
+/* ---- clock.c --------------------------------------------------------------------- */
+
+KYMO_HIDDEN enum kymo_clock kymo_clock_choose(enum kymo_clock asked);
+KYMO_HIDDEN struct kymo_calib kymo_clock_pair(enum kymo_clock c);
+KYMO_HIDDEN uint64_t kymo_clock_rate(enum kymo_clock c, struct kymo_calib from, struct kymo_calib to);
+KYMO_HIDDEN uint64_t kymo_clock_ticks(enum kymo_clock c);
+/* Appends a point to the table and refines the rate; thins the table out when full. */
+KYMO_HIDDEN void kymo_calibrate(struct kymo_recorder *r, bool last);
+
+/* A release fence. ThreadSanitizer does not model fences; its machines keep the
+ * order of stores. */
+static inline void kymo_release_fence(void)
+{
+#if KYMO_TSAN
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+
+static inline void kymo_acquire_fence(void)
+{
+#if KYMO_TSAN
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
+}
+
+/* ---- small ------------------------------------------------------------------------- */
+
+static inline struct kymo_segment *kymo_segment_at(const struct kymo_recorder *r, uint8_t *ring, uint64_t seq)
+{
+    return (struct kymo_segment *)(void *)(ring + ((seq - 1) % r->opt.segs_per_ring) * r->opt.segment_bytes);
+}
+
+static inline uint64_t kymo_round8(uint64_t n)
+{
+    return (n + 7) & ~(uint64_t)7;
+}
+
+#define kymo_get(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define kymo_get_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define kymo_set(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define kymo_set_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define kymo_add(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inline half of kymo_writer.h: what a traced event costs. Included by
+ * kymo_writer.h only. Users of the writer must not touch these structures.
+ *
+ * Memory order. A writer belongs to the thread that took its slot. Three things
+ * are shared:
+ *   busy      stored by the producer around its critical section. The one who
+ *             stops or pauses changes `state`, makes every producer pass a
+ *             barrier (membarrier, or seq_cst on both sides when head.fenced),
+ *             then waits until busy is 0: from there on the writer is its own.
+ *   commit    in the segment: release after every record (kymo_format.h).
+ *   counters  in the slot: relaxed, single writer.
+ */
+#ifndef KYMO_WRITER_IMPL_H
+#define KYMO_WRITER_IMPL_H
+
+#ifndef KYMO_WRITER_H
+#error "include kymo_writer.h"
+#endif
+
+#include <time.h>
+
+#define KYMO_LIKELY(x) __builtin_expect(!!(x), 1)
+#define KYMO_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* The part of struct kymo_recorder that producers read. */
+struct kymo_recorder_head {
+    uint32_t state;      /* enum kymo_state; atomic */
+    uint32_t index;      /* in the thread tables, 0 .. KYMO_MAX_RECORDERS-1 */
+    uint64_t generation; /* differs between all recorders of the process, never 0 */
+    uint32_t fenced;     /* membarrier can't be used: order busy and state with seq_cst */
+    uint32_t dict_full;  /* no further definition will find room; atomic */
+};
+
+#define KYMO_MFA_CACHE_BITS 11
+#define KYMO_ATOM_CACHE_BITS 9
+
+struct kymo_cached_mfa {
+    uint64_t m, f;
+    uint32_t arity, id;
+};
+struct kymo_cached_atom {
+    uint64_t word;
+    uint32_t id;
+    uint32_t unused;
+};
+
+struct kymo_writer {
+    /* Every event. */
+    uint8_t *cur;               /* next free byte of the open segment */
+    uint8_t *end;               /* stop here; <= cur forces the slow path */
+    uint64_t last;              /* time of the last record, or ts_begin */
+    uint64_t pending;           /* time of the reserved record */
+    uint64_t events_stop;       /* value of slot->events at which the lease is used up */
+    struct kymo_segment *seg;   /* the open segment; NULL = none */
+    struct kymo_slot *slot;     /* in the mapped meta */
+    uint32_t busy;              /* inside get .. put; atomic */
+    uint32_t tsc;               /* the clock is the TSC */
+
+    /* Most events. */
+    struct kymo_cached_mfa *mfas;
+    struct kymo_cached_atom *atoms;
+    struct kymo_recorder *rec;
+    uint64_t sample_left;       /* events to leave out before the next one is taken */
+    uint64_t rng;
+    uint32_t sample;            /* 1 = take all */
+    uint32_t index;             /* of the slot */
+
+    /* Once per segment. */
+    uint8_t *ring;              /* first segment of this slot's ring */
+    uint8_t *seg_end;           /* end of the open segment */
+    uint64_t seq;               /* last segment opened, 0 = none yet */
+    uint64_t events_at_open;
+    uint64_t lost_total;
+    uint64_t noted[KYMO_LOSS_CAUSES]; /* losses already told in the stream */
+
+    /* Shared with the worker (policy discard). */
+    uint64_t closed_seq;        /* segments up to this one are complete; release by the producer */
+    uint32_t owner;             /* 1 = a thread has the slot; atomic */
+    uint32_t thread_kind, thread_no;
+    uint32_t unused;
+    uint64_t drained __attribute__((aligned(64))); /* segments up to this one may be reused; release by the worker */
+} __attribute__((aligned(64)));
+
+/* A thread's writers, one per open recorder. */
+struct kymo_tls_entry {
+    uint64_t generation;        /* 0 = free */
+    struct kymo_writer *writer;
+    uint64_t refused;           /* no slot was left at this free_epoch of the recorder */
+};
+struct kymo_tls {
+    struct kymo_tls_entry e[KYMO_MAX_RECORDERS];
+    uint32_t in_use;            /* atomic */
+    uint32_t epoch;             /* of the key whose destructor will release this table */
+};
+/* Never NULL: threads start with an empty table that all share. */
+extern _Thread_local struct kymo_tls *kymo_tls_current
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r);
+void kymo_writer_reentered(struct kymo_writer *w);
+uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, uint64_t now);
+void kymo_lease_spent(struct kymo_writer *w);
+void kymo_sample_next(struct kymo_writer *w);
+uint32_t kymo_dict_atom_shared(struct kymo_writer *w, uint64_t word);
+uint32_t kymo_dict_mfa_shared(struct kymo_writer *w, uint64_t m, uint64_t f, uint32_t arity);
+
+static inline const struct kymo_recorder_head *kymo_head(const struct kymo_recorder *r)
+{
+    return (const struct kymo_recorder_head *)(const void *)r;
+}
+
+static inline bool kymo_recorder_active(const struct kymo_recorder *r)
+{
+    return __atomic_load_n(&kymo_head(r)->state, __ATOMIC_RELAXED) == KYMO_ACTIVE;
+}
+
+static inline bool kymo_recorder_ended(const struct kymo_recorder *r)
+{
+    return __atomic_load_n(&kymo_head(r)->state, __ATOMIC_RELAXED) >= KYMO_STOPPING;
+}
+
+/* Enters the critical section; false when the recorder is not active. */
+static inline bool kymo_writer_enter(struct kymo_writer *w, const struct kymo_recorder_head *h)
+{
+    uint32_t state;
+
+    if (KYMO_UNLIKELY(h->fenced)) {
+        (void)__atomic_exchange_n(&w->busy, 1, __ATOMIC_SEQ_CST);
+        state = __atomic_load_n(&h->state, __ATOMIC_SEQ_CST);
+    } else {
+        __atomic_store_n(&w->busy, 1, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        state = __atomic_load_n(&h->state, __ATOMIC_ACQUIRE);
+    }
+    if (KYMO_LIKELY(state == KYMO_ACTIVE))
+        return true;
+    __atomic_store_n(&w->busy, 0, __ATOMIC_RELEASE);
+    return false;
+}
+
+static inline struct kymo_writer *kymo_writer_get(struct kymo_recorder *r)
+{
+    const struct kymo_recorder_head *h = kymo_head(r);
+    const struct kymo_tls_entry *e = &kymo_tls_current->e[h->index];
+    struct kymo_writer *w;
+
+    if (KYMO_UNLIKELY(e->generation != h->generation))
+        return kymo_writer_attach(r);
+    w = e->writer;
+    if (KYMO_UNLIKELY(w->busy)) {
+        kymo_writer_reentered(w);
+        return NULL;
+    }
+    return kymo_writer_enter(w, h) ? w : NULL;
+}
+
+static inline void kymo_writer_put(struct kymo_writer *w)
+{
+    __atomic_store_n(&w->busy, 0, __ATOMIC_RELEASE);
+}
+
+static inline bool kymo_sample(struct kymo_writer *w)
+{
+    if (KYMO_LIKELY(w->sample == 1))
+        return true;
+    if (w->sample_left == 0) {
+        kymo_sample_next(w);
+        return true;
+    }
+    w->sample_left--;
+    __atomic_store_n(&w->slot->sampled_out, w->slot->sampled_out + 1, __ATOMIC_RELAXED);
+    return false;
+}
+
+static inline uint64_t kymo_clock_mono(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+#if defined(__x86_64__)
+#define KYMO_HAVE_TSC 1
+static inline uint64_t kymo_clock_tsc(void)
+{
+    return __builtin_ia32_rdtsc();
+}
+#else
+#define KYMO_HAVE_TSC 0
+#endif
+
+static inline uint64_t kymo_now(const struct kymo_writer *w)
+{
+#if KYMO_HAVE_TSC
+    if (KYMO_LIKELY(w->tsc))
+        return kymo_clock_tsc();
+#endif
+    (void)w;
+    return kymo_clock_mono();
+}
+
+static inline uint8_t *kymo_put8(uint8_t *p, uint8_t v)
+{
+    *p = v;
+    return p + 1;
+}
+
+/* memcpy of a fixed size is one store; the format is little-endian. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "little-endian machines only");
+
+static inline uint8_t *kymo_put16(uint8_t *p, uint16_t v)
+{
+    memcpy(p, &v, sizeof v);
+    return p + sizeof v;
+}
+
+static inline uint8_t *kymo_put32(uint8_t *p, uint32_t v)
+{
+    memcpy(p, &v, sizeof v);
+    return p + sizeof v;
+}
+
+static inline uint8_t *kymo_put64(uint8_t *p, uint64_t v)
+{
+    memcpy(p, &v, sizeof v);
+    return p + sizeof v;
+}
+
+static inline uint8_t *kymo_reserve(struct kymo_writer *w, unsigned id, size_t max_body)
+{
+    uint64_t now = kymo_now(w);
+    uint8_t *p = w->cur;
+
+    /* A clock that went back gives a huge difference: the slow path clamps it.
+     * The room is compared with its sign: `end` may lie before `cur`. */
+    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0 ||
+                      w->end - p < (ptrdiff_t)(max_body + KYMO_HDR_COMPACT)))
+        return kymo_reserve_slow(w, id, max_body, now);
+    w->pending = now;
+    p = kymo_put8(p, (uint8_t)id);
+    return kymo_put32(p, (uint32_t)now);
+}
+
+static inline void kymo_commit(struct kymo_writer *w, uint8_t *end)
+{
+    struct kymo_slot *slot = w->slot;
+    uint64_t events = slot->events + 1;
+
+    w->last = w->pending;
+    __atomic_store_n(&slot->bytes, slot->bytes + (uint64_t)(end - w->cur), __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->events, events, __ATOMIC_RELAXED);
+    w->cur = end;
+    __atomic_store_n(&w->seg->commit, (uint64_t)(end - (uint8_t *)w->seg), __ATOMIC_RELEASE);
+    if (KYMO_UNLIKELY(events == w->events_stop))
+        kymo_lease_spent(w);
+}
+
+static inline uint64_t kymo_mix(uint64_t x)
+{
+    return x * 0x9e3779b97f4a7c15u;
+}
+
+static inline struct kymo_cached_atom *kymo_atom_cache(struct kymo_writer *w, uint64_t word)
+{
+    return &w->atoms[kymo_mix(word) >> (64 - KYMO_ATOM_CACHE_BITS)];
+}
+
+static inline struct kymo_cached_mfa *kymo_mfa_cache(struct kymo_writer *w, uint64_t m, uint64_t f,
+                                                     uint32_t arity)
+{
+    return &w->mfas[kymo_mix(m ^ (kymo_mix(f) >> 7) ^ arity) >> (64 - KYMO_MFA_CACHE_BITS)];
+}
+
+/* An unused cache entry answers 0, as it should. */
+static inline uint32_t kymo_dict_atom(struct kymo_writer *w, uint64_t word)
+{
+    const struct kymo_cached_atom *c = kymo_atom_cache(w, word);
+
+    return KYMO_LIKELY(c->word == word) ? c->id : kymo_dict_atom_shared(w, word);
+}
+
+static inline uint32_t kymo_dict_mfa(struct kymo_writer *w, uint64_t m, uint64_t f, uint32_t arity)
+{
+    const struct kymo_cached_mfa *c = kymo_mfa_cache(w, m, f, arity);
+
+    if (KYMO_LIKELY(c->m == m && c->f == f && c->arity == arity))
+        return c->id;
+    return kymo_dict_mfa_shared(w, m, f, arity);
+}
+
+static inline bool kymo_dict_has_room(const struct kymo_writer *w)
+{
+    return __atomic_load_n(&kymo_head(w->rec)->dict_full, __ATOMIC_RELAXED) == 0;
+}
+
+#endif

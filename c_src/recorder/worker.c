@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The worker thread: watches the limit on duration, calibrates the clock, drains
+ * closed segments to data files (discard), and ends the recording. It sleeps on
+ * a futex, so that a producer that reaches a limit can wake it without a lock.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kymo_internal.h"
+
+#define KYMO_NAP_MIN_NS 1000000u
+#define KYMO_NAP_MAX_NS 10000000u
+#define KYMO_RETRY_NS 100000000u
+
+void kymo_wake(struct kymo_recorder *r)
+{
+    (void)__atomic_fetch_add(&r->wake, 1u, __ATOMIC_SEQ_CST);
+    (void)syscall(SYS_futex, &r->wake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* Returns at once when `wake` is not `seen` any more. */
+static void doze(struct kymo_recorder *r, uint32_t seen, uint64_t ns)
+{
+    struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    KYMO_POINT(KYMO_AT_IDLE);
+    (void)syscall(SYS_futex, &r->wake, FUTEX_WAIT_PRIVATE, seen, ns == UINT64_MAX ? NULL : &ts, NULL, 0);
+}
+
+struct pass {
+    uint64_t drained;  /* segments */
+    bool backlog;      /* a ring was more than a quarter full */
+    bool failed;
+};
+
+static struct pass drain(struct kymo_recorder *r)
+{
+    uint32_t used = (uint32_t)kymo_get_acquire(&r->meta->slots_used);
+    struct pass p = {0, false, false};
+
+    for (uint32_t i = 0; i < used && !p.failed; i++) {
+        struct kymo_writer *w = &r->writers[i];
+        uint64_t closed = kymo_get_acquire(&w->closed_seq);
+        uint64_t done = w->drained;
+
+        if ((closed - done) * 4 > r->opt.segs_per_ring)
+            p.backlog = true;
+        while (done < closed) {
+            int rc;
+
+            KYMO_POINT(KYMO_AT_DRAIN);
+            rc = kymo_datafile_write(r, kymo_segment_at(r, w->ring, done + 1));
+            if (rc != 0) {
+                kymo_set(&r->meta->io_errno, (uint32_t)-rc);
+                p.failed = true;
+                break;
+            }
+            done++;
+            p.drained++;
+            kymo_set(&w->slot->drained_seq, done);
+            kymo_set_release(&w->drained, done);
+        }
+    }
+    if (p.failed)
+        kymo_set(&r->io_failing, 1u);
+    else if (p.drained > 0)
+        kymo_set(&r->io_failing, 0u);
+    return p;
+}
+
+static void count_undelivered(struct kymo_recorder *r, struct kymo_writer *w)
+{
+    uint64_t n = 0;
+
+    for (uint64_t seq = w->drained + 1; seq <= w->closed_seq; seq++)
+        n += kymo_segment_at(r, w->ring, seq)->events;
+    kymo_set(&w->slot->io_lost, n);
+}
+
+/* The end of a discard recording. Losses that no later event could tell get a
+ * segment of their own, now that the rings are drained. What can't be written
+ * stays in the ring file, which is removed otherwise. */
+static void finish_discard(struct kymo_recorder *r, uint64_t now)
+{
+    struct pass p = drain(r);
+
+    for (uint32_t i = 0; i < r->opt.n_slots; i++) {
+        (void)kymo_write_losses(&r->writers[i], now, true);
+        kymo_segment_close(&r->writers[i]);
+    }
+    p = drain(r);
+    for (uint32_t i = 0; p.failed && i < r->opt.n_slots; i++)
+        count_undelivered(r, &r->writers[i]);
+    kymo_datafile_close(r);
+    kymo_datafile_sync(r);
+    if (!p.failed)
+        (void)unlinkat(r->dirfd, KYMO_RING_NAME, 0);
+}
+
+static void note_error(struct kymo_recorder *r, int rc)
+{
+    if (rc != 0)
+        kymo_set(&r->meta->io_errno, (uint32_t)errno);
+}
+
+static void finish(struct kymo_recorder *r)
+{
+    uint64_t now;
+
+    pthread_mutex_lock(&r->ctl);
+    kymo_quiesce(r);
+    now = kymo_clock_ticks(r->clock);
+    for (uint32_t i = 0; i < r->opt.n_slots; i++) {
+        struct kymo_writer *w = &r->writers[i];
+
+        (void)kymo_write_losses(w, now, false);
+        kymo_write_state(w, KYMO_STOPPING, now);
+        kymo_segment_close(w);
+    }
+    if (r->opt.policy == KYMO_DISCARD)
+        finish_discard(r, now);
+    else
+        note_error(r, fsync(r->ring_map.fd));
+    kymo_calibrate(r, true);
+    kymo_set(&r->meta->end_ticks, (int64_t)kymo_clock_ticks(r->clock));
+    note_error(r, ftruncate(r->dict_map.fd, (off_t)kymo_get(&r->meta->dict_used)));
+    note_error(r, fsync(r->dict_map.fd));
+    note_error(r, fsync(r->dirfd));
+    kymo_enter_closed(r);
+    pthread_mutex_unlock(&r->ctl);
+}
+
+/* A snapshot in progress is not waited for: the rings must be drained. */
+static void calibrate(struct kymo_recorder *r, uint64_t now)
+{
+    if (pthread_mutex_trylock(&r->ctl) == 0) {
+        kymo_calibrate(r, false);
+        pthread_mutex_unlock(&r->ctl);
+    } else {
+        r->calib_next_ns = now + KYMO_NAP_MAX_NS;
+    }
+}
+
+static uint64_t until(uint64_t now, uint64_t deadline, uint64_t nap)
+{
+    uint64_t left = deadline > now ? deadline - now : 0;
+
+    return left < nap ? left : nap;
+}
+
+void *kymo_worker(void *recorder)
+{
+    struct kymo_recorder *r = recorder;
+    uint64_t nap = KYMO_NAP_MIN_NS;
+
+    while (kymo_get_acquire(&r->head.state) < KYMO_STOPPING) {
+        uint32_t seen = __atomic_load_n(&r->wake, __ATOMIC_SEQ_CST);
+        uint64_t now = kymo_clock_mono();
+        uint64_t wait = UINT64_MAX;
+
+        if (__atomic_load_n(&r->head.state, __ATOMIC_SEQ_CST) >= KYMO_STOPPING)
+            break;
+        if (r->opt.limit_ns != 0 && now - r->t0_ns >= r->opt.limit_ns) {
+            (void)kymo_begin_stop(r, KYMO_R_DURATION);
+            break;
+        }
+        if (r->clock == KYMO_CLOCK_TSC && now >= r->calib_next_ns)
+            calibrate(r, now);
+        if (r->opt.policy == KYMO_DISCARD) {
+            struct pass p;
+
+            kymo_datafile_age(r, now);
+            p = drain(r);
+            if (p.backlog && !p.failed)
+                continue;
+            nap = p.failed ? KYMO_RETRY_NS : p.drained > 0 ? KYMO_NAP_MIN_NS : nap * 2;
+            nap = nap > KYMO_NAP_MAX_NS && !p.failed ? KYMO_NAP_MAX_NS : nap;
+            wait = nap;
+        }
+        if (r->clock == KYMO_CLOCK_TSC)
+            wait = until(now, r->calib_next_ns, wait);
+        if (r->opt.limit_ns != 0)
+            wait = until(now, r->t0_ns + r->opt.limit_ns, wait);
+        doze(r, seen, wait);
+    }
+    /* A duration limit that lost against another stop gets here a moment early. */
+    while (kymo_get_acquire(&r->head.state) < KYMO_STOPPING)
+        doze(r, __atomic_load_n(&r->wake, __ATOMIC_SEQ_CST), KYMO_NAP_MIN_NS);
+    finish(r);
+    return NULL;
+}

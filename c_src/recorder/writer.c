@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The slow half of the hot path: once per segment, per lease, or when something
+ * is in the way. Runs in producer threads inside get .. put, or in the one who
+ * has quiesced them.
+ */
+#include <errno.h>
+
+#include "kymo_internal.h"
+
+/* Leases of the limit on events: large ones keep threads off the shared counter,
+ * but what a thread leaves unused of its lease is missing when the limit is
+ * reached. A 64th of what is left, spread over all threads, bounds that. */
+#define KYMO_LEASE_MAX 256u
+
+static bool lease(struct kymo_writer *w)
+{
+    struct kymo_recorder *r = w->rec;
+    uint64_t left = kymo_get(&r->events_left);
+    uint64_t n;
+
+    do {
+        if (left == 0)
+            return false;
+        n = left / (64u * (uint64_t)r->opt.n_slots);
+        n = n < 1 ? 1 : n > KYMO_LEASE_MAX ? KYMO_LEASE_MAX : n;
+    } while (!__atomic_compare_exchange_n(&r->events_left, &left, left - n, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    w->events_stop = w->slot->events + n;
+    return true;
+}
+
+static void limit_reached(struct kymo_writer *w, enum kymo_reason why)
+{
+    w->end = w->cur;
+    if (kymo_begin_stop(w->rec, why))
+        kymo_wake(w->rec);
+}
+
+void kymo_lease_spent(struct kymo_writer *w)
+{
+    if (!lease(w))
+        limit_reached(w, KYMO_R_EVENTS);
+}
+
+void kymo_lease_return(struct kymo_writer *w)
+{
+    if (w->rec->opt.limit_events == 0)
+        return;
+    kymo_add(&w->rec->events_left, w->events_stop - w->slot->events);
+    w->events_stop = w->slot->events;
+    w->end = w->cur;
+}
+
+/* The distance to the next event taken is uniform in 0 .. 2N-2 events left out: a
+ * fixed one would take only the calls, or only the returns, of a steady loop. */
+void kymo_sample_next(struct kymo_writer *w)
+{
+    uint64_t x = w->rng;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    w->rng = x;
+    w->sample_left = (x >> 32) % (2 * (uint64_t)w->sample - 1);
+}
+
+void kymo_segment_close(struct kymo_writer *w)
+{
+    struct kymo_segment *s = w->seg;
+
+    if (s == NULL)
+        return;
+    s->ts_end = w->last;
+    s->discarded = w->lost_total;
+    s->events = w->slot->events - w->events_at_open;
+    kymo_set_release(&s->content_bits, s->commit * 8);
+    kymo_set_release(&w->closed_seq, w->seq);
+    w->seg = NULL;
+    w->cur = NULL;
+    w->end = NULL;
+    w->seg_end = NULL;
+}
+
+/* 0; -ENOBUFS when the segment is not drained yet; -ESHUTDOWN when the limit on
+ * bytes is reached. */
+static int segment_open(struct kymo_writer *w, uint64_t now)
+{
+    struct kymo_recorder *r = w->rec;
+    uint64_t seq = w->seq + 1;
+    bool reused = seq > r->opt.segs_per_ring;
+    struct kymo_segment *s = kymo_segment_at(r, w->ring, seq);
+
+    if (reused && r->opt.policy == KYMO_DISCARD &&
+        kymo_get_acquire(&w->drained) < seq - r->opt.segs_per_ring)
+        return -ENOBUFS;
+    if (r->opt.limit_bytes != 0 &&
+        kymo_add(&r->bytes_opened, (uint64_t)r->opt.segment_bytes) + r->opt.segment_bytes > r->opt.limit_bytes) {
+        limit_reached(w, KYMO_R_BYTES);
+        return -ESHUTDOWN;
+    }
+    if (reused && r->opt.policy == KYMO_OVERWRITE)
+        kymo_set(&w->slot->overwritten, w->slot->overwritten + s->events);
+
+    /* A reader that sees any of the new header also sees commit 0 or the new one. */
+    kymo_set(&s->commit, (uint64_t)0);
+    kymo_release_fence();
+    KYMO_POINT(KYMO_AT_SEGMENT_RESET);
+    s->magic = KYMO_SEG_MAGIC;
+    memcpy(s->uuid, r->meta->uuid, sizeof s->uuid);
+    s->stream_id = 0;
+    s->instance = w->index;
+    s->ts_begin = now;
+    s->ts_end = 0;
+    s->content_bits = 0;
+    s->packet_bits = (uint64_t)r->opt.segment_bytes * 8;
+    kymo_set(&s->seq, seq);
+    s->discarded = w->lost_total;
+    s->events = 0;
+    s->thread_kind = w->thread_kind;
+    s->thread_no = w->thread_no;
+    s->crc = 0;
+    s->flags = 0;
+    s->lost_before = w->lost_total;
+    s->events_before = w->slot->events;
+    KYMO_POINT(KYMO_AT_SEGMENT_OPEN);
+
+    w->seg = s;
+    w->seq = seq;
+    w->last = now;
+    w->cur = (uint8_t *)s + KYMO_SEG_HEADER;
+    w->seg_end = (uint8_t *)s + r->opt.segment_bytes;
+    w->end = w->seg_end;
+    w->events_at_open = w->slot->events;
+    kymo_set_release(&s->commit, (uint64_t)KYMO_SEG_HEADER);
+    kymo_set_release(&w->slot->seq, seq);
+    return 0;
+}
+
+static unsigned header_size(const struct kymo_writer *w, uint64_t now)
+{
+    return (now - w->last) >> 32 == 0 ? KYMO_HDR_COMPACT : KYMO_HDR_EXTENDED;
+}
+
+static uint8_t *put_header(struct kymo_writer *w, unsigned id, uint64_t now)
+{
+    uint8_t *p = w->cur;
+
+    w->pending = now;
+    if (header_size(w, now) == KYMO_HDR_COMPACT)
+        return kymo_put32(kymo_put8(p, (uint8_t)id), (uint32_t)now);
+    p = kymo_put8(p, KYMO_ID_EXTENDED);
+    return kymo_put64(kymo_put32(p, id), now);
+}
+
+static bool has_room(const struct kymo_writer *w, size_t body, uint64_t now)
+{
+    return w->seg != NULL && (size_t)(w->seg_end - w->cur) >= header_size(w, now) + body;
+}
+
+/* As kymo_commit, but a note is not an event. */
+static void commit_note(struct kymo_writer *w, uint8_t *end)
+{
+    bool forced = w->end <= w->cur;
+
+    w->last = w->pending;
+    kymo_set(&w->slot->bytes, w->slot->bytes + (uint64_t)(end - w->cur));
+    w->cur = end;
+    if (forced)
+        w->end = end;
+    kymo_set_release(&w->seg->commit, (uint64_t)(end - (uint8_t *)w->seg));
+}
+
+#define KYMO_LOST_BODY 9u
+
+bool kymo_write_losses(struct kymo_writer *w, uint64_t now, bool open)
+{
+    for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
+        uint64_t n = w->slot->lost[c] - w->noted[c];
+
+        if (n == 0)
+            continue;
+        if (now < w->last)
+            now = w->last;
+        if (!has_room(w, KYMO_LOST_BODY, now)) {
+            if (!open)
+                return false;
+            kymo_segment_close(w);
+            if (segment_open(w, now) != 0)
+                return false;
+        }
+        w->noted[c] += n;
+        commit_note(w, kymo_put64(kymo_put8(put_header(w, KYMO_E_LOST, now), (uint8_t)c), n));
+    }
+    return true;
+}
+
+void kymo_write_state(struct kymo_writer *w, enum kymo_state s, uint64_t now)
+{
+    if (now < w->last)
+        now = w->last;
+    if (has_room(w, 1, now))
+        commit_note(w, kymo_put8(put_header(w, KYMO_E_STATE, now), (uint8_t)s));
+}
+
+static void count_lost(struct kymo_writer *w, enum kymo_loss cause)
+{
+    kymo_set(&w->slot->lost[cause], w->slot->lost[cause] + 1);
+    w->lost_total++;
+}
+
+/* The next reserve takes the slow path, which tells the stream. */
+void kymo_lose(struct kymo_writer *w, enum kymo_loss cause)
+{
+    if ((unsigned)cause >= KYMO_LOSS_CAUSES)
+        cause = KYMO_LOST_BAD_TERM;
+    count_lost(w, cause);
+    w->end = w->cur;
+}
+
+/* The interrupted code below on this stack may be anywhere: only count. */
+void kymo_writer_reentered(struct kymo_writer *w)
+{
+    count_lost(w, KYMO_LOST_REENTRY);
+}
+
+uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, uint64_t now)
+{
+    struct kymo_recorder *r = w->rec;
+
+    if (w->slot->events == w->events_stop && !lease(w)) {
+        limit_reached(w, KYMO_R_EVENTS);
+        return NULL;
+    }
+    if (max_body > r->opt.segment_bytes - KYMO_SEG_HEADER - KYMO_HDR_COMPACT) {
+        kymo_lose(w, KYMO_LOST_TOO_BIG);
+        return NULL;
+    }
+    if (now < w->last)
+        now = w->last;
+    /* Ends: in a new segment the header is compact, and once the losses are told
+     * the record has a segment of its own if it needs one. */
+    for (;;) {
+        if (w->seg != NULL && kymo_write_losses(w, now, false) && has_room(w, max_body, now)) {
+            w->end = w->seg_end;
+            return put_header(w, id, now);
+        }
+        kymo_segment_close(w);
+        switch (segment_open(w, now)) {
+        case 0:
+            break;
+        case -ENOBUFS:
+            kymo_lose(w, kymo_get(&r->io_failing) ? KYMO_LOST_IO : KYMO_LOST_RING_FULL);
+            return NULL;
+        default:
+            return NULL;
+        }
+    }
+}
+
+void kymo_writer_init(struct kymo_recorder *r, uint32_t index)
+{
+    struct kymo_writer *w = &r->writers[index];
+    uint64_t ring_bytes = (uint64_t)r->opt.segs_per_ring * r->opt.segment_bytes;
+
+    w->rec = r;
+    w->index = index;
+    w->slot = &r->slots[index];
+    w->ring = (uint8_t *)r->ring_map.mem + index * ring_bytes;
+    w->tsc = r->clock == KYMO_CLOCK_TSC;
+    w->sample = r->opt.sample_kind == 0 ? r->opt.sample : 1;
+    w->rng = kymo_mix(r->head.generation ^ ((uint64_t)index << 32) ^ r->t0_ns) | 1;
+    w->events_stop = r->opt.limit_events == 0 ? UINT64_MAX : 0;
+    kymo_sample_next(w);
+}
