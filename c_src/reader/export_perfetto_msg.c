@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export_perfetto.h"
+
+static void write_held(struct kymo_pfx *x, struct kymo_pfx_held *h, uint64_t flow, int64_t ns) {
+    kymo_pb_clear(&x->w.event);
+    uint8_t *p = kymo_pb_room(&x->w.event, h->event.n);
+    if (p != NULL) {
+        memcpy(p, h->event.p, h->event.n);
+        kymo_pb_took(&x->w.event, p + h->event.n);
+    }
+    if (flow != 0)
+        kymo_pf_flow(&x->w, flow, true);
+    kymo_pf_emit(&x->w, ns);
+    h->used = false;
+    x->n_held--;
+}
+
+void kymo_pfx_expire(struct kymo_pfx *x, int64_t now) {
+    for (uint32_t i = 0; i < HELD_MAX && x->n_held > 0; i++) {
+        if (x->held[i].used && (now == INT64_MAX || now - x->held[i].m.ns > HELD_NS))
+            write_held(x, &x->held[i], 0, x->held[i].m.ns);
+    }
+}
+
+/* The receive in x->w.event has no send yet. */
+static void hold(struct kymo_pfx *x, const struct kymo_message *m) {
+    struct kymo_pfx_held *h = &x->held[x->held_next++ % HELD_MAX];
+    if (h->used) {
+        struct kymo_pb mine = x->w.event;
+        x->w.event = (struct kymo_pb){0};
+        write_held(x, h, 0, h->m.ns);
+        kymo_pb_free(&x->w.event);
+        x->w.event = mine;
+    }
+    kymo_pb_clear(&h->event);
+    uint8_t *p = kymo_pb_room(&h->event, x->w.event.n);
+    if (p == NULL) {
+        kymo_pf_emit(&x->w, m->ns);
+        return;
+    }
+    memcpy(p, x->w.event.p, x->w.event.n);
+    kymo_pb_took(&h->event, p + x->w.event.n);
+    h->m = *m;
+    h->used = true;
+    x->n_held++;
+}
+
+static struct kymo_pfx_held *held_for(struct kymo_pfx *x, const struct kymo_message *send) {
+    for (uint32_t i = 0; i < HELD_MAX && x->n_held > 0; i++) {
+        struct kymo_pfx_held *h = &x->held[(x->held_next + i) % HELD_MAX]; /* oldest first */
+        if (h->used && (h->m.to == send->to || h->m.name == send->to) &&
+            (h->m.from == send->from || h->m.from == KYMO_IDENT_NONE) &&
+            kymo_message_alike(h->m.size, h->m.hash, send->size, send->hash))
+            return h;
+    }
+    return NULL;
+}
+
+static void add_message(struct kymo_pfx *x, const struct kymo_event *ev) {
+    if (ev->size != KYMO_SIZE_UNKNOWN)
+        kymo_pf_uint(&x->w, KYMO_PF_K_SIZE, ev->size & ~KYMO_SIZE_MORE);
+    kymo_pfx_content(x, KYMO_PF_K_MESSAGE, ev);
+    kymo_pfx_options(x, ev);
+}
+
+void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+    struct kymo_message m = {.from = ev->who, .to = ev->peer, .name = KYMO_IDENT_NONE};
+    kymo_message_look(&m, ev);
+    kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
+    kymo_pf_name(&x->w, ev->id);
+    kymo_pf_ident(&x->w, KYMO_PF_K_TO, ev->peer);
+    add_message(x, ev);
+    x->slices++;
+    if (ev->id == KYMO_E_SEND_NE) {
+        kymo_pf_emit(&x->w, ev->ns);
+        return;
+    }
+    if (KYMO_IDENT_KIND(m.to) == KYMO_I_ATOM) {
+        uint32_t name = kymo_canonical(x->r, (uint32_t)KYMO_IDENT_DATA(m.to));
+        const uint64_t *to = kymo_map_get(&x->names, name);
+        m.to = to != NULL ? *to : KYMO_IDENT(KYMO_I_ATOM, name);
+    }
+    struct kymo_pfx_held *h = held_for(x, &m);
+    uint64_t flow = h != NULL ? kymo_flows_id(&x->flows) : kymo_flows_send(&x->flows, &m);
+    kymo_pf_flow(&x->w, flow, false);
+    kymo_pf_emit(&x->w, ev->ns);
+    if (h != NULL)
+        write_held(x, h, flow, h->m.ns > ev->ns ? h->m.ns : ev->ns);
+}
+
+void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+    struct kymo_message m = {.from = ev->peer, .to = ev->who, .name = p->name};
+    kymo_message_look(&m, ev);
+    uint64_t flow = kymo_flows_receive(&x->flows, &m);
+    kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
+    kymo_pf_name(&x->w, ev->id);
+    if (ev->peer != KYMO_IDENT_NONE)
+        kymo_pf_ident(&x->w, KYMO_PF_K_FROM, ev->peer);
+    add_message(x, ev);
+    x->slices++;
+    if (flow != 0) {
+        kymo_pf_flow(&x->w, flow, true);
+        kymo_pf_emit(&x->w, ev->ns);
+    } else {
+        hold(x, &m);
+    }
+}
+

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export_util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PROGRESS_EVERY = 1 << 17 };
+
+/* a + b without overflow. */
+static int64_t add_clamped(int64_t a, int64_t b) {
+    int64_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return b < 0 ? INT64_MIN : INT64_MAX;
+    return sum;
+}
+
+int kymo_feed_error(int error, char *err, size_t err_size) {
+    snprintf(err, err_size, "can't read the recording further: %s", strerror(-error));
+    return error;
+}
+
+int kymo_feed_start(struct kymo_feed *f, struct kymo_reader *r, const struct kymo_export_options *o,
+                    struct kymo_export_result *res, char *err, size_t err_size) {
+    int64_t t0 = kymo_reader_meta(r)->t0_mono_ns;
+    memset(f, 0, sizeof *f);
+    memset(res, 0, sizeof *res);
+    f->r = r;
+    f->o = o;
+    f->res = res;
+    f->from = o->from_ns == INT64_MIN ? INT64_MIN : add_clamped(t0, o->from_ns);
+    f->to = o->to_ns == INT64_MAX ? INT64_MAX : add_clamped(t0, o->to_ns);
+    int rc = kymo_reader_rewind(r);
+    return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
+}
+
+static void progress(struct kymo_feed *f) {
+    f->since_progress = 0;
+    if (f->o->progress != NULL) {
+        uint64_t done, total;
+        kymo_reader_progress(f->r, &done, &total);
+        f->o->progress(f->o->progress_arg, done, total);
+    }
+}
+
+int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev) {
+    int rc;
+    while ((rc = kymo_reader_next(f->r, ev)) == 1) {
+        if (++f->since_progress == PROGRESS_EVERY)
+            progress(f);
+        if (ev->ns < f->from)
+            continue;
+        if (ev->ns > f->to)
+            return 0;
+        if (ev->id >= KYMO_E_FIRST_NOTE)
+            return 1;
+        if (f->o->keep != NULL && !f->o->keep(f->o->keep_arg, f->r, ev))
+            continue;
+        f->res->events++;
+        return 1;
+    }
+    if (rc == 0)
+        progress(f);
+    return rc;
+}
+
+/* ---- lesson ---- */
+
+static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r,
+                        const struct kymo_event *ev) {
+    if (ev->id == KYMO_E_IN || ev->id == KYMO_E_OUT)
+        l->running = true;
+    if (ev->id == KYMO_E_EXIT) {
+        struct kymo_stack *st = kymo_map_get(stacks, ev->who);
+        if (st != NULL) {
+            kymo_stack_clear(st, NULL, NULL);
+            kymo_map_remove(stacks, ev->who);
+        }
+        return true;
+    }
+    if (ev->id < KYMO_E_CALL || ev->id > KYMO_E_EXCEPTION_FROM)
+        return true;
+    struct kymo_stack *st = kymo_map_put(stacks, ev->who, NULL);
+    if (st == NULL)
+        return false;
+    uint32_t mfa = kymo_canonical(r, ev->mfa);
+    if (ev->id == KYMO_E_CALL) {
+        l->calls = true;
+        kymo_stack_call(st, &l->facts, mfa, NULL, NULL);
+    } else if (ev->id == KYMO_E_RETURN_TO) {
+        kymo_stack_return_to(st, &l->facts, mfa, NULL, NULL);
+    } else {
+        kymo_stack_return_from(st, &l->facts, mfa, NULL, NULL);
+    }
+    return true;
+}
+
+static void lost_everywhere(struct kymo_map *stacks) {
+    size_t it = 0;
+    for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;)
+        kymo_stack_lost(st);
+}
+
+int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size) {
+    struct kymo_export_result ignored;
+    struct kymo_export_options quiet = *f->o;
+    quiet.progress = NULL;
+    struct kymo_feed feed = *f;
+    feed.o = &quiet;
+    feed.res = &ignored;
+    memset(&ignored, 0, sizeof ignored);
+    memset(lesson, 0, sizeof *lesson);
+    kymo_facts_init(&lesson->facts);
+    struct kymo_map stacks;
+    kymo_map_init(&stacks, sizeof(struct kymo_stack));
+    struct kymo_event ev;
+    int rc = 0;
+    bool return_to = false, loss = false;
+    /* Frames open from the start, in case that a return_to comes later. */
+    lesson->facts.return_to_seen = true;
+    for (uint32_t i = 0; i < KYMO_LESSON_EVENTS && (rc = kymo_feed_next(&feed, &ev)) == 1; i++) {
+        return_to = return_to || ev.id == KYMO_E_RETURN_TO;
+        /* Once per run of notes: many threads lose at once. */
+        if (ev.id == KYMO_E_LOST && !loss)
+            lost_everywhere(&stacks);
+        loss = ev.id == KYMO_E_LOST;
+        if (!learn_event(lesson, &stacks, f->r, &ev)) {
+            rc = -ENOMEM;
+            break;
+        }
+    }
+    lesson->facts.return_to_seen = return_to;
+    size_t it = 0;
+    for (struct kymo_stack *st; (st = kymo_map_next(&stacks, &it, NULL)) != NULL;)
+        kymo_stack_clear(st, NULL, NULL);
+    kymo_map_free(&stacks);
+    if (rc >= 0)
+        rc = kymo_reader_rewind(f->r);
+    return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
+}
+
+/* ---- names ---- */
+
+/* Brings what a formatting function returned below size. */
+static size_t cut_length(size_t n, size_t size) {
+    return n < size ? n : size - 1;
+}
+
+/* The name or the initial call of a process; 0 when neither is known. */
+static size_t known_name(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size) {
+    uint32_t name = 0, mfa = 0;
+    if (!kymo_reader_process(r, ident, &name, &mfa))
+        return 0;
+    if (name != 0)
+        return cut_length(kymo_format_atom(kymo_reader_atom(r, name), buf, size), size);
+    return mfa != 0 ? cut_length(kymo_format_mfa(r, mfa, buf, size), size) : 0;
+}
+
+size_t kymo_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size) {
+    size_t n = cut_length(kymo_format_ident(r, ident, buf, size), size);
+    if (size - n > 2) {
+        size_t m = known_name(r, ident, buf + n + 1, size - n - 1);
+        buf[n] = m > 0 ? ' ' : 0;
+        n += m > 0 ? m + 1 : 0;
+    }
+    return n;
+}
+
+size_t kymo_short_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size) {
+    size_t n = known_name(r, ident, buf, size);
+    return n > 0 ? n : cut_length(kymo_format_ident(r, ident, buf, size), size);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the exporters share: the events inside the window and the filter, with
+ * progress; the lesson that the shadow stack takes before the first frame; and
+ * names of processes.
+ */
+#ifndef KYMO_EXPORT_UTIL_H
+#define KYMO_EXPORT_UTIL_H
+
+#include "kymo_export.h"
+#include "stack.h"
+
+struct kymo_feed {
+    struct kymo_reader *r;
+    const struct kymo_export_options *o;
+    struct kymo_export_result *res;
+    int64_t from, to; /* CLOCK_MONOTONIC, both included */
+    uint32_t since_progress;
+};
+
+/* Rewinds the reader, empties *res. 0 or a negative errno with a sentence in
+ * err. */
+int kymo_feed_start(struct kymo_feed *f, struct kymo_reader *r, const struct kymo_export_options *o,
+                    struct kymo_export_result *res, char *err, size_t err_size);
+
+/* The next event to export. Notes of the recorder pass the filter always. 1, 0
+ * at the end, or a negative errno (then kymo_feed_error says it in words). */
+int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev);
+int kymo_feed_error(int error, char *err, size_t err_size);
+
+/* What a first look at the recording tells. */
+struct kymo_lesson {
+    struct kymo_facts facts;
+    bool running; /* processes were traced in and out */
+    bool calls;
+};
+
+/* Events that the first look takes in. */
+#define KYMO_LESSON_EVENTS 1000000u
+
+/* Reads the first events and rewinds. Free the facts whatever it returns. 0 or
+ * a negative errno with a sentence in err. */
+int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size);
+
+/* Canonical id of a function, 0 when there is none. */
+static inline uint32_t kymo_canonical(const struct kymo_reader *r, uint32_t id) {
+    return id == 0 ? 0 : kymo_reader_canonical(r, id);
+}
+
+/* "<0.12.0> name": the ident, then the registered name or the initial call as
+ * far as they are known. Returns the length, below size. */
+size_t kymo_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size);
+/* The registered name or the initial call alone, else the ident. */
+size_t kymo_short_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size);
+
+#endif

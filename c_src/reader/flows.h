@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which receive belongs to which send. The events don't say: signals between
+ * one pair of processes keep their order, so the oldest send that has not been
+ * received and looks the same (size, contents where recorded) is the one.
+ * Where that is not certain there is no answer rather than a wrong one; see
+ * doc/exports.md for what remains.
+ *
+ * Memory is fixed: KYMO_FLOWS_OPEN sends at most are waiting for their receive,
+ * the oldest are forgotten first.
+ */
+#ifndef KYMO_FLOWS_H
+#define KYMO_FLOWS_H
+
+#include "kymo_map.h"
+#include "kymo_reader.h"
+
+#define KYMO_FLOWS_OPEN 131072u
+
+struct kymo_flow_entry {
+    uint64_t id;   /* 0 = free */
+    uint64_t to;   /* key of its queue */
+    uint64_t from;
+    uint64_t hash; /* of the contents, 0 = not known */
+    int64_t ns;
+    uint32_t size; /* words, KYMO_SIZE_UNKNOWN = not known */
+    uint32_t next; /* index + 1 in the same queue */
+};
+
+struct kymo_flows {
+    struct kymo_flow_entry *ring;
+    uint64_t sent;          /* ids given so far: 1 .. sent */
+    uint64_t lost_at;       /* entries up to this id were forgotten by loss */
+    struct kymo_map queues; /* receiver -> first and last index + 1 */
+    uint64_t matched, forgotten;
+};
+
+/* A message as one event describes it. */
+struct kymo_message {
+    uint64_t from; /* KYMO_IDENT_NONE when the event doesn't say */
+    uint64_t to;   /* send: as addressed; receive: the pid */
+    uint64_t name; /* receive: registered name of the receiver as an ident, or KYMO_IDENT_NONE */
+    uint64_t hash;
+    int64_t ns;
+    uint32_t size;
+};
+
+/* Fills in size and hash from a send or receive event. */
+void kymo_message_look(struct kymo_message *m, const struct kymo_event *ev);
+/* Whether two events may describe the same message. */
+bool kymo_message_alike(uint32_t size_a, uint64_t hash_a, uint32_t size_b, uint64_t hash_b);
+
+/* 0 or -ENOMEM. */
+int kymo_flows_init(struct kymo_flows *f);
+void kymo_flows_free(struct kymo_flows *f);
+/* A new id, never 0. */
+uint64_t kymo_flows_id(struct kymo_flows *f);
+/* Remembers a send; returns its id. */
+uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m);
+/* The id of the send that this is the receive of, 0 when that is not certain. */
+uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m);
+/* Nobody will receive what is still under way to this process. */
+void kymo_flows_exit(struct kymo_flows *f, uint64_t ident);
+/* Events were lost: counts can't be trusted, forget all. */
+void kymo_flows_lost(struct kymo_flows *f);
+
+#endif
