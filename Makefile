@@ -25,7 +25,7 @@ COMMA := ,
 MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(wildcard src/*.erl)))
 
 .PHONY: all help c erlang test test-quick demo bench lint fuzz clean install \
-  erts erts-stock erts-install patch-check patch-edit patch-refresh
+  erts erts-stock erts-install erts-prune patch-check patch-edit patch-refresh
 
 all: c erlang ## build the NIFs, the kymo command and the Erlang modules
 
@@ -98,6 +98,9 @@ erts: ## build the patched runtime (TYPE=opt|debug FLAVOR=jit|emu OTP_SRC=)
 erts-install: ## install the patched runtime into PREFIX (/usr/local)
 	@scripts/bootstrap otp
 	@scripts/otp-build install "$(DESTDIR)$(PREFIX)"
+
+erts-prune: ## remove cached builds of runtimes other than the present two
+	@scripts/otp-build prune
 
 patch-check: ## apply the series with git am, export it again, compare
 	@scripts/bootstrap otp

@@ -1,0 +1,327 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The scripts that fetch, patch and build OTP, on a source that has the shape of
+# OTP and builds in no time: each of its three steps writes a line to runs.log,
+# and the second can be made to wait on a pipe.
+. "$(dirname "$0")/check.sh"
+unset OTP_SRC KYMO_MIRROR KYMO_ERTS_FRESH TYPE FLAVOR MAKEFLAGS MAKELEVEL
+
+otp_source() {
+    mkdir -p otp/erts/emulator/beam otp/erts/include/any-any
+    (
+        cd otp
+        echo 27.3.4.9 >OTP_VERSION
+        for h in erl_nif erl_nif_api_funcs erl_driver erl_drv_nif; do touch erts/emulator/beam/$h.h; done
+        touch erts/include/erl_fixed_size_int_types.h erts/include/any-any/erl_int_sizes_config.h
+        printf 'one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n' >code.c
+        printf '#!/bin/sh\necho configured >>runs.log\n' >configure
+        cat >Makefile <<'MAKE'
+ifdef TYPE
+$(error TYPE has leaked into the build)
+endif
+all: out/one out/two bin/erl
+out/one:
+	@echo ' CC one'; echo one >>runs.log; mkdir -p out; touch $@
+out/two: code.c out/one
+	@echo ' CC two'; echo two >>runs.log; echo half >$@
+	@if [ -n "$$STARTED" ]; then echo x >"$$STARTED"; read -r x <"$$GOON"; fi
+	@if [ -n "$$BREAK" ]; then echo 'error: broken on purpose'; exit 1; fi
+	@cp code.c $@
+bin/erl: out/two
+	@echo ' LD erl'; mkdir -p bin; printf '#!/bin/sh\n# %s\nexit 0\n' "$(CURDIR)" >$@; chmod +x $@
+install:
+	mkdir -p $(bindir); cp bin/erl $(bindir)/erl
+MAKE
+        # shellcheck disable=SC2016 # for make
+        printf 'all:\n\techo $(TYPE) $(FLAVOR) >>../../variants.log\n' >erts/emulator/Makefile
+        chmod +x configure
+    )
+    tar -cf otp.tar otp
+}
+
+series() {
+    mkdir -p series
+    printf 'version 27.3.4.9\nsuite none\npackage erlang\ntarball otp.tar\nsha256 %s\n' \
+        "$(sha256sum otp.tar | cut -d' ' -f1)" >series/BASE
+}
+
+# A case's own world: source, series, cache.
+world() {
+    otp_source
+    series
+    mkdir -p cache/dl
+    cp otp.tar cache/dl/
+    export KYMO_SERIES=$PWD/series KYMO_CACHE=$PWD/cache KYMO_MIRROR=file://$PWD/none
+}
+
+build() { "$TOP/scripts/otp-build" "$@"; }
+patch() { "$TOP/scripts/otp-patch" "$@"; }
+tree() { dirname "$(dirname "$(dirname "$(build print "$1" | cut -d' ' -f1)")")"; }
+runs() { tr '\n' ' ' <"$(tree "$1")/src/runs.log"; }
+
+# One patch and one new file, as git exports them.
+patched_world() {
+    world
+    patch edit work >/dev/null
+    (
+        cd work
+        sed -i 's/three/THREE/' code.c
+        echo new >added.c
+        git add -A
+        git -c user.name=A -c user.email=a@localhost commit -q -m "code: Change it" -m "Because."
+    )
+    patch refresh work
+}
+
+builds_once() {
+    world
+    build stock >first
+    has "ready after" first
+    same "configured one two " "$(runs stock)"
+    build stock >second
+    lacks "Building" second
+    has "stock:" second
+    same "configured one two " "$(runs stock)"
+    [ -f "$(tree stock)/src/usr/include/erl_nif.h" ]
+}
+
+variables_of_make_do_not_leak() {
+    world
+    TYPE=debug MAKEFLAGS='-- TYPE=debug' build stock
+}
+
+# The pipes tell that step two runs; then the script is asked to stop.
+stopped_build_goes_on() {
+    world
+    mkfifo started goon
+    STARTED=$PWD/started GOON=$PWD/goon "$TOP/scripts/otp-build" stock >first 2>&1 &
+    pid=$!
+    read -r _ <started
+    kill -TERM $pid
+    rc=0
+    wait $pid || rc=$?
+    same 130 $rc
+    has "the next run goes on" first
+    build stock >second
+    has "going on with make" second
+    same "configured one two two " "$(runs stock)"
+    cmp "$(tree stock)/src/out/two" otp/code.c
+}
+
+# Killed, the script can tell nobody. What it had started still holds the lock.
+killed_build_starts_again() {
+    world
+    mkfifo started goon
+    STARTED=$PWD/started GOON=$PWD/goon "$TOP/scripts/otp-build" stock >first 2>&1 &
+    pid=$!
+    read -r _ <started
+    kill -KILL $pid
+    wait $pid || :
+    build stock >second 2>&1 &
+    pid=$!
+    echo x >goon
+    wait $pid
+    lacks "going on" second
+    has "ready after" second
+    same "configured one two " "$(runs stock)"
+}
+
+second_build_waits_for_first() {
+    world
+    mkfifo started goon
+    STARTED=$PWD/started GOON=$PWD/goon "$TOP/scripts/otp-build" stock >first 2>&1 &
+    one=$!
+    read -r _ <started
+    mkfifo output
+    build stock >output 2>&1 &
+    two=$!
+    exec 7<output
+    read -r line <&7
+    case $line in *"waiting for it") ;; *) fail "$line" ;; esac
+    echo x >goon
+    wait $one
+    wait $two
+    same "configured one two " "$(runs stock)"
+}
+
+failed_build_tells_where() {
+    world
+    BREAK=1 refuses out build stock
+    has "broken on purpose" out
+    log=$(sed -n 's/^ *log: //p' out)
+    [ -s "$log" ] || fail "no log"
+    build stock
+    same "configured one two " "$(runs stock)"
+}
+
+patched_builds_only_what_changed() {
+    patched_world
+    build patched >out
+    has "1 patches" out
+    [ "$(tree stock)" != "$(tree patched)" ]
+    same "configured one two " "$(runs stock)"
+    same "configured one two two " "$(runs patched)"
+    has THREE "$(tree patched)/src/out/two"
+    has new "$(tree patched)/src/added.c"
+    lacks THREE "$(tree stock)/src/out/two"
+    has "$(tree patched)/src" "$(tree patched)/src/bin/erl"
+    lacks "$(tree stock)" "$(tree patched)/src/bin/erl"
+}
+
+patched_from_the_source() {
+    patched_world
+    KYMO_ERTS_FRESH=1 build patched >out
+    same "configured one two " "$(runs patched)"
+    has THREE "$(tree patched)/src/out/two"
+}
+
+variants() {
+    patched_world
+    TYPE=debug FLAVOR=emu build patched >out
+    same "debug emu" "$(cat "$(tree patched)/src/variants.log")"
+    has "-emu_type debug -emu_flavor emu" out
+    TYPE=debug FLAVOR=emu build patched
+    same "debug emu" "$(cat "$(tree patched)/src/variants.log")"
+    TYPE=nonsense refuses out build patched
+    has "TYPE=nonsense" out
+}
+
+empty_series_shares_the_build() {
+    world
+    build patched
+    same "$(tree stock)" "$(tree patched)"
+}
+
+installs() {
+    patched_world
+    build install "$PWD/prefix"
+    [ -x prefix/bin/erl ]
+}
+
+prune_keeps_the_present() {
+    patched_world
+    build patched
+    mkdir -p cache/otp/27.3.4.9-0000000000000000/src
+    build prune
+    [ ! -e cache/otp/27.3.4.9-0000000000000000 ]
+    [ -d "$(tree stock)" ]
+    [ -d "$(tree patched)" ]
+}
+
+bad_hunk_is_named() {
+    patched_world
+    sed -i 's/^ four$/ vier/' series/0001-*.patch
+    refuses out build patched
+    has "0001-code-Change-it.patch does not apply to code.c: hunk #1" out
+    refuses out patch check
+    has "0001-code-Change-it.patch does not apply" out
+}
+
+overlay_must_be_new() {
+    patched_world
+    cp otp/code.c series/overlay/code.c
+    refuses out build patched
+    has "overlay file code.c exists in the base" out
+    refuses out patch check
+    has "overlay file code.c exists in the base" out
+}
+
+check_of_the_series() {
+    patched_world
+    patch check >out
+    has "1 patches and 1 new files" out
+    has "new" series/overlay/added.c
+    lacks added.c series/0001-code-Change-it.patch
+}
+
+check_wants_canonical_patches() {
+    patched_world
+    sed -i 's/^Because\.$/Because.  /' series/0001-*.patch
+    refuses out patch check
+    has "not what git exports" out
+}
+
+check_finds_strays() {
+    patched_world
+    touch series/notes.txt
+    refuses out patch check
+    has "notes.txt" out
+}
+
+check_of_an_empty_series() {
+    world
+    patch check >out
+    has "is empty" out
+}
+
+refresh_wants_commits() {
+    patched_world
+    echo more >>work/code.c
+    refuses out patch refresh work
+    has "not committed" out
+}
+
+refresh_takes_patches_away() {
+    patched_world
+    git -C work reset -q --hard kymo-overlay
+    patch refresh work
+    same "BASE" "$(ls series)"
+}
+
+# What the README tells someone who has only git and OTP.
+git_alone_is_enough() {
+    patched_world
+    cd otp
+    git init -q
+    git add -A
+    git -c user.name=A -c user.email=a@localhost commit -q -m base
+    cp -r ../series/overlay/. .
+    git -c user.name=A -c user.email=a@localhost am -q ../series/*.patch
+    has THREE code.c
+    same "code: Change it" "$(git log -1 --format=%s)"
+}
+
+git_checkout_as_source() {
+    world
+    git -C otp init -q
+    git -C otp add -A
+    git -C otp -c user.name=A -c user.email=a@localhost commit -q -m base
+    OTP_SRC=$PWD/otp build stock
+    echo >>otp/code.c
+    OTP_SRC=$PWD/otp refuses out build stock
+    has "not committed" out
+    OTP_SRC=$PWD/nowhere refuses out build stock
+    has "no such file" out
+}
+
+other_versions_are_refused() {
+    world
+    echo 28.0 >otp/OTP_VERSION
+    tar -cf other.tar otp
+    OTP_SRC=$PWD/other.tar refuses out build stock
+    has "OTP 28.0; the series is for 27.3" out
+    echo text >text
+    tar -cf text.tar text
+    OTP_SRC=$PWD/text.tar refuses out build stock
+    has "holds no source of OTP" out
+}
+
+# A file with another sum is not believed, wherever it lies.
+sums_are_checked() {
+    world
+    echo more >>cache/dl/otp.tar
+    refuses out build stock
+    has "could not fetch otp.tar" out
+    [ ! -e cache/dl/otp.tar ]
+}
+
+for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on killed_build_starts_again \
+    second_build_waits_for_first failed_build_tells_where patched_builds_only_what_changed \
+    patched_from_the_source variants empty_series_shares_the_build installs prune_keeps_the_present \
+    bad_hunk_is_named overlay_must_be_new check_of_the_series check_wants_canonical_patches \
+    check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
+    git_alone_is_enough git_checkout_as_source other_versions_are_refused sums_are_checked; do
+    run_case "$case"
+done
+[ "$failures" = 0 ]
