@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The library: load, upgrade, unload, and the end of the node.
+ *
+ * The state that is shared by the instances of the module (an old and a new
+ * version of its code, during an upgrade) is one per process, counted in
+ * `instances`. The library is linked so that it stays in the process once it is
+ * loaded (-z nodelete): threads of the runtime may still be on their way out of
+ * it when the module is purged.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "nif_atoms.h"
+#include "nif_callbacks.h"
+#include "nif_control.h"
+#include "nif_handle.h"
+#include "nif_layout.h"
+
+#define NIF_HALT_OPTION (ERL_NIF_MAJOR_VERSION > 2 || ERL_NIF_MINOR_VERSION >= 17)
+
+/* What priv_data points to. Another build of the library has another one. */
+static struct library {
+    atomic_uint instances;
+    unsigned (*handles)(void);
+} library = {.handles = nif_handle_count};
+
+/* Steps of load; what is returned says which one failed. The numbers from 10
+ * on are those of nif_layout_init. kymo_tracer.erl puts them into words. */
+enum load_error { LOAD_OK = 0, LOAD_TYPE = 1, LOAD_HALT = 2, LOAD_EXIT = 3, LOAD_BUSY = 4, LOAD_LAYOUT = 10 };
+
+static void at_exit(void)
+{
+    kymo_recorder_stop_all();
+}
+
+#if NIF_HALT_OPTION
+static void on_halt(void *priv_data)
+{
+    (void)priv_data;
+    kymo_recorder_stop_all();
+}
+#endif
+
+static enum load_error watch_exit(ErlNifEnv *env)
+{
+    static atomic_bool registered;
+#if NIF_HALT_OPTION
+    /* Called while schedulers still run, before files are closed; not called
+     * by halt without flush: that is what atexit is for. */
+    if (enif_set_option(env, ERL_NIF_OPT_DELAY_HALT) != 0 ||
+        enif_set_option(env, ERL_NIF_OPT_ON_HALT, on_halt) != 0) {
+        return LOAD_HALT;
+    }
+#else
+    (void)env;
+#endif
+    if (!atomic_exchange(&registered, true) && atexit(at_exit) != 0) {
+        return LOAD_EXIT;
+    }
+    return LOAD_OK;
+}
+
+static int start(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM info, ErlNifResourceFlags how)
+{
+    nif_atoms_init(env);
+    int layout = nif_layout_init(env, info);
+    if (layout != 0) {
+        return (int)LOAD_LAYOUT + layout;
+    }
+    if (!nif_handle_open_type(env, how)) {
+        return LOAD_TYPE;
+    }
+    enum load_error e = watch_exit(env);
+    if (e != LOAD_OK) {
+        return (int)e;
+    }
+    atomic_fetch_add(&library.instances, 1);
+    *priv_data = &library;
+    return LOAD_OK;
+}
+
+static int load(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM info)
+{
+    return start(env, priv_data, info, ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER);
+}
+
+/* Recorders of another build must not come into the hands of this one: their
+ * worker threads, and the structures, are the other's. */
+static int upgrade(ErlNifEnv *env, void **priv_data, void **old_priv_data, ERL_NIF_TERM info)
+{
+    struct library *old = *old_priv_data;
+    if (old != NULL && old != &library && old->handles() != 0) {
+        return LOAD_BUSY;
+    }
+    return start(env, priv_data, info, ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER);
+}
+
+static void unload(ErlNifEnv *env, void *priv_data)
+{
+    (void)env;
+    struct library *lib = priv_data;
+    if (lib == &library && atomic_fetch_sub(&library.instances, 1) == 1) {
+        kymo_recorder_library_unload();
+    }
+}
+
+static ErlNifFunc functions[] = {
+    {"enabled", 3, nif_enabled, 0},
+#define NIF_X(name, class) {#name, 3, nif_##name, 0},
+    NIF_ENABLED_CALLBACKS(NIF_X)
+#undef NIF_X
+#define NIF_X(name) {#name, 5, nif_##name, 0},
+    NIF_TRACE_CALLBACKS(NIF_X)
+#undef NIF_X
+    {"nif_open", 1, nif_open, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"nif_stop", 1, nif_stop, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"nif_pause", 1, nif_pause, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"nif_resume", 1, nif_resume, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"nif_info", 1, nif_info, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"nif_snapshot", 2, nif_snapshot, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"nif_define_process", 4, nif_define_process, 0},
+};
+
+ERL_NIF_INIT(kymo_tracer, functions, load, NULL, upgrade, unload)

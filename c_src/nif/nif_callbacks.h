@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The callbacks of the erl_tracer behaviour. They run in whatever thread the
+ * traced thing happens in: schedulers, dirty schedulers, and threads of the
+ * runtime that are neither; the environment may have no process behind it.
+ * They never block, never raise, and answer any arguments. */
+#ifndef KYMO_NIF_CALLBACKS_H
+#define KYMO_NIF_CALLBACKS_H
+
+#include <erl_nif.h>
+
+#include "nif_handle.h"
+
+/* X(function, arity, class): one C function of that name for each. */
+#define NIF_ENABLED_CALLBACKS(X)                                               \
+    X(enabled_call, NIF_CALLS)                                                 \
+    X(enabled_garbage_collection, NIF_GC)                                      \
+    X(enabled_ports, NIF_PORTS)                                                \
+    X(enabled_procs, NIF_PROCS)                                                \
+    X(enabled_receive, NIF_RECEIVE)                                            \
+    X(enabled_running_ports, NIF_RUNNING_PORTS)                                \
+    X(enabled_running_procs, NIF_RUNNING_PROCS)                                \
+    X(enabled_send, NIF_SEND)
+#define NIF_TRACE_CALLBACKS(X)                                                 \
+    X(trace)                                                                   \
+    X(trace_call)                                                              \
+    X(trace_garbage_collection)                                                \
+    X(trace_ports)                                                             \
+    X(trace_procs)                                                             \
+    X(trace_receive)                                                           \
+    X(trace_running_ports)                                                     \
+    X(trace_running_procs)                                                     \
+    X(trace_send)
+
+ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+#define NIF_X(name, class) ERL_NIF_TERM nif_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+NIF_ENABLED_CALLBACKS(NIF_X)
+#undef NIF_X
+#define NIF_X(name) ERL_NIF_TERM nif_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+NIF_TRACE_CALLBACKS(NIF_X)
+#undef NIF_X
+
+/* The word of the port that enabled_send last answered `trace` for in this
+ * thread and whose trace_send has not come yet; 0 = none. */
+extern _Thread_local ERL_NIF_TERM nif_send_expected;
+
+/* What enabled_* of a class answers. */
+ERL_NIF_TERM nif_answer(ErlNifEnv *env, const ERL_NIF_TERM argv[], enum nif_class c);
+
+#endif

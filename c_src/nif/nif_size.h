@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How large is a message? */
+#ifndef KYMO_NIF_SIZE_H
+#define KYMO_NIF_SIZE_H
+
+#include <erl_nif.h>
+#include <stdint.h>
+
+/* The heap words that t takes, as erts_debug:flat_size/1, found by visiting at
+ * most limit terms; KYMO_SIZE_MORE is set when it may be more than that: the
+ * limit was reached, or t holds a fun (its environment can't be seen), a map of
+ * more than 32 keys (neither can its nodes), or before OTP 27 a part of at most
+ * 64 bytes of a binary. Any thread; takes no memory. */
+uint32_t nif_size_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trace tags: which event a tag is in which class of callbacks. */
+#ifndef KYMO_NIF_TAGS_H
+#define KYMO_NIF_TAGS_H
+
+#include "nif_atoms.h"
+#include "nif_handle.h"
+
+#define NIF_BIT(id) (UINT64_C(1) << (id))
+
+/* X(class, tag atom, event) */
+#define NIF_TAGS(X)                                                            \
+    X(NIF_CALLS, call, CALL) X(NIF_CALLS, return_to, RETURN_TO)                \
+    X(NIF_CALLS, return_from, RETURN_FROM)                                     \
+    X(NIF_CALLS, exception_from, EXCEPTION_FROM)                               \
+    X(NIF_SEND, send, SEND) X(NIF_SEND, send_ne, SEND_NE)                      \
+    X(NIF_RECEIVE, receive, RECEIVE)                                           \
+    X(NIF_PROCS, spawn, SPAWN) X(NIF_PROCS, spawned, SPAWNED)                  \
+    X(NIF_PROCS, exit, EXIT) X(NIF_PROCS, link, LINK)                          \
+    X(NIF_PROCS, unlink, UNLINK) X(NIF_PROCS, getting_linked, GETTING_LINKED)  \
+    X(NIF_PROCS, getting_unlinked, GETTING_UNLINKED)                           \
+    X(NIF_PROCS, register_, REGISTER) X(NIF_PROCS, unregister, UNREGISTER)     \
+    X(NIF_PORTS, open, OPEN) X(NIF_PORTS, closed, CLOSED)                      \
+    X(NIF_PORTS, link, LINK) X(NIF_PORTS, unlink, UNLINK)                      \
+    X(NIF_PORTS, getting_linked, GETTING_LINKED)                               \
+    X(NIF_PORTS, getting_unlinked, GETTING_UNLINKED)                           \
+    X(NIF_PORTS, register_, REGISTER) X(NIF_PORTS, unregister, UNREGISTER)     \
+    X(NIF_RUNNING_PROCS, in, IN) X(NIF_RUNNING_PROCS, out, OUT)                \
+    X(NIF_RUNNING_PROCS, in_exiting, IN_EXITING)                               \
+    X(NIF_RUNNING_PROCS, out_exiting, OUT_EXITING)                             \
+    X(NIF_RUNNING_PROCS, out_exited, OUT_EXITED)                               \
+    X(NIF_RUNNING_PORTS, in, PORT_IN) X(NIF_RUNNING_PORTS, out, PORT_OUT)      \
+    X(NIF_RUNNING_PORTS, in_exiting, PORT_IN_EXITING)                          \
+    X(NIF_RUNNING_PORTS, out_exiting, PORT_OUT_EXITING)                        \
+    X(NIF_RUNNING_PORTS, out_exited, PORT_OUT_EXITED)                          \
+    X(NIF_GC, gc_minor_start, GC_MINOR_START)                                  \
+    X(NIF_GC, gc_minor_end, GC_MINOR_END)                                      \
+    X(NIF_GC, gc_major_start, GC_MAJOR_START)                                  \
+    X(NIF_GC, gc_major_end, GC_MAJOR_END)                                      \
+    X(NIF_SEQ, seq_trace, SEQ_TRACE)
+
+/* The event of a tag in a class, KYMO_E_OTHER for a tag that is not known. The
+ * class is a constant for the compiler: only its own comparisons remain. */
+static inline __attribute__((always_inline)) unsigned nif_tag_event(enum nif_class c, ERL_NIF_TERM tag)
+{
+#define NIF_X(class, atom, event)                                              \
+    if (c == class && tag == nif_am.atom)                                      \
+        return KYMO_E_##event;
+    NIF_TAGS(NIF_X)
+#undef NIF_X
+    return KYMO_E_OTHER;
+}
+
+static inline bool nif_wanted(const struct nif_handle *h, enum nif_class c, unsigned event)
+{
+    return (h->mask[c] & NIF_BIT(event)) != 0;
+}
+
+/* Adds what a name of the tags option stands for to h->mask: a class, a single
+ * tag (in every class that has it), or messages and running, which are two
+ * classes each. False when there is no such name. */
+bool nif_tags_add(struct nif_handle *h, ERL_NIF_TERM name);
+/* Everything, with the tags of later runtimes. */
+void nif_tags_all(struct nif_handle *h);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Terms into bytes: a bounded encoder of the external term format that writes
+ * straight into the ring. Any thread; no message, no process heap. Memory is
+ * allocated only for kinds of terms that the NIF interface can't take apart:
+ * bignums beyond 64 bits, references, remote pids and ports, bitstrings whose
+ * size is not a number of bytes, and atoms outside of Latin-1 before OTP 26.
+ */
+#ifndef KYMO_NIF_TERM_H
+#define KYMO_NIF_TERM_H
+
+#include <stddef.h>
+
+#include "nif_handle.h"
+
+/* What stands for everything that was left out: the atom '...'. */
+#define NIF_CUT_BYTES 5u
+/* Terms nested deeper than this are left out: schedulers have small stacks. */
+#define NIF_MAX_DEPTH 64u
+
+/* Writes t without the leading 131, in at most max bytes, at least
+ * NIF_CUT_BYTES. Returns the length; always a whole external term. *cut is set
+ * when something was left out and never cleared: parts of a term that do not
+ * fit are replaced by '...', binaries lose their end, long tuples and maps
+ * their last elements. Funs are not encoded, since what they hold is not
+ * bounded: {'$fun', Text} stands for a local one. */
+size_t nif_term_encode(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t, uint8_t *out,
+                       size_t max, bool *cut);
+
+/* The UTF-8 text of an atom; 0 when it has none that fits. */
+#define NIF_ATOM_MAX 1024u
+size_t nif_atom_text(ErlNifEnv *env, ERL_NIF_TERM atom, char out[static NIF_ATOM_MAX], bool *ok);
+
+#endif

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trace callbacks: one event of the runtime becomes one record.
+ *
+ * The runtime has a trap. In two places it asks "is the tracer enabled?" by
+ * calling the trace function instead of the enabled function: trace_call before
+ * a call that is meta traced, and trace_send before a port's message to a
+ * process that does not exist. It then passes three arguments, though argc
+ * says five: reading argv[3] would be reading what lies behind an array. Such a
+ * call is answered like enabled_*, and told apart as follows.
+ *   trace_call   a real one always has a process as its environment, the
+ *                question never has.
+ *   trace_send   of a process: as above. Of a port: a real one comes right
+ *                after enabled_send has answered `trace` for the same port in
+ *                the same thread.
+ */
+#include "nif_callbacks.h"
+#include "nif_record.h"
+#include "nif_size.h"
+#include "nif_tags.h"
+
+enum { TAG, STATE, TRACEE, TERM, OPTIONS };
+
+/* The recorder's side of an event: false when it is not to be recorded. */
+static inline bool begin(struct nif_event *ev, ErlNifEnv *env, struct nif_handle *h)
+{
+    ev->env = env;
+    ev->h = h;
+    ev->w = kymo_writer_get(h->rec);
+    if (ev->w == NULL) {
+        return false;
+    }
+    if (!kymo_sample(ev->w)) {
+        kymo_writer_put(ev->w);
+        return false;
+    }
+    return true;
+}
+
+/* Base record of an event: who, and the options. */
+static void start(struct nif_record *r, const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[],
+                  const struct nif_options *o)
+{
+    r->id = id;
+    r->shape = NIF_NO_CONTENT;
+    r->options = o;
+    r->len = 0;
+    nif_field64(r, nif_ident(ev, argv[TRACEE]));
+}
+
+static void one_content(struct nif_record *r, ERL_NIF_TERM t)
+{
+    r->shape = NIF_ONE;
+    r->first = t;
+}
+
+/* ---- calls ------------------------------------------------------------------- */
+
+static bool is_mfa(ErlNifEnv *env, ERL_NIF_TERM t, const ERL_NIF_TERM **el)
+{
+    int n;
+    return enif_get_tuple(env, t, &n, el) && n == 3 && nif_is_atom((*el)[0]) && nif_is_atom((*el)[1]);
+}
+
+/* The event that is worth a path of its own: a call without contents or options. */
+static void plain_call(const struct nif_event *ev, const ERL_NIF_TERM argv[])
+{
+    const ERL_NIF_TERM *el;
+    unsigned arity;
+    if (!is_mfa(ev->env, argv[TERM], &el)) {
+        kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
+        return;
+    }
+    if (nif_is_small(el[2])) {
+        arity = (unsigned)nif_small(el[2]);
+    } else if (!enif_get_list_length(ev->env, el[2], &arity)) {
+        kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
+        return;
+    }
+    uint64_t who = nif_ident(ev, argv[TRACEE]);
+    uint32_t mfa = nif_mfa_id(ev, el[0], el[1], arity);
+    uint8_t *p = kymo_reserve(ev->w, KYMO_E_CALL, 12);
+    if (p != NULL) {
+        p = kymo_put64(p, who);
+        p = kymo_put32(p, mfa);
+        kymo_commit(ev->w, p);
+    }
+}
+
+/* {Class, Value} of exception_from. */
+static void exception_value(const struct nif_event *ev, struct nif_record *r, ERL_NIF_TERM extra)
+{
+    const ERL_NIF_TERM *el;
+    int n;
+    bool ok = extra != 0 && enif_get_tuple(ev->env, extra, &n, &el) && n == 2;
+    nif_field32(r, ok ? nif_atom_id(ev, el[0]) : 0);
+    if (ok && (ev->h->detail & KYMO_D_RETURNS) != 0) {
+        one_content(r, el[1]);
+    }
+}
+
+static void any_call(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+{
+    struct nif_options o;
+    struct nif_record r;
+    ERL_NIF_TERM args = 0;
+    uint32_t mfa = 0;
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    start(&r, ev, id, argv, &o);
+    if (!nif_mfa_term(ev, argv[TERM], &mfa, &args) && argv[TERM] != nif_am.undefined) {
+        kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
+        return;
+    }
+    nif_field32(&r, mfa);
+    if (id == KYMO_E_CALL && args != 0 && (ev->h->detail & KYMO_D_ARGS) != 0) {
+        one_content(&r, args);
+    } else if (id == KYMO_E_RETURN_FROM && o.extra != 0 && (ev->h->detail & KYMO_D_RETURNS) != 0) {
+        one_content(&r, o.extra);
+    } else if (id == KYMO_E_EXCEPTION_FROM) {
+        exception_value(ev, &r, o.extra);
+    }
+    nif_record_write(ev, &r);
+}
+
+/* ---- everything else ------------------------------------------------------------ */
+
+/* A tag that this library does not know. */
+static void other(const struct nif_event *ev, const ERL_NIF_TERM argv[])
+{
+    struct nif_options o;
+    struct nif_record r;
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    start(&r, ev, KYMO_E_OTHER, argv, &o);
+    nif_field32(&r, nif_atom_id(ev, argv[TAG]));
+    if ((ev->h->detail & KYMO_D_TERMS) != 0) {
+        r.shape = NIF_CONS;
+        r.first = argv[TERM];
+        r.second = o.extra != 0 ? o.extra : NIF_NIL;
+    }
+    nif_record_write(ev, &r);
+}
+
+static uint32_t message_size(const struct nif_event *ev, ERL_NIF_TERM msg)
+{
+    if ((ev->h->detail & KYMO_D_MSG_SIZE) == 0) {
+        return KYMO_SIZE_UNKNOWN;
+    }
+    return nif_size_words(ev->env, msg, ev->h->size_limit);
+}
+
+static void send(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+{
+    size_t n = 0;
+    ERL_NIF_TERM to = nif_am.undefined;
+    uint32_t size = message_size(ev, argv[TERM]);
+    enif_get_map_size(ev->env, argv[OPTIONS], &n);
+    enif_get_map_value(ev->env, argv[OPTIONS], nif_am.extra, &to);
+    if (n <= 1 && (ev->h->detail & KYMO_D_MSG) == 0) {
+        uint64_t who = nif_ident(ev, argv[TRACEE]);
+        uint64_t peer = nif_ident(ev, to);
+        uint8_t *p = kymo_reserve(ev->w, id, 20);
+        if (p != NULL) {
+            p = kymo_put64(p, who);
+            p = kymo_put64(p, peer);
+            p = kymo_put32(p, size);
+            kymo_commit(ev->w, p);
+        }
+        return;
+    }
+    struct nif_options o;
+    struct nif_record r;
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    start(&r, ev, id, argv, &o);
+    uint64_t peer = nif_ident(ev, to);
+    nif_field64(&r, peer);
+    nif_field32(&r, size);
+    if ((ev->h->detail & KYMO_D_MSG) != 0) {
+        unsigned kind = KYMO_IDENT_KIND(peer);
+        one_content(&r, argv[TERM]);
+        if (kind == KYMO_I_REF || kind == KYMO_I_OTHER) {
+            r.shape = NIF_PEER;
+            r.second = to;
+        }
+    }
+    nif_record_write(ev, &r);
+}
+
+/* The runtime does not say who sent a received message; a trace pattern that
+ * answers {message, Sender} does, and the record keeps it as the peer. */
+static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
+{
+    if (o->msr == 0 || (nif_is_small(o->msr) || o->msr == NIF_NIL)) {
+        return KYMO_IDENT_NONE;
+    }
+    if (!nif_is_immediate(o->msr)) {
+        ErlNifTermType type = enif_term_type(ev->env, o->msr);
+        if (type != ERL_NIF_TERM_TYPE_PID && type != ERL_NIF_TERM_TYPE_PORT) {
+            return KYMO_IDENT_NONE;
+        }
+    }
+    uint64_t peer = nif_ident(ev, o->msr);
+    if (KYMO_IDENT_KIND(peer) > KYMO_I_ATOM) {
+        return KYMO_IDENT_NONE;
+    }
+    o->msr = 0;
+    o->flags = (uint8_t)(o->flags & ~KYMO_O_MSR);
+    return peer;
+}
+
+static void receive(const struct nif_event *ev, const ERL_NIF_TERM argv[])
+{
+    struct nif_options o;
+    struct nif_record r;
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    uint64_t peer = sender(ev, &o);
+    start(&r, ev, KYMO_E_RECEIVE, argv, &o);
+    nif_field64(&r, peer);
+    nif_field32(&r, message_size(ev, argv[TERM]));
+    if ((ev->h->detail & KYMO_D_MSG) != 0) {
+        one_content(&r, argv[TERM]);
+    }
+    nif_record_write(ev, &r);
+}
+
+/* Process and port life. */
+static void life(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+{
+    struct nif_options o;
+    struct nif_record r;
+    const ERL_NIF_TERM *el;
+    ERL_NIF_TERM args = 0;
+    uint32_t mfa = 0;
+    int n;
+    bool terms = (ev->h->detail & KYMO_D_TERMS) != 0;
+    ERL_NIF_TERM t = argv[TERM];
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    start(&r, ev, id, argv, &o);
+    switch (id) {
+    case KYMO_E_SPAWN:
+    case KYMO_E_SPAWNED:
+        nif_field64(&r, nif_ident(ev, t));
+        if (o.extra != 0) {
+            nif_mfa_term(ev, o.extra, &mfa, &args);
+        }
+        nif_field32(&r, mfa);
+        if (terms && args != 0) {
+            one_content(&r, args);
+        }
+        break;
+    case KYMO_E_EXIT:
+        if (enif_get_tuple(ev->env, t, &n, &el) && n > 0) {
+            nif_field32(&r, nif_atom_id(ev, el[0]));
+        } else {
+            nif_field32(&r, nif_atom_id(ev, t));
+        }
+        if (terms) {
+            one_content(&r, t);
+        }
+        break;
+    case KYMO_E_OPEN:
+        nif_field64(&r, nif_ident(ev, t));
+        nif_field32(&r, nif_atom_id(ev, o.extra));
+        if (terms && o.extra != 0) {
+            one_content(&r, o.extra);
+        }
+        break;
+    case KYMO_E_CLOSED:
+        nif_field32(&r, nif_atom_id(ev, t));
+        if (terms) {
+            one_content(&r, t);
+        }
+        break;
+    case KYMO_E_REGISTER:
+    case KYMO_E_UNREGISTER:
+        nif_field32(&r, nif_atom_id(ev, t));
+        break;
+    default: /* links */
+        nif_field64(&r, nif_ident(ev, t));
+        break;
+    }
+    nif_record_write(ev, &r);
+}
+
+static void running_process(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+{
+    struct nif_options o;
+    struct nif_record r;
+    ERL_NIF_TERM args;
+    uint32_t mfa = 0;
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    start(&r, ev, id, argv, &o);
+    nif_mfa_term(ev, argv[TERM], &mfa, &args);
+    nif_field32(&r, mfa);
+    nif_record_write(ev, &r);
+}
+
+static void running_port(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+{
+    struct nif_options o;
+    struct nif_record r;
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    start(&r, ev, id, argv, &o);
+    nif_field32(&r, nif_atom_id(ev, argv[TERM]));
+    nif_record_write(ev, &r);
+}
+
+static void collection(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+{
+    struct nif_options o;
+    struct nif_record r;
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    start(&r, ev, id, argv, &o);
+    if ((ev->h->detail & KYMO_D_GC_SIZES) == 0) {
+        nif_field8(&r, 0);
+        nif_record_write(ev, &r);
+        return;
+    }
+    uint64_t sizes[KYMO_GC_SIZES] = {0};
+    ERL_NIF_TERM list = argv[TERM], head, tail;
+    const ERL_NIF_TERM *el;
+    int n;
+    while (enif_get_list_cell(ev->env, list, &head, &tail)) {
+        ErlNifUInt64 v;
+        if (enif_get_tuple(ev->env, head, &n, &el) && n == 2 && enif_get_uint64(ev->env, el[1], &v)) {
+            int i = nif_gc_index(el[0]);
+            if (i >= 0) {
+                sizes[i] = v;
+            }
+        }
+        list = tail;
+    }
+    nif_field8(&r, KYMO_GC_SIZES);
+    for (size_t i = 0; i < KYMO_GC_SIZES; i++) {
+        nif_field64(&r, sizes[i]);
+    }
+    nif_record_write(ev, &r);
+}
+
+/* trace(seq_trace, State, Label, {Type, {Previous, Current}, From, To, Message}, Options) */
+static void sequential(const struct nif_event *ev, const ERL_NIF_TERM argv[])
+{
+    struct nif_options o;
+    struct nif_record r;
+    const ERL_NIF_TERM *el, *serial;
+    int n;
+    unsigned prev = 0, cur = 0;
+    ERL_NIF_TERM label = argv[TRACEE];
+    nif_options_read(ev->env, argv[OPTIONS], &o);
+    if (!enif_get_tuple(ev->env, argv[TERM], &n, &el) || n != 5) {
+        kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
+        return;
+    }
+    if (enif_get_tuple(ev->env, el[1], &n, &serial) && n == 2) {
+        enif_get_uint(ev->env, serial[0], &prev);
+        enif_get_uint(ev->env, serial[1], &cur);
+    }
+    unsigned kind = el[0] == nif_am.send      ? KYMO_SEQ_SEND
+                    : el[0] == nif_am.receive ? KYMO_SEQ_RECEIVE
+                    : el[0] == nif_am.print   ? KYMO_SEQ_PRINT
+                                              : KYMO_SEQ_OTHER;
+    r.id = KYMO_E_SEQ_TRACE;
+    r.shape = NIF_NO_CONTENT;
+    r.options = &o;
+    r.len = 0;
+    nif_field64(&r, nif_ident(ev, el[2]));
+    nif_field64(&r, el[3] == NIF_NIL ? KYMO_IDENT_NONE : nif_ident(ev, el[3]));
+    nif_field8(&r, (uint8_t)(nif_is_small(label) ? kind : kind | KYMO_SEQ_LABEL_TERM));
+    nif_field32(&r, prev);
+    nif_field32(&r, cur);
+    nif_field64(&r, nif_is_small(label) ? (uint64_t)nif_small(label)
+                                        : enif_hash(ERL_NIF_INTERNAL_HASH, label, 0));
+    nif_field32(&r, message_size(ev, el[4]));
+    if ((ev->h->detail & KYMO_D_TERMS) != 0) {
+        r.shape = NIF_PAIR;
+        r.first = label;
+        r.second = argv[TERM];
+    }
+    nif_record_write(ev, &r);
+}
+
+static void any_event(const struct nif_event *ev, enum nif_class c, unsigned id, const ERL_NIF_TERM argv[])
+{
+    if (id == KYMO_E_OTHER) {
+        other(ev, argv);
+        return;
+    }
+    switch (c) {
+    case NIF_CALLS:
+        any_call(ev, id, argv);
+        break;
+    case NIF_SEND:
+        send(ev, id, argv);
+        break;
+    case NIF_RECEIVE:
+        receive(ev, argv);
+        break;
+    case NIF_PROCS:
+    case NIF_PORTS:
+        life(ev, id, argv);
+        break;
+    case NIF_RUNNING_PROCS:
+        running_process(ev, id, argv);
+        break;
+    case NIF_RUNNING_PORTS:
+        running_port(ev, id, argv);
+        break;
+    case NIF_GC:
+        collection(ev, id, argv);
+        break;
+    default:
+        sequential(ev, argv);
+        break;
+    }
+}
+
+/* ---- the callbacks ----------------------------------------------------------------- */
+
+static inline __attribute__((always_inline)) ERL_NIF_TERM record(ErlNifEnv *env, const ERL_NIF_TERM argv[],
+                                                                 enum nif_class c)
+{
+    struct nif_handle *h = nif_handle_of(env, argv[STATE]);
+    unsigned id = nif_tag_event(c, argv[TAG]);
+    struct nif_event ev;
+    /* return_to, return_from and exception_from are not asked for before. */
+    if (h != NULL && nif_wanted(h, c, id) && begin(&ev, env, h)) {
+        any_event(&ev, c, id, argv);
+        kymo_writer_put(ev.w);
+    }
+    return nif_am.ok;
+}
+
+ERL_NIF_TERM nif_trace_call(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    struct nif_handle *h;
+    struct nif_event ev;
+    ErlNifPid self;
+    size_t n;
+    if (enif_self(env, &self) == NULL) {
+        return nif_answer(env, argv, NIF_CALLS);
+    }
+    if (argv[TAG] != nif_am.call || (h = nif_handle_of(env, argv[STATE])) == NULL ||
+        (h->detail & KYMO_D_ARGS) != 0 || enif_get_map_size(env, argv[OPTIONS], &n) == 0 || n != 0) {
+        return record(env, argv, NIF_CALLS);
+    }
+    if (nif_wanted(h, NIF_CALLS, KYMO_E_CALL) && begin(&ev, env, h)) {
+        plain_call(&ev, argv);
+        kymo_writer_put(ev.w);
+    }
+    return nif_am.ok;
+}
+
+ERL_NIF_TERM nif_trace_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    ErlNifPid self;
+    if (enif_self(env, &self) == NULL) {
+        bool real = nif_send_expected == argv[TRACEE] && nif_is_local_port(argv[TRACEE]);
+        nif_send_expected = 0;
+        if (!real) {
+            return nif_answer(env, argv, NIF_SEND);
+        }
+    }
+    return record(env, argv, NIF_SEND);
+}
+
+#define NIF_RECORDING(name, class)                                             \
+    ERL_NIF_TERM nif_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]) \
+    {                                                                          \
+        (void)argc;                                                            \
+        return record(env, argv, class);                                       \
+    }
+NIF_RECORDING(trace_receive, NIF_RECEIVE)
+NIF_RECORDING(trace_procs, NIF_PROCS)
+NIF_RECORDING(trace_ports, NIF_PORTS)
+NIF_RECORDING(trace_running_procs, NIF_RUNNING_PROCS)
+NIF_RECORDING(trace_running_ports, NIF_RUNNING_PORTS)
+NIF_RECORDING(trace_garbage_collection, NIF_GC)
+
+/* seq_trace comes here, and any tag when called by hand. */
+ERL_NIF_TERM nif_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    struct nif_handle *h = nif_handle_of(env, argv[STATE]);
+    struct nif_event ev;
+    enum nif_class c = NIF_SEQ;
+    if (h == NULL) {
+        return nif_am.ok;
+    }
+    for (enum nif_class k = 0; k < NIF_CLASSES; k++) {
+        if (nif_tag_event(k, argv[TAG]) != KYMO_E_OTHER) {
+            c = k;
+            break;
+        }
+    }
+    unsigned id = nif_tag_event(c, argv[TAG]);
+    if (nif_wanted(h, c, id) && begin(&ev, env, h)) {
+        any_event(&ev, c, id, argv);
+        kymo_writer_put(ev.w);
+    }
+    return nif_am.ok;
+}

@@ -1,0 +1,399 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% @doc The tracer module: the `erl_tracer' behaviour, in C.
+%%
+%% A tracer is `{kymo_tracer, State}' where `State' comes from {@link open/1}.
+%% It goes wherever the runtime takes a tracer module:
+%%
+%% ```
+%% {ok, State} = kymo_tracer:open(#{dir => "/var/tmp/recording"}),
+%% erlang:trace(Pid, true, [call, {tracer, kymo_tracer, State}]),
+%% erlang:trace_pattern(MFA, MatchSpec, [{meta, kymo_tracer, State}]),
+%% dbg:tracer(module, {kymo_tracer, State}),
+%% trace:session_create(Name, {kymo_tracer, State}, []),
+%% seq_trace:set_system_tracer({kymo_tracer, State})
+%% '''
+%%
+%% This module is the floor: it knows nothing of patterns or of cleaning up, and
+%% its callbacks are for the runtime. Use {@link kymo} unless you need a tracer
+%% of your own making.
+%%
+%% == What is recorded ==
+%% Of each event: when, in which thread, which process or port, and what the
+%% event is about (function, peer, registered name). Contents are recorded when
+%% an option asks for them, at most `content_bytes' of each; what does not fit
+%% is replaced by the atom `` '...' '', and marked as cut.
+%% A local fun is recorded as `{'$fun', Text}'.
+%%
+%% == Errors ==
+%% Every function but {@link open/1} raises `badarg', with an explanation in the
+%% extended error information, when its first argument is no state of this
+%% module. As a tracer such a state is harmless: it is removed at the first event.
+-module(kymo_tracer).
+
+-behaviour(erl_tracer).
+
+-export([define_process/4, info/1, open/1, pause/1, resume/1, snapshot/2, stop/1]).
+-export([enabled/3, enabled_call/3, enabled_garbage_collection/3, enabled_ports/3, enabled_procs/3,
+         enabled_receive/3, enabled_running_ports/3, enabled_running_procs/3, enabled_send/3,
+         trace/5, trace_call/5, trace_garbage_collection/5, trace_ports/5, trace_procs/5,
+         trace_receive/5, trace_running_ports/5, trace_running_procs/5, trace_send/5]).
+-export([format_error/2]).
+
+-export_type([state/0, options/0, tag/0, info/0, reason/0]).
+
+-on_load(load/0).
+
+-type state() :: reference().
+%% A recorder. It ends when {@link stop/1} is called, its owner dies, a limit is
+%% reached, or nothing refers to it any more.
+
+-type tag() :: erl_tracer:trace_tag() | seq_trace
+             | calls | messages | procs | ports | running | running_procs | running_ports
+             | garbage_collection.
+%% A single trace tag, or a class of them.
+
+-type options() ::
+        #{dir := file:name_all(),
+          policy => overwrite | discard,
+          clock => auto | tsc | monotonic,
+          segment_size => pos_integer(),
+          ring_size => pos_integer(),
+          threads => pos_integer(),
+          dict_size => pos_integer(),
+          tags => [tag()] | all,
+          calls => arity | arguments,
+          returns => none | values,
+          messages => none | size | contents,
+          terms => none | contents,
+          gc => none | sizes,
+          content_bytes => 0..16384,
+          size_limit => 1..1000000,
+          sample => pos_integer() | {process, pos_integer()},
+          limit => #{bytes => pos_integer() | infinity,
+                     events => pos_integer() | infinity,
+                     duration => pos_integer() | infinity},
+          file_size => pos_integer(),
+          file_age => pos_integer(),
+          max_files => pos_integer(),
+          owner => pid()}.
+%% <dl>
+%% <dt>`dir'</dt><dd>folder of the recording; made when missing, must not hold one</dd>
+%% <dt>`policy'</dt><dd>`overwrite' (default): the rings keep the newest events;
+%%   `discard': everything is written to files, and what comes too fast is lost</dd>
+%% <dt>`clock'</dt><dd>`auto' (default) and `tsc': the time stamp counter of the
+%%   processor where that is reliable, else `monotonic'</dd>
+%% <dt>`segment_size'</dt><dd>bytes, a power of two, 4096 to 1048576</dd>
+%% <dt>`ring_size'</dt><dd>bytes of each thread's ring: 2 to 65536 segments</dd>
+%% <dt>`threads'</dt><dd>how many threads can record, 1 to 4096</dd>
+%% <dt>`dict_size'</dt><dd>bytes for names, 4096 to 1073741824</dd>
+%% <dt>`tags'</dt><dd>what is recorded of all that is traced; default `all'</dd>
+%% <dt>`calls'</dt><dd>`arity' (default), or the arguments too</dd>
+%% <dt>`returns'</dt><dd>values of `return_from' and `exception_from'; default `none'</dd>
+%% <dt>`messages'</dt><dd>`size' (default) in heap words, as `erts_debug:flat_size/1';
+%%   or the contents too</dd>
+%% <dt>`terms'</dt><dd>exit reasons, arguments of spawned functions, sequential trace;
+%%   default `none'</dd>
+%% <dt>`gc'</dt><dd>heap sizes of garbage collections (default), or not</dd>
+%% <dt>`content_bytes'</dt><dd>bound of each content in bytes, default 512, and never
+%%   more than a quarter of a segment</dd>
+%% <dt>`size_limit'</dt><dd>terms visited to find the size of a message; default 256</dd>
+%% <dt>`sample'</dt><dd>one in so many events, or processes; default 1</dd>
+%% <dt>`limit'</dt><dd>ends the recording by itself: bytes of segments, events,
+%%   or milliseconds</dd>
+%% <dt>`file_size', `file_age', `max_files'</dt><dd>policy `discard': bytes and seconds
+%%   after which a new data file is begun, and how many are kept</dd>
+%% <dt>`owner'</dt><dd>process with whose death the recording ends; default none</dd>
+%% </dl>
+
+-type reason() :: {bad_option, Key :: atom(), Value :: term()}
+                | {unknown_option, Key :: term()}
+                | too_many_recorders
+                | file:posix().
+
+-type info() ::
+        #{state := idle | active | paused | stopping | closed,
+          reason := none | stop | owner | bytes | events | duration | unload | collected,
+          policy := overwrite | discard,
+          clock := tsc | monotonic,
+          dir := binary(),
+          events := non_neg_integer(),
+          bytes := non_neg_integer(),
+          sampled_out := non_neg_integer(),
+          overwritten := non_neg_integer(),
+          lost := lost(),
+          dict := #{used := non_neg_integer(), size := pos_integer(), full := non_neg_integer()},
+          memory := pos_integer(),
+          files := non_neg_integer(),
+          files_removed := non_neg_integer(),
+          events_removed := non_neg_integer(),
+          io_error := none | file:posix(),
+          threads := [#{kind := scheduler | dirty_cpu | dirty_io | other,
+                        number := non_neg_integer(),
+                        name := binary(),
+                        events := non_neg_integer(),
+                        bytes := non_neg_integer(),
+                        sampled_out := non_neg_integer(),
+                        overwritten := non_neg_integer(),
+                        lost := lost()}]}.
+%% `events' are recorded, `sampled_out' left out by sampling; `overwritten' were
+%% recorded, and newer ones have taken their place. `memory' in bytes. `full'
+%% counts names that found no room.
+
+-type lost() :: #{ring_full := non_neg_integer(), io := non_neg_integer(),
+                  no_slot := non_neg_integer(), too_big := non_neg_integer(),
+                  bad_term := non_neg_integer(), reentry := non_neg_integer()}.
+%% Events lost, by cause: the files can't keep up; a file could not be written
+%% (see `io_error'); more threads than slots; larger than a segment; a term that
+%% could not be read; the thread was already recording an event.
+
+%% Raises badarg in the function that was called, with an explanation of its
+%% own.
+-define(EXPLAIN(Call, Args),
+        try
+            Call
+        catch
+            error:badarg ->
+                erlang:error(badarg, Args, [{error_info, #{module => ?MODULE}}])
+        end).
+
+-define(NOT_LOADED, erlang:nif_error(not_loaded)).
+
+%% ---- control ----------------------------------------------------------------
+
+%% @doc Starts a recorder. It records at once, whatever is traced with it.
+-spec open(options()) -> {ok, state()} | {error, reason()}.
+open(#{dir := Dir} = Options) ->
+    case nif_open(Options#{dir := native(Dir)}) of
+        {error, {bad_option, dir, _}} -> {error, {bad_option, dir, Dir}};
+        Result -> Result
+    end;
+open(Options) ->
+    nif_open(Options).
+
+%% @doc Ends a recording. All files are complete when it returns.
+-spec stop(state()) -> ok | {error, already_stopped | file:posix()}.
+stop(State) ->
+    ?EXPLAIN(nif_stop(State), [State]).
+
+%% @doc Records nothing until {@link resume/1}. Trace flags stay.
+-spec pause(state()) -> ok | {error, already_paused | stopped | file:posix()}.
+pause(State) ->
+    ?EXPLAIN(nif_pause(State), [State]).
+
+%% @doc Ends a pause.
+-spec resume(state()) -> ok | {error, not_paused | stopped | file:posix()}.
+resume(State) ->
+    ?EXPLAIN(nif_resume(State), [State]).
+
+%% @doc Counters and state, also after the end.
+-spec info(state()) -> info().
+info(State) ->
+    ?EXPLAIN(nif_info(State), [State]).
+
+%% @doc Copies what the rings hold now into a new recording in the folder `Dir',
+%% while events go on being recorded.
+-spec snapshot(state(), Dir :: file:name_all()) ->
+          {ok, #{segments := non_neg_integer(), events := non_neg_integer()}} | {error, reason()}.
+snapshot(State, Dir) ->
+    case ?EXPLAIN(nif_snapshot(State, native(Dir)), [State, Dir]) of
+        {error, {bad_option, dir, _}} -> {error, {bad_option, dir, Dir}};
+        Result -> Result
+    end.
+
+%% @doc Tells the recording the registered name and the initial call of a process,
+%% for those that began before the recording did.
+-spec define_process(state(), pid() | port(), Name :: atom(), mfa() | undefined) ->
+          ok | {error, stopped | not_recorded | dict_full}.
+define_process(State, Pid, Name, MFA) ->
+    ?EXPLAIN(nif_define_process(State, Pid, Name, MFA), [State, Pid, Name, MFA]).
+
+%% @doc Explains a `badarg' of this module, for the shell and the logger: the
+%% form is that of the extended error information of Erlang/OTP.
+-spec format_error(Reason :: term(), Stack :: [term()]) -> #{pos_integer() | general => binary()}.
+format_error(badarg, [{?MODULE, define_process, [State, Pid, Name, MFA], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
+             {2, is_local(Pid), <<"not a process or port of this node">>},
+             {3, is_atom(Name), <<"not an atom">>},
+             {4, is_mfa(MFA), <<"neither undefined nor {Module, Function, Arity}">>}]);
+format_error(badarg, [{?MODULE, _, _, _} | _]) ->
+    #{1 => <<"not a recorder of kymo_tracer">>};
+format_error(_, _) ->
+    #{}.
+
+explain(Checks) ->
+    maps:from_list([{N, Text} || {N, false, Text} <- Checks]).
+
+is_state(State) ->
+    try nif_info(State) of
+        _ -> true
+    catch
+        error:badarg -> false
+    end.
+
+is_local(Pid) ->
+    (is_pid(Pid) orelse is_port(Pid)) andalso node(Pid) =:= node().
+
+is_mfa(undefined) -> true;
+is_mfa({M, F, A}) -> is_atom(M) andalso is_atom(F) andalso is_integer(A) andalso A >= 0 andalso A =< 255;
+is_mfa(_) -> false.
+
+%% A file name as the bytes that the operating system takes; what is none comes
+%% back as it is, and is refused.
+native(Name) when is_atom(Name) ->
+    native(atom_to_list(Name));
+native(Name) when is_list(Name) ->
+    try unicode:characters_to_binary(filename:flatten(Name), unicode, file:native_name_encoding()) of
+        Bytes when is_binary(Bytes) -> Bytes;
+        _ -> Name
+    catch
+        error:_ -> Name
+    end;
+native(Name) ->
+    Name.
+
+%% ---- loading ----------------------------------------------------------------
+
+load() ->
+    _ = code:ensure_loaded(erts_debug),
+    Big = binary:copy(<<0>>, 1000),
+    Fun = fun() -> ok end,
+    Sizes = {erts_debug:flat_size(Big),
+             erts_debug:flat_size(binary:part(Big, 1, 500)),
+             min(erts_debug:flat_size(Fun), erts_debug:flat_size(fun erlang:self/0)),
+             erts_debug:flat_size(#{})},
+    case erlang:load_nif(library(), Sizes) of
+        ok -> ok;
+        {error, {Why, Text}} -> {error, {Why, explain_load(lists:flatten(Text))}}
+    end.
+
+%% Beside the module, wherever that is: an application in a release, a checkout,
+%% a build folder of rebar3.
+library() ->
+    Near = case code:which(?MODULE) of
+               Beam when is_list(Beam) -> [filename:join([filename:dirname(Beam), "..", "priv"])];
+               _ -> []
+           end,
+    Dirs = [Priv || Priv <- [code:priv_dir(kymo)], is_list(Priv)] ++ Near,
+    Files = [filename:join(Dir, ?MODULE) || Dir <- Dirs],
+    Found = [File || File <- Files, filelib:is_regular(File ++ ".so")],
+    hd(Found ++ Files ++ [atom_to_list(?MODULE)]).
+
+%% The runtime only passes on the number with which the library refused.
+explain_load(Text) ->
+    Reasons = [{1, "the resource type is taken"},
+               {2, "the runtime does not tell when it halts"},
+               {3, "no exit handler can be installed"},
+               {4, "another build of the library still has recorders: stop them and drop their states first"},
+               {11, "atoms are not what was expected: a runtime that kymo does not know"},
+               {12, "integers are not what was expected: a runtime that kymo does not know"},
+               {13, "lists are not what was expected: a runtime that kymo does not know"},
+               {14, "kymo_tracer.beam and kymo_tracer.so are of different versions"},
+               {15, "no process to load from"}],
+    case re:run(Text, "\\((-?[0-9]+)\\)", [{capture, [1], list}]) of
+        {match, [N]} ->
+            case lists:keyfind(list_to_integer(N), 1, Reasons) of
+                {_, Reason} -> Text ++ " " ++ Reason;
+                false -> Text
+            end;
+        nomatch ->
+            Text
+    end.
+
+nif_open(_Options) -> ?NOT_LOADED.
+nif_stop(_State) -> ?NOT_LOADED.
+nif_pause(_State) -> ?NOT_LOADED.
+nif_resume(_State) -> ?NOT_LOADED.
+nif_info(_State) -> ?NOT_LOADED.
+nif_snapshot(_State, _Dir) -> ?NOT_LOADED.
+nif_define_process(_State, _Pid, _Name, _MFA) -> ?NOT_LOADED.
+
+%% ---- the behaviour: for the runtime ------------------------------------------
+%%
+%% `enabled' and its kin answer `trace', or `discard' for what the options leave
+%% out, for a recorder that is paused or has ended, and for a state of another
+%% module. To `trace_status' they answer `remove' in the last two cases.
+%% The trace functions answer `ok', whatever they are given.
+
+-type answer() :: trace | discard | remove.
+
+%% @private
+-spec enabled(erl_tracer:trace_tag() | seq_trace | trace_status, term(), erl_tracer:tracee()) -> answer().
+enabled(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec enabled_call(erl_tracer:trace_tag_call(), term(), erl_tracer:tracee()) -> answer().
+enabled_call(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec enabled_garbage_collection(erl_tracer:trace_tag_gc(), term(), erl_tracer:tracee()) -> answer().
+enabled_garbage_collection(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec enabled_ports(erl_tracer:trace_tag_ports(), term(), erl_tracer:tracee()) -> answer().
+enabled_ports(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec enabled_procs(erl_tracer:trace_tag_procs(), term(), erl_tracer:tracee()) -> answer().
+enabled_procs(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec enabled_receive(erl_tracer:trace_tag_receive(), term(), erl_tracer:tracee()) -> answer().
+enabled_receive(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec enabled_running_ports(erl_tracer:trace_tag_running_ports(), term(), erl_tracer:tracee()) -> answer().
+enabled_running_ports(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec enabled_running_procs(erl_tracer:trace_tag_running_procs(), term(), erl_tracer:tracee()) -> answer().
+enabled_running_procs(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec enabled_send(erl_tracer:trace_tag_send(), term(), erl_tracer:tracee()) -> answer().
+enabled_send(_Tag, _State, _Tracee) -> ?NOT_LOADED.
+
+%% @private
+-spec trace(erl_tracer:trace_tag() | seq_trace, term(), erl_tracer:tracee() | term(), term(),
+            erl_tracer:trace_opts()) -> ok.
+trace(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
+
+%% @private
+-spec trace_call(erl_tracer:trace_tag_call(), term(), erl_tracer:tracee(), term(),
+                 erl_tracer:trace_opts()) -> ok.
+trace_call(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
+
+%% @private
+-spec trace_garbage_collection(erl_tracer:trace_tag_gc(), term(), erl_tracer:tracee(), term(),
+                               erl_tracer:trace_opts()) -> ok.
+trace_garbage_collection(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
+
+%% @private
+-spec trace_ports(erl_tracer:trace_tag(), term(), erl_tracer:tracee(), term(),
+                  erl_tracer:trace_opts()) -> ok.
+trace_ports(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
+
+%% @private
+-spec trace_procs(erl_tracer:trace_tag(), term(), erl_tracer:tracee(), term(),
+                  erl_tracer:trace_opts()) -> ok.
+trace_procs(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
+
+%% @private
+-spec trace_receive(erl_tracer:trace_tag_receive(), term(), erl_tracer:tracee(), term(),
+                    erl_tracer:trace_opts()) -> ok.
+trace_receive(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
+
+%% @private
+-spec trace_running_ports(erl_tracer:trace_tag_running_ports(), term(), erl_tracer:tracee(), term(),
+                          erl_tracer:trace_opts()) -> ok.
+trace_running_ports(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
+
+%% @private
+-spec trace_running_procs(erl_tracer:trace_tag_running_procs(), term(), erl_tracer:tracee(), term(),
+                          erl_tracer:trace_opts()) -> ok.
+trace_running_procs(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
+
+%% @private
+-spec trace_send(erl_tracer:trace_tag_send(), term(), erl_tracer:tracee(), term(),
+                 erl_tracer:trace_opts()) -> ok.
+trace_send(_Tag, _State, _Tracee, _Term, _Opts) -> ?NOT_LOADED.
