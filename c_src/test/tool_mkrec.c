@@ -278,10 +278,13 @@ static void step(struct player *p, enum kind k)
             event(p, KYMO_E_RETURN_TO, q->ident, top(q), 0, 0, 'M', false);
         }
         break;
-    case SEND:
-        event(p, KYMO_E_SEND, q->ident, 0, other->ident, 2 + below(p, 60), 'P', true);
-        event(p, KYMO_E_RECEIVE, other->ident, 0, q->ident, 2 + below(p, 60), 'P', true);
+    case SEND: {
+        uint32_t words = 2 + below(p, 60);
+
+        event(p, KYMO_E_SEND, q->ident, 0, other->ident, words, 'P', true);
+        event(p, KYMO_E_RECEIVE, other->ident, 0, q->ident, words, 'P', true);
         break;
+    }
     case SCHED:
         switch_process(p);
         break;
