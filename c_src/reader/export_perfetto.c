@@ -348,7 +348,7 @@ static void on_note(struct kymo_pfx *x, const struct kymo_event *ev) {
 static void on_event(struct kymo_pfx *x, const struct kymo_event *ev) {
     x->now = ev->ns;
     x->cause = ev;
-    if (x->n_held > 0)
+    if (x->held_first != x->held_next)
         kymo_pfx_expire(x, ev->ns);
     if (ev->id >= KYMO_E_FIRST_NOTE) {
         on_note(x, ev);

@@ -27,7 +27,8 @@ enum { HELD_MAX = 32, HELD_NS = 10000 };
 struct kymo_pfx_process {
     uint64_t ident;
     uint64_t track;
-    uint64_t name_iid; /* 0 = not written yet */
+    uint64_t name_iid; /* its name as an event name and as a string; 0 = not written yet */
+    uint64_t string_iid;
     uint64_t name;     /* registered name as an ident, or KYMO_IDENT_NONE */
     struct kymo_stack stack;
     uint64_t losses;   /* notes of loss that the stack knows of */
@@ -58,7 +59,7 @@ struct kymo_pfx {
     struct kymo_map names; /* registered name (canonical atom) -> ident */
     struct kymo_flows flows;
     struct kymo_pfx_held held[HELD_MAX];
-    uint32_t n_held, held_next;
+    uint32_t held_first, held_next; /* free-running places in held */
     struct kymo_pfx_thread *threads;
     uint32_t n_threads;
     bool threads_described;

@@ -12,26 +12,23 @@ static void write_held(struct kymo_pfx *x, struct kymo_pfx_held *h, uint64_t flo
         kymo_pf_flow(&x->w, flow, true);
     kymo_pf_emit(&x->w, ns);
     h->used = false;
-    x->n_held--;
 }
 
 void kymo_pfx_expire(struct kymo_pfx *x, int64_t now) {
-    for (uint32_t i = 0; i < HELD_MAX && x->n_held > 0; i++) {
-        if (x->held[i].used && (now == INT64_MAX || now - x->held[i].m.ns > HELD_NS))
-            write_held(x, &x->held[i], 0, x->held[i].m.ns);
+    /* Held in order of time: held_first is the oldest place. */
+    for (; x->held_first != x->held_next; x->held_first++) {
+        struct kymo_pfx_held *h = &x->held[x->held_first % HELD_MAX];
+        if (h->used && now != INT64_MAX && now - h->m.ns <= HELD_NS)
+            return;
+        if (h->used)
+            write_held(x, h, 0, h->m.ns);
     }
 }
 
-/* The receive in x->w.event has no send yet. */
+/* The receive in x->w.event has no send yet. The place of the oldest is free:
+ * make_room was called before the event was started. */
 static void hold(struct kymo_pfx *x, const struct kymo_message *m) {
-    struct kymo_pfx_held *h = &x->held[x->held_next++ % HELD_MAX];
-    if (h->used) {
-        struct kymo_pb mine = x->w.event;
-        x->w.event = (struct kymo_pb){0};
-        write_held(x, h, 0, h->m.ns);
-        kymo_pb_free(&x->w.event);
-        x->w.event = mine;
-    }
+    struct kymo_pfx_held *h = &x->held[x->held_next % HELD_MAX];
     kymo_pb_clear(&h->event);
     uint8_t *p = kymo_pb_room(&h->event, x->w.event.n);
     if (p == NULL) {
@@ -42,18 +39,41 @@ static void hold(struct kymo_pfx *x, const struct kymo_message *m) {
     kymo_pb_took(&h->event, p + x->w.event.n);
     h->m = *m;
     h->used = true;
-    x->n_held++;
+    x->held_next++;
+}
+
+static void make_room(struct kymo_pfx *x) {
+    if (x->held_next - x->held_first < HELD_MAX)
+        return;
+    struct kymo_pfx_held *oldest = &x->held[x->held_first++ % HELD_MAX];
+    if (oldest->used)
+        write_held(x, oldest, 0, oldest->m.ns);
 }
 
 static struct kymo_pfx_held *held_for(struct kymo_pfx *x, const struct kymo_message *send) {
-    for (uint32_t i = 0; i < HELD_MAX && x->n_held > 0; i++) {
-        struct kymo_pfx_held *h = &x->held[(x->held_next + i) % HELD_MAX]; /* oldest first */
-        if (h->used && (h->m.to == send->to || h->m.name == send->to) &&
+    for (uint32_t i = x->held_first; i != x->held_next; i++) {
+        struct kymo_pfx_held *h = &x->held[i % HELD_MAX];
+        if (h->used && send->ns - h->m.ns <= HELD_NS && (h->m.to == send->to || h->m.name == send->to) &&
             (h->m.from == send->from || h->m.from == KYMO_IDENT_NONE) &&
             kymo_message_alike(h->m.size, h->m.hash, send->size, send->hash))
             return h;
     }
     return NULL;
+}
+
+/* Names the other side: processes with a track by a string written once. */
+static void peer(struct kymo_pfx *x, unsigned key, uint64_t ident) {
+    struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
+    if (p == NULL) {
+        kymo_pf_ident(&x->w, key, ident);
+        return;
+    }
+    if ((*p)->string_iid == 0) {
+        char label[512];
+        size_t len = kymo_label(x->r, ident, label, sizeof label);
+        (*p)->string_iid = kymo_pf_new_string(&x->w, label, len);
+    }
+    kymo_pf_string_iid(&x->w, key, (*p)->string_iid);
 }
 
 static void add_message(struct kymo_pfx *x, const struct kymo_event *ev) {
@@ -68,7 +88,7 @@ void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
     kymo_message_look(&m, ev);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
-    kymo_pf_ident(&x->w, KYMO_PF_K_TO, ev->peer);
+    peer(x, KYMO_PF_K_TO, ev->peer);
     add_message(x, ev);
     x->slices++;
     if (ev->id == KYMO_E_SEND_NE) {
@@ -92,10 +112,11 @@ void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     struct kymo_message m = {.from = ev->peer, .to = ev->who, .name = p->name};
     kymo_message_look(&m, ev);
     uint64_t flow = kymo_flows_receive(&x->flows, &m);
+    make_room(x);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
     if (ev->peer != KYMO_IDENT_NONE)
-        kymo_pf_ident(&x->w, KYMO_PF_K_FROM, ev->peer);
+        peer(x, KYMO_PF_K_FROM, ev->peer);
     add_message(x, ev);
     x->slices++;
     if (flow != 0) {

@@ -212,26 +212,53 @@ void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const cha
 
 void kymo_pf_event(struct kymo_pf *w, enum kymo_pf_type type, uint64_t track, enum kymo_pf_category cat) {
     kymo_pb_clear(&w->event);
-    kymo_pb_uint(&w->event, EVENT_TYPE, type);
-    kymo_pb_uint(&w->event, EVENT_TRACK, w->base + track);
+    uint8_t *p = kymo_pb_room(&w->event, 4 * KYMO_PB_VARINT_MAX);
+    if (p == NULL)
+        return;
+    p = kymo_pb_put_varint(kymo_pb_put_key(p, EVENT_TYPE, KYMO_PB_VARINT), type);
+    p = kymo_pb_put_varint(kymo_pb_put_key(p, EVENT_TRACK, KYMO_PB_VARINT), w->base + track);
     if (cat != KYMO_PF_CAT_NONE)
-        kymo_pb_uint(&w->event, EVENT_CATEGORY_IID, cat);
+        p = kymo_pb_put_varint(kymo_pb_put_key(p, EVENT_CATEGORY_IID, KYMO_PB_VARINT), cat);
+    kymo_pb_took(&w->event, p);
 }
 
 void kymo_pf_emit(struct kymo_pf *w, int64_t ns) {
     if (ns < 0)
         ns = 0;
-    kymo_pb_clear(&w->packet);
-    if (ns >= w->last_ns) {
-        kymo_pb_uint(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
-        w->last_ns = ns;
-    } else {
-        kymo_pb_uint(&w->packet, PACKET_TIMESTAMP, (uint64_t)ns);
-        kymo_pb_uint(&w->packet, PACKET_TIMESTAMP_CLOCK, CLOCK_MONOTONIC_ID);
+    if (w->intern.n > 0 || w->event.n > KYMO_OUT_ROOM / 2 || ns < w->last_ns) {
+        kymo_pb_clear(&w->packet);
+        if (ns >= w->last_ns) {
+            kymo_pb_uint(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
+            w->last_ns = ns;
+        } else {
+            kymo_pb_uint(&w->packet, PACKET_TIMESTAMP, (uint64_t)ns);
+            kymo_pb_uint(&w->packet, PACKET_TIMESTAMP_CLOCK, CLOCK_MONOTONIC_ID);
+        }
+        add_interned(w);
+        kymo_pb_message(&w->packet, PACKET_TRACK_EVENT, &w->event);
+        write_packet(w);
+        return;
     }
-    add_interned(w);
-    kymo_pb_message(&w->packet, PACKET_TRACK_EVENT, &w->event);
-    write_packet(w);
+    /* The same for the common case, straight into the output: the fields around
+     * the event are built first, as their length comes before them. */
+    uint8_t head[KYMO_PB_KEY_MAX * 2 + KYMO_PB_VARINT_MAX * 2];
+    uint8_t *h = kymo_pb_put_key(head, PACKET_TIMESTAMP, KYMO_PB_VARINT);
+    h = kymo_pb_put_varint(h, (uint64_t)(ns - w->last_ns));
+    h = kymo_pb_put_varint(kymo_pb_put_key(h, PACKET_TRACK_EVENT, KYMO_PB_BYTES), w->event.n);
+    w->last_ns = ns;
+    size_t head_len = (size_t)(h - head);
+    uint8_t *p = kymo_out_room(&w->out, KYMO_OUT_ROOM);
+    p = kymo_pb_put_key(p, TRACE_PACKET, KYMO_PB_BYTES);
+    p = kymo_pb_put_varint(p, w->stamp_len + head_len + w->event.n);
+    memcpy(p, w->stamp, w->stamp_len);
+    memcpy(p + w->stamp_len, head, head_len);
+    p += w->stamp_len + head_len;
+    if (w->event.n > 0)
+        memcpy(p, w->event.p, w->event.n);
+    kymo_out_take(&w->out, p + w->event.n);
+    w->packets++;
+    if (w->event.failed || w->part.failed)
+        w->out.error = w->out.error != 0 ? w->out.error : -ENOMEM;
 }
 
 void kymo_pf_name(struct kymo_pf *w, uint64_t iid) {
@@ -269,6 +296,12 @@ void kymo_pf_string(struct kymo_pf *w, unsigned key, const char *s, size_t len) 
     end_annotation(w);
 }
 
+void kymo_pf_string_iid(struct kymo_pf *w, unsigned key, uint64_t iid) {
+    start_annotation(w, key);
+    kymo_pb_uint(&w->part, ANNOTATION_STRING_IID, iid);
+    end_annotation(w);
+}
+
 void kymo_pf_text(struct kymo_pf *w, unsigned key, const char *s) {
     kymo_pf_string(w, key, s, strlen(s));
 }
@@ -284,11 +317,14 @@ void kymo_pf_ident(struct kymo_pf *w, unsigned key, uint64_t ident) {
 }
 
 /* The text of a function or an atom, in w->text. */
+static size_t format_mfa(struct kymo_pf *w, uint32_t id) {
+    return formatted(kymo_format_mfa(w->r, id, w->text, KYMO_PF_TEXT), KYMO_PF_TEXT);
+}
+
 static size_t format_dict(struct kymo_pf *w, uint32_t id) {
-    size_t n = kymo_reader_dict_kind(w->r, id) == KYMO_DICT_MFA
-                   ? kymo_format_mfa(w->r, id, w->text, KYMO_PF_TEXT)
-                   : kymo_format_atom(kymo_reader_atom(w->r, id), w->text, KYMO_PF_TEXT);
-    return formatted(n, KYMO_PF_TEXT);
+    if (kymo_reader_dict_kind(w->r, id) == KYMO_DICT_MFA)
+        return format_mfa(w, id);
+    return formatted(kymo_format_atom(kymo_reader_atom(w->r, id), w->text, KYMO_PF_TEXT), KYMO_PF_TEXT);
 }
 
 void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id) {
@@ -299,13 +335,11 @@ void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id) {
         w->named[id] |= NAMED_STRING;
         intern(w, INTERNED_STRING, id, w->text, format_dict(w, id));
     }
-    start_annotation(w, key);
-    kymo_pb_uint(&w->part, ANNOTATION_STRING_IID, id);
-    end_annotation(w);
+    kymo_pf_string_iid(w, key, id);
 }
 
 void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t len, bool cut) {
-    size_t n = formatted(kymo_format_term(etf, len, w->text, KYMO_PF_TEXT - 8), KYMO_PF_TEXT - 8);
+    size_t n = formatted(kymo_format_value(w->r, etf, len, w->text, KYMO_PF_TEXT - 8), KYMO_PF_TEXT - 8);
     if (cut) {
         memcpy(w->text + n, " (cut)", 6);
         n += 6;
@@ -319,7 +353,7 @@ uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id) {
     uint64_t iid = (uint64_t)KYMO_PF_N_DICT + id;
     if ((w->named[id] & NAMED_EVENT) == 0) {
         w->named[id] |= NAMED_EVENT;
-        intern(w, INTERNED_EVENT_NAME, iid, w->text, format_dict(w, id));
+        intern(w, INTERNED_EVENT_NAME, iid, w->text, format_mfa(w, id));
     }
     return iid;
 }
@@ -327,5 +361,11 @@ uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id) {
 uint64_t kymo_pf_new_name(struct kymo_pf *w, const char *s, size_t len) {
     uint64_t iid = w->next_name++;
     intern(w, INTERNED_EVENT_NAME, iid, s, len);
+    return iid;
+}
+
+uint64_t kymo_pf_new_string(struct kymo_pf *w, const char *s, size_t len) {
+    uint64_t iid = w->next_name++;
+    intern(w, INTERNED_STRING, iid, s, len);
     return iid;
 }

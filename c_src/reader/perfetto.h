@@ -108,6 +108,8 @@ void kymo_pf_uint(struct kymo_pf *w, unsigned key, uint64_t v);
 void kymo_pf_int(struct kymo_pf *w, unsigned key, int64_t v);
 void kymo_pf_string(struct kymo_pf *w, unsigned key, const char *s, size_t len);
 void kymo_pf_text(struct kymo_pf *w, unsigned key, const char *s);
+/* One that kymo_pf_new_string knows. */
+void kymo_pf_string_iid(struct kymo_pf *w, unsigned key, uint64_t iid);
 void kymo_pf_ident(struct kymo_pf *w, unsigned key, uint64_t ident);
 /* A function or an atom of the dictionary; nothing when id is 0. */
 void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id);
@@ -117,5 +119,7 @@ void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t 
 /* Names, for kymo_pf_name. Between kymo_pf_event and kymo_pf_emit only. */
 uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id); /* canonical id of a function */
 uint64_t kymo_pf_new_name(struct kymo_pf *w, const char *s, size_t len);
+/* The same for kymo_pf_string_iid. */
+uint64_t kymo_pf_new_string(struct kymo_pf *w, const char *s, size_t len);
 
 #endif
