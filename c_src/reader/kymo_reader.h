@@ -75,6 +75,11 @@ int kymo_reader_rewind(struct kymo_reader *r);
 /* Bytes of segments read and in total, for progress. */
 void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total);
 
+/* Times of the first and the last record that can be read, without reading what
+ * lies between. Ends the life of what kymo_reader_segment returned. 0, -ENODATA
+ * when there is no record at all, -ENOMEM. */
+int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns);
+
 /* Time. */
 int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks);      /* CLOCK_MONOTONIC */
 int64_t kymo_reader_wall_ns(const struct kymo_reader *r, int64_t mono_ns); /* Unix epoch */

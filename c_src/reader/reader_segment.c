@@ -119,3 +119,52 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     *len = s.pos;
     return 1;
 }
+
+/* The times of the first and last good record of a segment. 1, 0 when it has
+ * none, -ENOMEM. */
+static int ends_of(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t *first, uint64_t *last) {
+    int got = kymo_segment_load(r, ref, &r->raw, &r->raw_room);
+    if (got <= 0)
+        return got;
+    struct kymo_scan s;
+    struct kymo_event ev;
+    bool any = false;
+    kymo_scan_start(&s, r->raw, (uint32_t)got);
+    while (kymo_scan_peek(&s) == KYMO_PEEK_RECORD && kymo_scan_decode(&s, &ev)) {
+        if (!any)
+            *first = s.ticks;
+        *last = s.ticks;
+        any = true;
+    }
+    return any ? 1 : 0;
+}
+
+int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns) {
+    uint64_t first = UINT64_MAX, last = 0, begin, end;
+    bool any = false;
+    for (uint32_t slot = 0; slot < r->n_slots; slot++) {
+        const struct kymo_cursor *c = &r->cursors[slot];
+        int rc = 0;
+        size_t i;
+        for (i = c->first; i < c->first + c->n && rc == 0; i++)
+            rc = ends_of(r, &r->index.refs[i], &begin, &end);
+        if (rc > 0 && begin < first)
+            first = begin;
+        any = any || rc > 0;
+        for (i = c->first + c->n; rc > 0 && i > c->first; i--) {
+            rc = ends_of(r, &r->index.refs[i - 1], &begin, &end);
+            if (rc > 0)
+                break;
+            rc = rc == 0 ? 1 : rc; /* a bad one: the one before */
+        }
+        if (rc < 0)
+            return rc;
+        if (rc > 0 && end > last)
+            last = end;
+    }
+    if (!any)
+        return -ENODATA;
+    *first_ns = kymo_reader_ns(r, first);
+    *last_ns = kymo_reader_ns(r, last);
+    return 0;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo export: options, and then one of the exporters of kymo_export.h.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kymo_cli.h"
+#include "kymo_export.h"
+
+typedef int export_fun(struct kymo_reader *, const struct kymo_export_options *, struct kymo_export_result *, char *,
+                       size_t);
+
+static const struct {
+    const char *name;
+    export_fun *run;
+    const char *written; /* what kymo_export_result.written counts */
+    bool stream;         /* "-" is allowed */
+} kinds[] = {{"perfetto", kymo_export_perfetto, "packets", true}};
+
+static int find_kind(const char *name) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].name, name) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
+static int status_of(int rc) {
+    switch (rc) {
+    case 0:
+    case -EPIPE: /* the reader of the output has seen enough */
+        return KYMO_EXIT_OK;
+    case -ENOMEM:
+        return KYMO_EXIT_MEMORY;
+    case -EBADMSG:
+        return KYMO_EXIT_READ;
+    default:
+        return KYMO_EXIT_WRITE;
+    }
+}
+
+static int run(struct kymo_reader *r, int kind, const struct kymo_export_options *base, bool quiet) {
+    struct kymo_export_options o = *base;
+    struct kymo_export_result result = {0};
+    struct cli_progress progress;
+    char err[512] = "";
+    cli_progress_start(&progress, "exporting", quiet);
+    o.progress = cli_progress_show;
+    o.progress_arg = &progress;
+    int rc = kinds[kind].run(r, &o, &result, err, sizeof err);
+    cli_progress_end(&progress);
+    int status = status_of(rc);
+    if (status != KYMO_EXIT_OK)
+        return cli_fail(status, "%s", err[0] != '\0' ? err : strerror(-rc));
+    if (!quiet && strcmp(o.out, "-") != 0) {
+        char events[32], written[32], bytes[32];
+        fprintf(stderr, "%s: %s events, %s %s, %s\n", o.out, cli_format_count(result.events, events, sizeof events),
+                cli_format_count(result.written, written, sizeof written), kinds[kind].written,
+                cli_format_bytes(result.bytes, bytes, sizeof bytes));
+    }
+    return KYMO_EXIT_OK;
+}
+
+int cli_export(int argc, char **argv) {
+    enum { OPT_WALL = 1, OPT_OUTPUT, OPT_QUIET, OPT_STRICT };
+    static const struct option options[] = {CLI_FILTER_OPTIONS,
+                                            {"output", required_argument, NULL, OPT_OUTPUT},
+                                            {"wall", no_argument, NULL, OPT_WALL},
+                                            {"quiet", no_argument, NULL, OPT_QUIET},
+                                            {"strict", no_argument, NULL, OPT_STRICT},
+                                            {NULL, 0, NULL, 0}};
+    struct kymo_export_options o = {.keep = NULL};
+    struct cli_filter filter;
+    struct kymo_reader *r = NULL;
+    bool quiet = false, strict = false;
+    int status = KYMO_EXIT_OK, kind = -1;
+    cli_filter_init(&filter);
+    filter.notes_too = true;
+    for (int opt; status == KYMO_EXIT_OK && (opt = getopt_long(argc, argv, "o:q", options, NULL)) != -1;) {
+        switch (opt) {
+        case 'o':
+        case OPT_OUTPUT:
+            o.out = optarg;
+            break;
+        case OPT_WALL:
+            o.wall = true;
+            break;
+        case 'q':
+        case OPT_QUIET:
+            quiet = true;
+            break;
+        case OPT_STRICT:
+            strict = true;
+            break;
+        case '?':
+            status = cli_bad_option("export");
+            break;
+        default:
+            status = cli_filter_option(&filter, "export", opt, optarg);
+        }
+    }
+    if (status == KYMO_EXIT_OK && argc - optind != 2)
+        status = cli_usage("export", "a format and one recording are needed");
+    if (status == KYMO_EXIT_OK && (kind = find_kind(argv[optind])) < 0)
+        status = cli_usage("export", "there is no format '%s'", argv[optind]);
+    if (status == KYMO_EXIT_OK && o.out == NULL)
+        status = cli_usage("export", "-o is missing: where to?");
+    if (status == KYMO_EXIT_OK && strcmp(o.out, "-") == 0 && !kinds[kind].stream)
+        status = cli_usage("export", "%s is a folder: -o - won't do", kinds[kind].name);
+    if (status == KYMO_EXIT_OK && o.wall && strcmp(kinds[kind].name, "folded") != 0)
+        status = cli_usage("export", "--wall is for folded");
+    if (status == KYMO_EXIT_OK)
+        status = cli_open(argv[optind + 1], &r);
+    if (status == KYMO_EXIT_OK)
+        status = cli_filter_resolve(&filter, "export", r);
+    if (status == KYMO_EXIT_OK) {
+        o.from_ns = filter.from;
+        o.to_ns = filter.to;
+        if (filter.tags != 0 || filter.n_pids != 0 || filter.n_modules != 0) {
+            o.keep = cli_filter_keep;
+            o.keep_arg = &filter;
+        }
+        status = run(r, kind, &o, quiet);
+    }
+    if (status == KYMO_EXIT_OK && strict && cli_incomplete(r))
+        status = KYMO_EXIT_INCOMPLETE;
+    kymo_reader_close(r);
+    cli_filter_free(&filter);
+    return status;
+}

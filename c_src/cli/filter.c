@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which events: --from, --to, --pid, --tag, --module.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kymo_cli.h"
+
+enum { NS_PER_SEC = 1000000000 };
+
+static const struct {
+    const char *name;
+    int64_t ns;
+} units[] = {{"ns", 1},  {"us", 1000}, {"ms", 1000000}, {"s", NS_PER_SEC}, {"min", 60ll * NS_PER_SEC},
+             {"m", 60ll * NS_PER_SEC}, {"h", 3600ll * NS_PER_SEC}, {"", NS_PER_SEC}};
+
+/* Names for several tags at once, as the trace flags of Erlang have them. */
+static const struct {
+    const char *name;
+    unsigned first, last;
+} groups[] = {
+    {"calls", KYMO_E_CALL, KYMO_E_EXCEPTION_FROM},
+    {"messages", KYMO_E_SEND, KYMO_E_RECEIVE},
+    {"procs", KYMO_E_SPAWN, KYMO_E_UNREGISTER},
+    {"ports", KYMO_E_OPEN, KYMO_E_CLOSED},
+    {"running", KYMO_E_IN, KYMO_E_PORT_OUT_EXITED},
+    {"running_procs", KYMO_E_IN, KYMO_E_OUT_EXITED},
+    {"running_ports", KYMO_E_PORT_IN, KYMO_E_PORT_OUT_EXITED},
+    {"gc", KYMO_E_GC_MINOR_START, KYMO_E_GC_MAJOR_END},
+};
+
+/* ---- times ---- */
+
+static bool parse_unit(const char **text, int64_t *ns) {
+    size_t n = 0;
+    while (isalpha((unsigned char)(*text)[n]))
+        n++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strlen(units[i].name) == n && strncmp(units[i].name, *text, n) == 0) {
+            *ns = units[i].ns;
+            *text += n;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool cli_parse_duration(const char *text, int64_t *ns) {
+    int64_t sum = 0;
+    do {
+        int64_t whole = 0, unit, part = 0, digit_ns;
+        char fraction[19];
+        size_t digits = 0;
+        if (!isdigit((unsigned char)*text))
+            return false;
+        for (; isdigit((unsigned char)*text); text++) {
+            if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, *text - '0', &whole))
+                return false;
+        }
+        if (*text == '.') {
+            for (text++; isdigit((unsigned char)*text); text++) {
+                if (digits < sizeof fraction)
+                    fraction[digits++] = *text;
+            }
+        }
+        if (!parse_unit(&text, &unit) || __builtin_mul_overflow(whole, unit, &whole))
+            return false;
+        digit_ns = unit;
+        for (size_t i = 0; i < digits; i++) {
+            digit_ns /= 10; /* exact: below a nanosecond there is nothing */
+            part += digit_ns * (fraction[i] - '0');
+        }
+        if (__builtin_add_overflow(sum, whole, &sum) || __builtin_add_overflow(sum, part, &sum))
+            return false;
+    } while (*text != '\0');
+    *ns = sum;
+    return true;
+}
+
+bool cli_parse_number(const char *text, uint64_t *n) {
+    char *rest;
+    if (!isdigit((unsigned char)*text))
+        return false;
+    errno = 0;
+    *n = strtoull(text, &rest, 10);
+    return *rest == '\0' && errno == 0;
+}
+
+/* 2024-05-01T12:00:00[.5][Z], UTC. */
+static bool parse_utc(const char *text, int64_t *unix_ns) {
+    struct tm tm = {0};
+    int64_t fraction = 0, seconds;
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (rest == NULL)
+        return false;
+    if (*rest == '.') {
+        int64_t scale = NS_PER_SEC;
+        for (rest++; isdigit((unsigned char)*rest); rest++) {
+            scale /= 10;
+            fraction += scale * (*rest - '0');
+        }
+    }
+    if (*rest == 'Z')
+        rest++;
+    seconds = timegm(&tm);
+    return *rest == '\0' && !__builtin_mul_overflow(seconds, NS_PER_SEC, unix_ns) &&
+           !__builtin_add_overflow(*unix_ns, fraction, unix_ns);
+}
+
+/* A point in time: "1.5s" and "+1.5s" after the start, "-2s" before the last
+ * event, or a date. False when the text is none of them. r may be NULL: then
+ * only the form is checked. */
+static bool parse_time(const char *text, struct kymo_reader *r, int64_t *since_start) {
+    int64_t v, first, last;
+    if (*text == '-') {
+        if (!cli_parse_duration(text + 1, &v))
+            return false;
+        if (r != NULL && kymo_reader_span(r, &first, &last) == 0)
+            *since_start = (int64_t)((uint64_t)last - (uint64_t)kymo_reader_meta(r)->t0_mono_ns - (uint64_t)v);
+        return true;
+    }
+    if (cli_parse_duration(*text == '+' ? text + 1 : text, &v)) {
+        *since_start = v;
+        return true;
+    }
+    if (!parse_utc(text, &v))
+        return false;
+    if (r != NULL)
+        *since_start = (int64_t)((uint64_t)v - (uint64_t)kymo_reader_meta(r)->t0_wall_ns);
+    return true;
+}
+
+/* ---- options ---- */
+
+static bool add_tag(uint64_t *tags, const char *name, size_t n) {
+    bool found = false;
+    for (unsigned id = 0; id < KYMO_E_COUNT; id++) {
+        const char *tag = kymo_event_name((uint8_t)id);
+        if (tag != NULL && strlen(tag) == n && memcmp(tag, name, n) == 0) {
+            *tags |= 1ull << id;
+            found = true;
+        }
+    }
+    for (size_t i = 0; i < sizeof groups / sizeof *groups && !found; i++) {
+        if (strlen(groups[i].name) == n && memcmp(groups[i].name, name, n) == 0) {
+            for (unsigned id = groups[i].first; id <= groups[i].last; id++)
+                *tags |= 1ull << id;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static int add_tags(struct cli_filter *f, const char *command, const char *list) {
+    while (*list != '\0') {
+        size_t n = strcspn(list, ",");
+        if (!add_tag(&f->tags, list, n))
+            return cli_usage(command, "--tag: there is no event or group '%.*s'", (int)n, list);
+        list += n + (list[n] == ',');
+    }
+    return f->tags == 0 ? cli_usage(command, "--tag: the list is empty") : KYMO_EXIT_OK;
+}
+
+static int push(const char ***list, size_t *n, const char *value) {
+    const char **more = realloc(*list, (*n + 1) * sizeof *more);
+    if (more == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    *list = more;
+    more[(*n)++] = value;
+    return KYMO_EXIT_OK;
+}
+
+/* <0.1.2>, 0.1.2 and #Port<0.3>; anything else is a registered name. */
+static bool parse_ident(const char *text, uint64_t *ident) {
+    unsigned long number, serial;
+    int end = 0;
+    if (sscanf(text, "<0.%9lu.%9lu>%n", &number, &serial, &end) == 2 && end > 0 && text[end] == '\0')
+        *ident = KYMO_IDENT(KYMO_I_PID, number | (uint64_t)serial << 28);
+    else if (sscanf(text, "0.%9lu.%9lu%n", &number, &serial, &end) == 2 && end > 0 && text[end] == '\0')
+        *ident = KYMO_IDENT(KYMO_I_PID, number | (uint64_t)serial << 28);
+    else if (sscanf(text, "#Port<0.%18lu>%n", &number, &end) == 1 && end > 0 && text[end] == '\0')
+        *ident = KYMO_IDENT(KYMO_I_PORT, number);
+    else
+        return false;
+    return true;
+}
+
+void cli_filter_init(struct cli_filter *f) {
+    memset(f, 0, sizeof *f);
+    f->from = INT64_MIN;
+    f->to = INT64_MAX;
+    kymo_map_init(&f->who, 0);
+    kymo_map_init(&f->names, 0);
+    kymo_map_init(&f->wanted, 0);
+}
+
+void cli_filter_free(struct cli_filter *f) {
+    kymo_map_free(&f->who);
+    kymo_map_free(&f->names);
+    kymo_map_free(&f->wanted);
+    free(f->pids);
+    free(f->modules);
+}
+
+int cli_filter_option(struct cli_filter *f, const char *command, int option, const char *value) {
+    int64_t ignored;
+    uint64_t ident;
+    switch (option) {
+    case CLI_OPT_FROM:
+    case CLI_OPT_TO:
+        if (!parse_time(value, NULL, &ignored))
+            return cli_usage(command, "'%s' is not a time: use 1.5s or 200ms after the start, -2s before the end, "
+                                      "or 2024-05-01T12:00:00Z", value);
+        *(option == CLI_OPT_FROM ? &f->from_text : &f->to_text) = value;
+        return KYMO_EXIT_OK;
+    case CLI_OPT_PID:
+        if (*value == '\0' || ((*value == '<' || *value == '#') && !parse_ident(value, &ident)))
+            return cli_usage(command, "'%s' is not a process: use <0.1.2>, #Port<0.3> or a registered name", value);
+        return push(&f->pids, &f->n_pids, value);
+    case CLI_OPT_TAG:
+        return add_tags(f, command, value);
+    default:
+        if (*value == '\0')
+            return cli_usage(command, "--module: the name is empty");
+        return push(&f->modules, &f->n_modules, value);
+    }
+}
+
+/* ---- looking up ---- */
+
+/* An atom as the user writes it: bare, or quoted as the shell prints it. A
+ * module may be named without the "Elixir." in front. */
+static bool is_atom(struct kymo_text atom, const char *wanted, bool module) {
+    size_t n = strlen(wanted);
+    if (n >= 2 && wanted[0] == '\'' && wanted[n - 1] == '\'') {
+        wanted++;
+        n -= 2;
+    }
+    if (atom.len == n && memcmp(atom.s, wanted, n) == 0)
+        return true;
+    return module && isupper((unsigned char)*wanted) && atom.len == n + 7 && memcmp(atom.s, "Elixir.", 7) == 0 &&
+           memcmp(atom.s + 7, wanted, n) == 0;
+}
+
+/* The canonical ids of all atoms called `name`; false: no memory. */
+static bool find_atoms(const struct kymo_reader *r, const char *name, bool module, struct kymo_map *into,
+                       bool *found) {
+    *found = false;
+    for (uint32_t id = 1; id <= kymo_reader_dict_size(r); id++) {
+        if (kymo_reader_dict_kind(r, id) != KYMO_DICT_ATOM || kymo_reader_canonical(r, id) != id ||
+            !is_atom(kymo_reader_atom(r, id), name, module))
+            continue;
+        *found = true;
+        if (kymo_map_put(into, id, NULL) == NULL)
+            return false;
+    }
+    return true;
+}
+
+int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r) {
+    bool found, ok = true;
+    if (f->from_text != NULL)
+        (void)parse_time(f->from_text, r, &f->from);
+    if (f->to_text != NULL)
+        (void)parse_time(f->to_text, r, &f->to);
+    if (f->from > f->to)
+        return cli_usage(command, "--from %s is after --to %s", f->from_text, f->to_text);
+    for (size_t i = 0; i < f->n_pids && ok; i++) {
+        uint64_t ident;
+        if (parse_ident(f->pids[i], &ident)) {
+            ok = kymo_map_put(&f->who, ident, NULL) != NULL;
+        } else {
+            ok = find_atoms(r, f->pids[i], false, &f->names, &found);
+            if (ok && !found)
+                cli_warn("the recording knows no process called '%s'", f->pids[i]);
+        }
+    }
+    for (size_t i = 0; i < f->n_modules && ok; i++) {
+        ok = find_atoms(r, f->modules[i], true, &f->wanted, &found);
+        if (ok && !found)
+            cli_warn("the recording knows no module called '%s'", f->modules[i]);
+    }
+    return ok ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+}
+
+/* ---- events ---- */
+
+static bool is_wanted_process(struct cli_filter *f, const struct kymo_reader *r, const struct kymo_event *ev) {
+    uint32_t name, mfa;
+    if (kymo_map_get(&f->who, ev->who) != NULL)
+        return true;
+    if (f->names.count == 0)
+        return false;
+    /* The name may be given on the way: from then on the process counts. */
+    bool named = (kymo_reader_process(r, ev->who, &name, &mfa) && kymo_map_get(&f->names, name) != NULL) ||
+                 (ev->id == KYMO_E_REGISTER && kymo_map_get(&f->names, kymo_reader_canonical(r, ev->atom)) != NULL);
+    if (named && kymo_map_put(&f->who, ev->who, NULL) == NULL)
+        cli_warn("out of memory: events of a process called by name may be missing");
+    return named;
+}
+
+static bool is_wanted_module(const struct cli_filter *f, const struct kymo_reader *r, const struct kymo_event *ev) {
+    struct kymo_mfa mfa;
+    return kymo_reader_mfa(r, ev->mfa, &mfa) && kymo_map_get(&f->wanted, mfa.module) != NULL;
+}
+
+bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev) {
+    struct cli_filter *f = filter;
+    bool note = ev->id >= KYMO_E_FIRST_NOTE;
+    if (note && f->notes_too)
+        return true;
+    if (f->tags != 0 && (f->tags >> ev->id & 1) == 0)
+        return false;
+    if (note)
+        return f->tags != 0 || (f->n_pids == 0 && f->n_modules == 0);
+    if (f->n_pids != 0 && !is_wanted_process(f, r, ev))
+        return false;
+    if (f->n_modules != 0 && !(f->notes_too && ev->id == KYMO_E_RETURN_TO))
+        return is_wanted_module(f, r, ev);
+    return true;
+}

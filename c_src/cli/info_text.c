@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo info for people.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "info.h"
+
+#define COUNT(n) cli_format_count((n), (char[32]){0}, 32)
+#define BYTES(n) cli_format_bytes((n), (char[32]){0}, 32)
+
+static void head(const struct cli_info *in) {
+    const struct kymo_meta *m = in->meta;
+    char text[64], node[1100];
+    printf("recording    %s\n", in->dir);
+    printf("state        %s\n", cli_info_state(in));
+    if (m->node_len > 0) {
+        kymo_format_atom((struct kymo_text){(const char *)m->node, m->node_len}, node, sizeof node);
+        printf("node         %s", node);
+        if (m->otp_release[0] != '\0')
+            printf(", OTP %.15s, ERTS %.15s", m->otp_release, m->erts_version);
+        printf(", os process %" PRIu64 "\n", m->os_pid);
+    }
+    cli_format_utc(m->t0_wall_ns, text, sizeof text);
+    printf("started      %s\n", text);
+    printf("policy       %s, %" PRIu32 " rings of %" PRIu32 " segments of %s, clock %s\n",
+           m->policy == KYMO_DISCARD ? "discard" : "overwrite", m->n_slots, m->segs_per_ring, BYTES(m->segment_bytes),
+           m->clock == KYMO_CLOCK_TSC ? "tsc" : "monotonic");
+    if (m->limit_bytes != 0)
+        printf("limit        %s\n", BYTES(m->limit_bytes));
+    if (m->limit_events != 0)
+        printf("limit        %s events\n", COUNT(m->limit_events));
+    if (m->limit_ns != 0) {
+        cli_format_seconds((int64_t)m->limit_ns, text, sizeof text);
+        printf("limit        %s s\n", text);
+    }
+    if (m->sample > 1)
+        printf("sampling     1 in %" PRIu32 " %s\n", m->sample, m->sample_kind == 1 ? "processes" : "events");
+}
+
+static void span(const struct cli_info *in) {
+    char first[64], last[64], length[64];
+    uint64_t t0 = (uint64_t)in->meta->t0_mono_ns;
+    printf("events       %s here", COUNT(in->events));
+    printf(", %s recorded", COUNT(in->counted));
+    if (in->overwritten != 0)
+        printf(", %s overwritten", COUNT(in->overwritten));
+    if (in->meta->events_removed != 0)
+        printf(", %s in %s removed files", COUNT(in->meta->events_removed), COUNT(in->meta->files_removed));
+    if (in->sampled_out != 0)
+        printf(", %s left out by sampling", COUNT(in->sampled_out));
+    putchar('\n');
+    if (in->events == 0)
+        return;
+    cli_format_seconds((int64_t)((uint64_t)in->first_ns - t0), first, sizeof first);
+    cli_format_seconds((int64_t)((uint64_t)in->last_ns - t0), last, sizeof last);
+    cli_format_seconds((int64_t)((uint64_t)in->last_ns - (uint64_t)in->first_ns), length, sizeof length);
+    printf("span         %s s, from %s to %s after the start\n", length, first, last);
+}
+
+static void storage(const struct cli_info *in) {
+    printf("files        %s in %s data files, ring %s\n", BYTES(in->file_bytes), COUNT(in->files), BYTES(in->ring_bytes));
+    printf("dictionary   %s of %s used: %s functions, %s atoms, %s terms, %s processes\n", BYTES(in->meta->dict_used),
+           BYTES(in->meta->dict_bytes != 0 ? in->meta->dict_bytes : in->dict_bytes), COUNT(in->defs[KYMO_DICT_MFA]),
+           COUNT(in->defs[KYMO_DICT_ATOM]), COUNT(in->defs[KYMO_DICT_TERM]), COUNT(in->defs[KYMO_DICT_PROC]));
+    if (in->meta->dict_full != 0)
+        printf("             full: %s definitions had no room, their events have no names\n", COUNT(in->meta->dict_full));
+}
+
+static void loss(const struct cli_info *in) {
+    if (in->lost_total == 0) {
+        printf("lost         nothing\n");
+    } else {
+        printf("lost         %s events:", COUNT(in->lost_total));
+        for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
+            if (in->lost[c] != 0)
+                printf(" %s %s", kymo_loss_name(c), COUNT(in->lost[c]));
+        }
+        putchar('\n');
+    }
+    if (in->meta->io_errno != 0)
+        printf("             writing failed: %s\n", strerror((int)in->meta->io_errno));
+}
+
+static void damage(const struct cli_info *in) {
+    const struct kymo_damage *d = in->damage;
+    const struct {
+        uint64_t n;
+        const char *what;
+    } items[] = {{d->segments_bad, "segments are not valid"},
+                 {d->records_bad, "segments are cut short at a bad record"},
+                 {d->bytes_cut, "bytes of events are skipped"},
+                 {d->segments_moved, "segments were overwritten while being read"},
+                 {d->dict_bad, "bytes of the dictionary are skipped"},
+                 {d->seq_gaps, "segments are missing"}};
+    bool any = false;
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
+        if (items[i].n != 0) {
+            printf("%s %s %s\n", any ? "            " : "damage      ", COUNT(items[i].n), items[i].what);
+            any = true;
+        }
+    }
+    if (!any)
+        printf("damage       none\n");
+}
+
+static void threads(const struct cli_info *in) {
+    bool title = false;
+    for (uint32_t i = 0; i < in->n_slots; i++) {
+        const struct kymo_slot *s = &in->slots[i];
+        uint64_t lost = s->io_lost;
+        char name[32];
+        for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
+            lost += s->lost[c];
+        if (s->used == 0 && in->slot_events[i] == 0 && lost == 0)
+            continue;
+        if (!title)
+            printf("\n%-7s %-15s %15s %15s %15s %15s\n", "thread", "name", "here", "recorded", "overwritten", "lost");
+        title = true;
+        cli_format_thread(s, i, name, sizeof name);
+        printf("%-7s %-15.15s %15s %15s %15s %15s", name, s->thread_name, COUNT(in->slot_events[i]), COUNT(s->events),
+               COUNT(s->overwritten), COUNT(lost));
+        for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
+            uint64_t n = s->lost[c] + (c == KYMO_LOST_IO ? s->io_lost : 0);
+            if (n != 0)
+                printf(" %s %s", kymo_loss_name(c), COUNT(n));
+        }
+        putchar('\n');
+    }
+}
+
+static double percent(uint64_t part, uint64_t whole) {
+    return whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole;
+}
+
+static void tags(const struct cli_info *in) {
+    printf("\n%15s  %6s  %s\n", "events", "%", "tag");
+    for (unsigned id = 0; id < KYMO_E_COUNT; id++) {
+        if (in->tags[id] == 0)
+            continue;
+        bool of_port = id >= KYMO_E_PORT_IN && id <= KYMO_E_PORT_OUT_EXITED;
+        bool note = id >= KYMO_E_FIRST_NOTE;
+        printf("%15s  %6.2f  %s%s\n", COUNT(in->tags[id]), note ? 0.0 : percent(in->tags[id], in->events),
+               kymo_event_name((uint8_t)id), of_port ? " (port)" : note ? " (note of the recorder)" : "");
+    }
+}
+
+static void processes(const struct cli_info *in) {
+    if (in->n_top_processes == 0)
+        return;
+    printf("\n%15s  %6s  %s\n", "events", "%", "process");
+    for (size_t i = 0; i < in->n_top_processes; i++) {
+        const struct cli_count *c = &in->top_processes[i];
+        char ident[512], text[2200];
+        uint32_t name, mfa;
+        kymo_format_ident(in->r, c->key, ident, sizeof ident);
+        printf("%15s  %6.2f  %s", COUNT(c->count), percent(c->count, in->events), ident);
+        if (kymo_reader_process(in->r, c->key, &name, &mfa)) {
+            if (name != 0) {
+                kymo_format_atom(kymo_reader_atom(in->r, name), text, sizeof text);
+                printf(" %s", text);
+            }
+            if (mfa != 0) {
+                kymo_format_mfa(in->r, mfa, text, sizeof text);
+                printf(" %s", text);
+            }
+        }
+        putchar('\n');
+    }
+    if (in->processes.map.count > in->n_top_processes)
+        printf("%15s  %6s  ... of %s processes\n", "", "", COUNT(in->processes.map.count));
+    if (in->processes.error != 0)
+        printf("%15s  %6s  very many processes: each count may be up to %s too low\n", "", "",
+               COUNT(in->processes.error));
+}
+
+static void functions(const struct cli_info *in) {
+    if (in->n_top_functions == 0)
+        return;
+    printf("\n%15s  %6s  %s\n", "calls", "%", "function");
+    for (size_t i = 0; i < in->n_top_functions; i++) {
+        const struct cli_count *c = &in->top_functions[i];
+        char mfa[2200];
+        kymo_format_mfa(in->r, (uint32_t)c->key, mfa, sizeof mfa);
+        printf("%15s  %6.2f  %s\n", COUNT(c->count), percent(c->count, in->tags[KYMO_E_CALL]), mfa);
+    }
+    if (in->n_functions > in->n_top_functions)
+        printf("%15s  %6s  ... of %s functions\n", "", "", COUNT(in->n_functions));
+}
+
+void cli_info_text(const struct cli_info *in) {
+    head(in);
+    span(in);
+    storage(in);
+    loss(in);
+    damage(in);
+    threads(in);
+    if (in->events != 0 || in->tags[KYMO_E_LOST] != 0)
+        tags(in);
+    processes(in);
+    functions(in);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command: finds the sub-command, and what all of them share.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kymo_cli.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {{"info", cli_info}, {"print", cli_print}, {"export", cli_export}};
+
+static void say(const char *fmt, va_list ap) {
+    fputs("kymo: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+}
+
+int cli_fail(int status, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    say(fmt, ap);
+    va_end(ap);
+    return status;
+}
+
+void cli_warn(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    say(fmt, ap);
+    va_end(ap);
+}
+
+int cli_bad_option(const char *command) {
+    fprintf(stderr, "Try 'kymo help%s%s'.\n", command != NULL ? " " : "", command != NULL ? command : "");
+    return KYMO_EXIT_USAGE;
+}
+
+int cli_usage(const char *command, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    say(fmt, ap);
+    va_end(ap);
+    return cli_bad_option(command);
+}
+
+int cli_read_status(int error) {
+    return error == -ENOMEM ? KYMO_EXIT_MEMORY : KYMO_EXIT_READ;
+}
+
+int cli_open(const char *dir, struct kymo_reader **out) {
+    char err[512] = "";
+    int rc = kymo_reader_open(dir, out, err, sizeof err);
+    return rc == 0 ? KYMO_EXIT_OK : cli_fail(cli_read_status(rc), "%s", err);
+}
+
+static int output_errno; /* of the first write that failed */
+
+bool cli_output_lost(void) {
+    if (!ferror(stdout))
+        return false;
+    if (output_errno == 0)
+        output_errno = errno != 0 ? errno : EIO;
+    return true;
+}
+
+int cli_flush(int status) {
+    errno = 0;
+    fflush(stdout);
+    if (!cli_output_lost() || output_errno == EPIPE)
+        return status; /* a reader that went away has seen enough */
+    return cli_fail(KYMO_EXIT_WRITE, "standard output: %s", strerror(output_errno));
+}
+
+bool cli_incomplete(const struct kymo_reader *r) {
+    const struct kymo_damage *d = kymo_reader_damage(r);
+    const struct kymo_meta *m = kymo_reader_meta(r);
+    uint64_t sum = d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad | d->seq_gaps |
+                   m->no_slot | m->dict_full;
+    uint32_t n;
+    const struct kymo_slot *slots = kymo_reader_slots(r, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        sum |= slots[i].io_lost;
+        for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
+            sum |= slots[i].lost[c];
+    }
+    return sum != 0;
+}
+
+static int help(const char *command) {
+    const char *text = cli_help(command);
+    if (text == NULL)
+        return cli_usage(NULL, "there is no command '%s'", command);
+    fputs(text, stdout);
+    return cli_flush(KYMO_EXIT_OK);
+}
+
+int main(int argc, char **argv) {
+    static char out[1 << 16];
+    /* A pipe whose reader went away is an error of write, not a death. */
+    signal(SIGPIPE, SIG_IGN);
+    setvbuf(stdout, out, _IOFBF, sizeof out);
+    if (argc < 2) {
+        fputs(cli_help(NULL), stderr);
+        return KYMO_EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return help(argc > 2 ? argv[2] : NULL);
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        printf("kymo %s (recording format %u)\n", KYMO_VERSION, KYMO_FORMAT_VERSION);
+        return cli_flush(KYMO_EXIT_OK);
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            for (int a = 2; a < argc; a++) {
+                if (strcmp(argv[a], "--") == 0)
+                    break;
+                if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0)
+                    return help(name);
+            }
+            char whole[32]; /* getopt's messages begin with it */
+            snprintf(whole, sizeof whole, "kymo %s", name);
+            argv[1] = whole;
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    return cli_usage(NULL, name[0] == '-' ? "unknown option '%s'" : "there is no command '%s'", name);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo print: one line per event. The line is an interface, described in
+ * kymo.1: TIME THREAD PROCESS EVENT and then what the event has, as a function
+ * or as key=value. Terms are in the syntax of Erlang and come last or between
+ * keys; everything else has no spaces.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kymo_cli.h"
+
+enum clock { SINCE_START, WALL, ERLANG };
+
+struct printer {
+    struct kymo_reader *r;
+    const struct kymo_slot *slots;
+    enum clock clock;
+    char *text; /* of one term */
+    size_t room;
+};
+
+/* A term can be longer as text than any guess: grown to fit, and kept. */
+static void put_term(struct printer *p, const char *key, const uint8_t *etf, size_t len) {
+    size_t need = kymo_format_value(p->r, etf, len, p->text, p->room);
+    if (need >= p->room) {
+        char *more = realloc(p->text, need + 1);
+        if (more != NULL) {
+            p->text = more;
+            p->room = need + 1;
+            kymo_format_value(p->r, etf, len, p->text, p->room);
+        }
+    }
+    printf(" %s=%s", key, p->text);
+}
+
+static void put_ident(const struct printer *p, const char *key, uint64_t ident) {
+    char text[512], name[1024];
+    uint32_t atom, mfa;
+    kymo_format_ident(p->r, ident, text, sizeof text);
+    printf(" %s%s", key, text);
+    if (kymo_reader_process(p->r, ident, &atom, &mfa) && atom != 0) {
+        kymo_format_atom(kymo_reader_atom(p->r, atom), name, sizeof name);
+        printf("(%s)", name);
+    }
+}
+
+static void put_atom(const struct printer *p, const char *key, uint32_t atom) {
+    char text[1100];
+    if (atom == 0)
+        return;
+    kymo_format_atom(kymo_reader_atom(p->r, atom), text, sizeof text);
+    printf(" %s=%s", key, text);
+}
+
+static void put_time(const struct printer *p, const struct kymo_event *ev) {
+    char text[64];
+    switch (p->clock) {
+    case WALL:
+        cli_format_utc(kymo_reader_wall_ns(p->r, ev->ns), text, sizeof text);
+        break;
+    case ERLANG:
+        snprintf(text, sizeof text, "%" PRId64, kymo_reader_erl_ns(p->r, ev->ns));
+        break;
+    default:
+        cli_format_seconds((int64_t)((uint64_t)ev->ns - (uint64_t)kymo_reader_meta(p->r)->t0_mono_ns), text,
+                           sizeof text);
+    }
+    fputs(text, stdout);
+    putchar(' ');
+    cli_format_thread(&p->slots[ev->slot], ev->slot, text, sizeof text);
+    fputs(text, stdout);
+}
+
+static void put_size(uint32_t size) {
+    if (size == KYMO_SIZE_UNKNOWN)
+        return;
+    printf(" words=%" PRIu32 "%s", size & ~KYMO_SIZE_MORE, (size & KYMO_SIZE_MORE) != 0 ? "+" : "");
+}
+
+/* What the content of an event is called. */
+static const char *content_key(uint8_t id) {
+    switch (id) {
+    case KYMO_E_CALL:
+    case KYMO_E_SPAWN:
+    case KYMO_E_SPAWNED:
+        return "args";
+    case KYMO_E_RETURN_FROM:
+    case KYMO_E_EXCEPTION_FROM:
+        return "value";
+    case KYMO_E_SEND:
+    case KYMO_E_SEND_NE:
+    case KYMO_E_RECEIVE:
+        return "msg";
+    case KYMO_E_EXIT:
+    case KYMO_E_CLOSED:
+        return "reason";
+    case KYMO_E_OPEN:
+        return "driver";
+    default:
+        return "term";
+    }
+}
+
+/* What the peer of an event is called. */
+static const char *peer_key(uint8_t id) {
+    switch (id) {
+    case KYMO_E_SEND:
+    case KYMO_E_SEND_NE:
+    case KYMO_E_SEQ_TRACE:
+        return "to=";
+    case KYMO_E_RECEIVE:
+        return "from=";
+    case KYMO_E_SPAWNED:
+    case KYMO_E_OPEN:
+        return "by=";
+    default:
+        return "peer=";
+    }
+}
+
+static const char *atom_key(uint8_t id) {
+    switch (id) {
+    case KYMO_E_EXCEPTION_FROM:
+        return "class";
+    case KYMO_E_REGISTER:
+    case KYMO_E_UNREGISTER:
+        return "name";
+    case KYMO_E_OPEN:
+        return "driver";
+    case KYMO_E_EXIT:
+    case KYMO_E_CLOSED:
+        return "reason";
+    case KYMO_E_OTHER:
+        return "tag";
+    default:
+        return "op";
+    }
+}
+
+static void put_gc(const struct kymo_event *ev) {
+    static const char *const names[] = {
+#define KYMO_X(n) #n,
+        KYMO_GC_NAMES(KYMO_X)
+#undef KYMO_X
+    };
+    for (uint32_t i = 0; i < ev->n_gc; i++)
+        printf(" %s=%" PRIu64, names[i], ev->gc[i]);
+}
+
+static void put_seq(const struct kymo_event *ev) {
+    static const char *const kinds[] = {"?", "send", "receive", "print", "other"};
+    unsigned kind = ev->kind & ~(unsigned)KYMO_SEQ_LABEL_TERM;
+    printf(" kind=%s serial={%" PRIu32 ",%" PRIu32 "}", kind <= KYMO_SEQ_OTHER ? kinds[kind] : "?", ev->serial_prev,
+           ev->serial_cur);
+    if ((ev->kind & KYMO_SEQ_LABEL_TERM) == 0)
+        printf(" label=%" PRId64, (int64_t)ev->value);
+}
+
+static void put_note(const struct kymo_event *ev) {
+    if (ev->id == KYMO_E_STATE)
+        printf(" state=%s", kymo_state_name(ev->kind));
+    else if (ev->id == KYMO_E_LOST)
+        printf(" cause=%s count=%" PRIu64, kymo_loss_name(ev->kind), ev->value);
+}
+
+static void put_options(struct printer *p, const struct kymo_event *ev) {
+    static const char *const kinds[] = {"none", "timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"};
+    if ((ev->opt_flags & KYMO_O_SCHED) != 0)
+        printf(" scheduler=%u", ev->opt_sched);
+    if ((ev->opt_flags & KYMO_O_TS) != 0 && ev->opt_ts < sizeof kinds / sizeof *kinds) {
+        printf(" %s=%" PRId64, kinds[ev->opt_ts], ev->opt_a);
+        if (ev->opt_ts == KYMO_TS_STRICT)
+            printf(",%" PRId64, ev->opt_b);
+    }
+    if ((ev->opt_flags & KYMO_O_MSR) != 0)
+        put_term(p, (ev->opt_flags & KYMO_O_MSR_CUT) != 0 ? "match_spec_result(cut)" : "match_spec_result", ev->msr,
+                 ev->msr_len);
+}
+
+static void put_event(struct printer *p, const struct kymo_event *ev) {
+    const char *fields = kymo_event_fields(ev->id);
+    char mfa[2200];
+    put_time(p, ev);
+    if (strchr(fields, 'W') != NULL)
+        put_ident(p, "", ev->who);
+    else
+        fputs(" -", stdout);
+    printf(" %s", kymo_event_name(ev->id));
+    if (strchr(fields, 'P') != NULL && (ev->peer != KYMO_IDENT_NONE || ev->id == KYMO_E_OPEN))
+        put_ident(p, peer_key(ev->id), ev->peer);
+    if (strchr(fields, 'M') != NULL) {
+        kymo_format_mfa(p->r, ev->mfa, mfa, sizeof mfa);
+        printf(" %s", ev->mfa == 0 ? "undefined" : mfa);
+    }
+    if (strchr(fields, 'A') != NULL && (ev->id == KYMO_E_EXCEPTION_FROM || ev->id == KYMO_E_OTHER || !ev->has_content))
+        put_atom(p, atom_key(ev->id), ev->atom);
+    if (ev->id == KYMO_E_SEQ_TRACE)
+        put_seq(ev);
+    if (strchr(fields, 'S') != NULL)
+        put_size(ev->size);
+    put_gc(ev);
+    if (ev->id >= KYMO_E_FIRST_NOTE)
+        put_note(ev);
+    if (ev->has_content) {
+        char key[32];
+        snprintf(key, sizeof key, "%s%s%s", content_key(ev->id), (ev->content_flags & KYMO_C_PAIR) != 0 ? "+peer" : "",
+                 (ev->content_flags & KYMO_C_CUT) != 0 ? "(cut)" : "");
+        put_term(p, key, ev->content, ev->content_len);
+    }
+    if (ev->has_opts)
+        put_options(p, ev);
+    putchar('\n');
+}
+
+static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool quiet) {
+    struct kymo_event ev;
+    struct cli_progress progress;
+    uint64_t seen = 0, printed = 0, done, total;
+    int64_t t0 = kymo_reader_meta(p->r)->t0_mono_ns;
+    int rc = 0;
+    cli_progress_start(&progress, "printing", quiet);
+    while (printed < limit && (rc = kymo_reader_next(p->r, &ev)) == 1) {
+        if (++seen % 4096 == 0) {
+            kymo_reader_progress(p->r, &done, &total);
+            cli_progress_show(&progress, done, total);
+        }
+        int64_t since = (int64_t)((uint64_t)ev.ns - (uint64_t)t0);
+        if (since > f->to)
+            break;
+        if (since < f->from || !cli_filter_keep(f, p->r, &ev))
+            continue;
+        put_event(p, &ev);
+        printed++;
+        if (cli_output_lost())
+            break;
+    }
+    cli_progress_end(&progress);
+    return rc < 0 ? cli_fail(cli_read_status(rc), "reading stopped: %s", strerror(-rc)) : KYMO_EXIT_OK;
+}
+
+int cli_print(int argc, char **argv) {
+    enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_QUIET, OPT_STRICT };
+    static const struct option options[] = {CLI_FILTER_OPTIONS,
+                                            {"wall", no_argument, NULL, OPT_WALL},
+                                            {"erlang", no_argument, NULL, OPT_ERLANG},
+                                            {"limit", required_argument, NULL, OPT_LIMIT},
+                                            {"quiet", no_argument, NULL, OPT_QUIET},
+                                            {"strict", no_argument, NULL, OPT_STRICT},
+                                            {NULL, 0, NULL, 0}};
+    struct printer p = {.clock = SINCE_START};
+    struct cli_filter filter;
+    uint64_t limit = UINT64_MAX;
+    bool quiet = false, strict = false;
+    int status = KYMO_EXIT_OK;
+    cli_filter_init(&filter);
+    for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "n:q", options, NULL)) != -1;) {
+        switch (o) {
+        case OPT_WALL:
+            p.clock = WALL;
+            break;
+        case OPT_ERLANG:
+            p.clock = ERLANG;
+            break;
+        case 'n':
+        case OPT_LIMIT:
+            if (!cli_parse_number(optarg, &limit))
+                status = cli_usage("print", "--limit: '%s' is not a number", optarg);
+            break;
+        case 'q':
+        case OPT_QUIET:
+            quiet = true;
+            break;
+        case OPT_STRICT:
+            strict = true;
+            break;
+        case '?':
+            status = cli_bad_option("print");
+            break;
+        default:
+            status = cli_filter_option(&filter, "print", o, optarg);
+        }
+    }
+    if (status == KYMO_EXIT_OK && argc - optind != 1)
+        status = cli_usage("print", "one recording is needed, there are %d", argc - optind);
+    if (status == KYMO_EXIT_OK)
+        status = cli_open(argv[optind], &p.r);
+    if (status == KYMO_EXIT_OK) {
+        uint32_t n;
+        p.slots = kymo_reader_slots(p.r, &n);
+        p.room = 4096;
+        p.text = malloc(p.room);
+        status = p.text == NULL ? cli_fail(KYMO_EXIT_MEMORY, "out of memory")
+                                : cli_filter_resolve(&filter, "print", p.r);
+    }
+    if (status == KYMO_EXIT_OK)
+        status = run(&p, &filter, limit, quiet);
+    if (status == KYMO_EXIT_OK && strict && cli_incomplete(p.r))
+        status = KYMO_EXIT_INCOMPLETE;
+    status = cli_flush(status);
+    free(p.text);
+    kymo_reader_close(p.r);
+    cli_filter_free(&filter);
+    return status;
+}

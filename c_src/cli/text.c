@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "kymo_cli.h"
+#include "kymo_sink.h"
+
+enum { NS = 1000000000 };
+
+void cli_format_utc(int64_t unix_ns, char *buf, size_t size) {
+    int64_t frac = unix_ns % NS;
+    time_t seconds = (time_t)(unix_ns / NS);
+    if (frac < 0) {
+        frac += NS;
+        seconds--;
+    }
+    struct tm tm;
+    char date[32];
+    if (gmtime_r(&seconds, &tm) == NULL || strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm) == 0)
+        snprintf(buf, size, "?");
+    else
+        snprintf(buf, size, "%s.%09" PRId64 "Z", date, frac);
+}
+
+void cli_format_seconds(int64_t ns, char *buf, size_t size) {
+    uint64_t v = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    snprintf(buf, size, "%s%" PRIu64 ".%09" PRIu64, ns < 0 ? "-" : "", v / NS, v % NS);
+}
+
+const char *cli_format_count(uint64_t n, char *buf, size_t size) {
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%" PRIu64, n);
+    size_t at = 0;
+    for (int i = 0; i < len && at + 2 < size; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            buf[at++] = ',';
+        buf[at++] = digits[i];
+    }
+    buf[at] = '\0';
+    return buf;
+}
+
+const char *cli_format_bytes(uint64_t n, char *buf, size_t size) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned u = 0;
+    double v = (double)n;
+    while (v >= 1024.0 && u + 1 < sizeof units / sizeof *units) {
+        v /= 1024.0;
+        u++;
+    }
+    snprintf(buf, size, u == 0 || v == (double)(uint64_t)v ? "%.0f %s" : "%.1f %s", v, units[u]);
+    return buf;
+}
+
+void cli_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, size_t size) {
+    static const char letters[] = {'t', 's', 'c', 'i'};
+    if (slot->thread_kind == KYMO_T_OTHER || slot->thread_kind >= sizeof letters || slot->thread_no == 0)
+        snprintf(buf, size, "t%" PRIu32, index);
+    else
+        snprintf(buf, size, "%c%" PRIu32, letters[slot->thread_kind], slot->thread_no);
+}
+
+void cli_json_string(const char *text) {
+    const uint8_t *p = (const uint8_t *)text;
+    size_t n = strlen(text);
+    putchar('"');
+    while (n > 0) {
+        uint32_t c;
+        size_t len = kymo_utf8_decode(p, n, &c);
+        if (len == 0) {
+            fputs("\\ufffd", stdout);
+            len = 1;
+        } else if (c == '"' || c == '\\') {
+            putchar('\\');
+            putchar((int)c);
+        } else if (c < 32 || c == 127) {
+            printf("\\u%04x", c);
+        } else {
+            fwrite(p, 1, len, stdout);
+        }
+        p += len;
+        n -= len;
+    }
+    putchar('"');
+}
