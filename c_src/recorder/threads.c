@@ -60,6 +60,7 @@ static void thread_exits(void *table)
     }
     kymo_registry_unlock();
     kymo_tls_current = &no_table;
+    t->epoch = 0; /* the next thread has to set its own key */
     kymo_set_release(&t->in_use, 0u);
 }
 
