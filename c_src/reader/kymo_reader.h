@@ -55,7 +55,7 @@ struct kymo_event {
     uint64_t value;
     uint32_t serial_prev, serial_cur;
     uint32_t n_gc;           /* 0 or KYMO_GC_SIZES */
-    uint64_t gc[KYMO_GC_SIZES];
+    uint64_t gc[KYMO_GC_SIZES]; /* the first n_gc are valid */
     const uint8_t *content;  /* external term format without 131 */
     uint32_t content_len;
     uint8_t opt_flags;       /* KYMO_O_* */
