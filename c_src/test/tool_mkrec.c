@@ -257,8 +257,10 @@ static void step(struct player *p, enum kind k)
 
     switch (k) {
     case CALL: {
-        unsigned f = below(p, N_MODULES * N_FUNCTIONS);
+        /* As in real programs, a function calls few others. */
+        unsigned f = q->depth == 0 ? below(p, 20) : top(q) * 31 + 7 + (q->depth < 6 ? below(p, 2) * 13 : 0);
 
+        f %= N_MODULES * N_FUNCTIONS;
         if (q->depth == MAX_DEPTH)
             q->depth--; /* a tail call takes its caller's place */
         q->stack[q->depth++] = f;
