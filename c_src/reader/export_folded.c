@@ -34,7 +34,8 @@ struct node {
 };
 
 struct root {
-    uint64_t ident; /* whose name to print */
+    uint64_t ident; /* whose name to print when mfa is 0 */
+    uint32_t mfa;
     uint32_t node;
 };
 
@@ -62,6 +63,8 @@ struct folded {
     uint64_t losses; /* notes of loss so far */
     int64_t now;
     struct kymo_out out;
+    char **texts; /* of functions, by id; NULL = not formatted yet */
+    uint32_t dict_size;
 };
 
 /* ---- nodes ---- */
@@ -108,10 +111,14 @@ static uint32_t child(struct folded *x, uint32_t parent, uint32_t key) {
 
 /* Processes of one name share their lines; without a name, of one initial call.
  * 0 when there are too many nodes. */
-static uint32_t root_of(struct folded *x, uint64_t ident) {
+static uint32_t root_of(struct folded *x, const struct kymo_event *ev) {
+    uint64_t ident = ev->who;
     uint32_t name = 0, mfa = 0;
     uint64_t key = ROOT_IDENT | (ident & ~ROOT_IDENT);
-    if (kymo_reader_process(x->r, ident, &name, &mfa) && (name != 0 || mfa != 0))
+    (void)kymo_reader_process(x->r, ident, &name, &mfa);
+    if (mfa == 0 && ev->id == KYMO_E_SPAWNED)
+        mfa = ev->mfa;
+    if (name != 0 || mfa != 0)
         key = name != 0 ? ROOT_NAME | kymo_canonical(x->r, name) : ROOT_CALL | kymo_canonical(x->r, mfa);
     struct root *root = kymo_map_get(&x->roots, key);
     if (root != NULL)
@@ -125,6 +132,7 @@ static uint32_t root_of(struct folded *x, uint64_t ident) {
         return 0;
     }
     root->ident = ident;
+    root->mfa = name != 0 ? 0 : mfa;
     root->node = node;
     return node;
 }
@@ -160,15 +168,15 @@ static void start_running(struct folded *x, struct process *p, const struct kymo
 
 /* ---- events ---- */
 
-static struct process *process_of(struct folded *x, uint64_t ident) {
+static struct process *process_of(struct folded *x, const struct kymo_event *ev) {
     bool added;
-    struct process *p = kymo_map_put(&x->processes, ident, &added);
+    struct process *p = kymo_map_put(&x->processes, ev->who, &added);
     if (p == NULL) {
         x->failed = true;
         return NULL;
     }
     if (added) {
-        p->root = p->node = root_of(x, ident);
+        p->root = p->node = root_of(x, ev);
         p->since = x->now;
     }
     return p;
@@ -247,14 +255,14 @@ static void on_event(struct folded *x, const struct kymo_event *ev) {
     case KYMO_E_GC_MINOR_END:
     case KYMO_E_GC_MAJOR_START:
     case KYMO_E_GC_MAJOR_END:
-        if ((p = process_of(x, ev->who)) != NULL)
+        if ((p = process_of(x, ev)) != NULL)
             on_stack_event(x, p, ev);
         break;
     case KYMO_E_IN:
     case KYMO_E_IN_EXITING:
     case KYMO_E_PORT_IN:
     case KYMO_E_PORT_IN_EXITING:
-        if ((p = process_of(x, ev->who)) != NULL)
+        if ((p = process_of(x, ev)) != NULL)
             start_running(x, p, ev);
         break;
     case KYMO_E_OUT:
@@ -271,7 +279,7 @@ static void on_event(struct folded *x, const struct kymo_event *ev) {
     case KYMO_E_PORT_OUT_EXITED: on_exit_event(x, ev); break;
     case KYMO_E_LOST: x->losses++; break;
     case KYMO_E_SPAWNED:
-    case KYMO_E_OPEN: process_of(x, ev->who); break;
+    case KYMO_E_OPEN: process_of(x, ev); break;
     default: break;
     }
 }
@@ -279,23 +287,45 @@ static void on_event(struct folded *x, const struct kymo_event *ev) {
 /* ---- output ---- */
 
 /* ';' separates frames, so it can't be in one. */
-static void write_frame(struct folded *x, char *s, size_t n) {
+static void clean(char *s, size_t n) {
     for (char *p = s; (p = memchr(p, ';', n - (size_t)(p - s))) != NULL;)
         *p = ',';
-    kymo_out_write(&x->out, s, n);
 }
 
-static void write_line(struct folded *x, uint32_t node, const uint64_t *idents) {
+/* The text of a function, formatted once. */
+static void write_mfa(struct folded *x, uint32_t id) {
+    char text[1024];
+    char *known = id <= x->dict_size ? x->texts[id] : NULL;
+    if (known == NULL) {
+        size_t n = kymo_format_mfa(x->r, id, text, sizeof text);
+        clean(text, n < sizeof text ? n : sizeof text - 1);
+        if (id <= x->dict_size)
+            known = x->texts[id] = strdup(text);
+        if (known == NULL)
+            known = text;
+    }
+    kymo_out_write(&x->out, known, strlen(known));
+}
+
+static void write_ident(struct folded *x, uint64_t ident) {
+    char text[1024];
+    size_t n = kymo_short_label(x->r, ident, text, sizeof text);
+    clean(text, n);
+    kymo_out_write(&x->out, text, n);
+}
+
+static void write_line(struct folded *x, uint32_t node, const struct root *roots) {
     uint32_t path[DEPTH_MAX + 2];
     uint32_t depth = 0;
-    char text[1024];
     uint32_t at = node;
     for (; x->nodes[at].parent != 0 && depth < DEPTH_MAX + 1; at = x->nodes[at].parent)
         path[depth++] = at;
     if (at == 0)
         kymo_out_write(&x->out, "(others)", 8);
+    else if (roots[at].mfa != 0)
+        write_mfa(x, roots[at].mfa);
     else
-        write_frame(x, text, kymo_short_label(x->r, idents[at], text, sizeof text));
+        write_ident(x, roots[at].ident);
     while (depth > 0) {
         uint32_t key = x->nodes[path[--depth]].key;
         kymo_out_write(&x->out, ";", 1);
@@ -304,31 +334,31 @@ static void write_line(struct folded *x, uint32_t node, const uint64_t *idents) 
         } else if (key == KEY_GC_MAJOR) {
             kymo_out_write(&x->out, "(major gc)", 10);
         } else {
-            size_t n = kymo_format_mfa(x->r, key, text, sizeof text);
-            write_frame(x, text, n < sizeof text ? n : sizeof text - 1);
+            write_mfa(x, key);
         }
     }
-    int n = snprintf(text, sizeof text, " %llu\n", (unsigned long long)x->nodes[node].own);
-    kymo_out_write(&x->out, text, (size_t)n);
+    char own[24];
+    int n = snprintf(own, sizeof own, " %llu\n", (unsigned long long)x->nodes[node].own);
+    kymo_out_write(&x->out, own, (size_t)n);
 }
 
 static int write_lines(struct folded *x, struct kymo_export_result *res, char *err, size_t err_size) {
     /* Roots by node, to find the name again. */
-    uint64_t *idents = calloc(x->n_nodes, sizeof *idents);
-    if (idents == NULL) {
+    struct root *roots = calloc(x->n_nodes, sizeof *roots);
+    if (roots == NULL) {
         snprintf(err, err_size, "not enough memory");
         return -ENOMEM;
     }
     size_t it = 0;
     for (struct root *root; (root = kymo_map_next(&x->roots, &it, NULL)) != NULL;)
-        idents[root->node] = root->ident;
+        roots[root->node] = *root;
     for (uint32_t i = 0; i < x->n_nodes && x->out.error == 0; i++) {
         if (x->nodes[i].own > 0) {
-            write_line(x, i, idents);
+            write_line(x, i, roots);
             res->written++;
         }
     }
-    free(idents);
+    free(roots);
     res->bytes = kymo_out_bytes(&x->out);
     return kymo_out_finish(&x->out, err, err_size);
 }
@@ -366,7 +396,9 @@ int kymo_export_folded(struct kymo_reader *r, const struct kymo_export_options *
     kymo_reader_slots(r, &x.n_slots);
     x.running = calloc(x.n_slots + 1, sizeof *x.running);
     x.nodes = calloc(x.nodes_room, sizeof *x.nodes);
-    if (x.running == NULL || x.nodes == NULL) {
+    x.dict_size = kymo_reader_dict_size(r);
+    x.texts = calloc((size_t)x.dict_size + 1, sizeof *x.texts);
+    if (x.running == NULL || x.nodes == NULL || x.texts == NULL) {
         snprintf(err, err_size, "not enough memory");
         rc = -ENOMEM;
     } else {
@@ -384,6 +416,9 @@ int kymo_export_folded(struct kymo_reader *r, const struct kymo_export_options *
     kymo_map_free(&x.roots);
     kymo_map_free(&x.children);
     kymo_facts_free(&x.lesson.facts);
+    for (uint32_t i = 0; x.texts != NULL && i <= x.dict_size; i++)
+        free(x.texts[i]);
+    free(x.texts);
     free(x.running);
     free(x.nodes);
     return rc;

@@ -106,7 +106,8 @@ static struct kymo_pfx_process *process_of(struct kymo_pfx *x, const struct kymo
     p->track = x->next_track++;
     p->name = KYMO_IDENT_NONE;
     char label[512];
-    size_t len = kymo_label(x->r, p->ident, label, sizeof label);
+    p->spawned = ev->id == KYMO_E_SPAWNED ? ev->mfa : 0;
+    size_t len = kymo_label(x->r, p->ident, p->spawned, label, sizeof label);
     kymo_pf_track(&x->w, p->track, TRACK_NODE, label, len);
     uint32_t name, mfa;
     if (kymo_reader_process(x->r, p->ident, &name, &mfa) && name != 0) {
@@ -265,7 +266,7 @@ static void on_in(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
     kymo_pf_event(&x->w, KYMO_PF_BEGIN, track, KYMO_PF_CAT_RUNNING);
     if (p->name_iid == 0) {
         char label[512];
-        size_t len = kymo_label(x->r, p->ident, label, sizeof label);
+        size_t len = kymo_label(x->r, p->ident, p->spawned, label, sizeof label);
         p->name_iid = kymo_pf_new_name(&x->w, label, len);
     }
     kymo_pf_name(&x->w, p->name_iid);

@@ -29,6 +29,7 @@ struct kymo_pfx_process {
     uint64_t track;
     uint64_t name_iid; /* its name as an event name and as a string; 0 = not written yet */
     uint64_t string_iid;
+    uint32_t spawned;  /* function that its spawn gave, or 0 */
     uint64_t name;     /* registered name as an ident, or KYMO_IDENT_NONE */
     struct kymo_stack stack;
     uint64_t losses;   /* notes of loss that the stack knows of */

@@ -70,7 +70,7 @@ static void peer(struct kymo_pfx *x, unsigned key, uint64_t ident) {
     }
     if ((*p)->string_iid == 0) {
         char label[512];
-        size_t len = kymo_label(x->r, ident, label, sizeof label);
+        size_t len = kymo_label(x->r, ident, (*p)->spawned, label, sizeof label);
         (*p)->string_iid = kymo_pf_new_string(&x->w, label, len);
     }
     kymo_pf_string_iid(&x->w, key, (*p)->string_iid);

@@ -147,19 +147,19 @@ static size_t cut_length(size_t n, size_t size) {
 }
 
 /* The name or the initial call of a process; 0 when neither is known. */
-static size_t known_name(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size) {
+static size_t known_name(const struct kymo_reader *r, uint64_t ident, uint32_t spawned, char *buf, size_t size) {
     uint32_t name = 0, mfa = 0;
-    if (!kymo_reader_process(r, ident, &name, &mfa))
-        return 0;
+    (void)kymo_reader_process(r, ident, &name, &mfa);
+    mfa = mfa != 0 ? mfa : spawned;
     if (name != 0)
         return cut_length(kymo_format_atom(kymo_reader_atom(r, name), buf, size), size);
     return mfa != 0 ? cut_length(kymo_format_mfa(r, mfa, buf, size), size) : 0;
 }
 
-size_t kymo_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size) {
+size_t kymo_label(const struct kymo_reader *r, uint64_t ident, uint32_t spawned, char *buf, size_t size) {
     size_t n = cut_length(kymo_format_ident(r, ident, buf, size), size);
     if (size - n > 2) {
-        size_t m = known_name(r, ident, buf + n + 1, size - n - 1);
+        size_t m = known_name(r, ident, spawned, buf + n + 1, size - n - 1);
         buf[n] = m > 0 ? ' ' : 0;
         n += m > 0 ? m + 1 : 0;
     }
@@ -167,6 +167,6 @@ size_t kymo_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t
 }
 
 size_t kymo_short_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size) {
-    size_t n = known_name(r, ident, buf, size);
+    size_t n = known_name(r, ident, 0, buf, size);
     return n > 0 ? n : cut_length(kymo_format_ident(r, ident, buf, size), size);
 }

@@ -48,8 +48,9 @@ static inline uint32_t kymo_canonical(const struct kymo_reader *r, uint32_t id) 
 }
 
 /* "<0.12.0> name": the ident, then the registered name or the initial call as
- * far as they are known. Returns the length, below size. */
-size_t kymo_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size);
+ * far as they are known. spawned: the function that a spawn event gave, or 0.
+ * Returns the length, below size. */
+size_t kymo_label(const struct kymo_reader *r, uint64_t ident, uint32_t spawned, char *buf, size_t size);
 /* The registered name or the initial call alone, else the ident. */
 size_t kymo_short_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size);
 
