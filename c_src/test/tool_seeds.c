@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes the seeds of fuzz_reader and fuzz_dict: small recordings in which
+ * every record occurs, in every variant. Usage: tool_seeds FOLDER, which must
+ * hold fuzz_reader/ and fuzz_dict/.
+ */
+#include "testrec.h"
+
+static const struct {
+    unsigned id;
+    const char *fields;
+} types[] = {
+#define KYMO_X(id, sym, name, fields) {id, fields},
+    KYMO_EVENTS(KYMO_X)
+#undef KYMO_X
+};
+
+static size_t body(uint8_t *p, const char *fields, unsigned variant) {
+    static const uint8_t term[] = {104, 2, 97, 1, 119, 2, 'o', 'k'}; /* {1,ok} */
+    size_t n = 0;
+    for (const char *f = fields; *f != '\0'; f++) {
+        uint64_t v = *f == 'W' || *f == 'P' ? KYMO_IDENT(KYMO_I_PID, 42) : 3;
+        size_t size = *f == 'K' ? 1 : *f == 'M' || *f == 'A' || *f == 'S' ? 4 : 8;
+        if (*f == 'G') {
+            p[n] = KYMO_GC_SIZES;
+            memset(p + n + 1, 1, 8 * KYMO_GC_SIZES);
+            n += 1 + 8 * KYMO_GC_SIZES;
+            continue;
+        }
+        memcpy(p + n, &v, size);
+        n += size;
+    }
+    if ((variant & KYMO_HAS_CONTENT) != 0) {
+        uint16_t len = sizeof term;
+        p[n] = 0;
+        memcpy(p + n + 1, &len, 2);
+        memcpy(p + n + 3, term, sizeof term);
+        n += KYMO_CONTENT_HDR + sizeof term;
+    }
+    if ((variant & KYMO_HAS_OPTS) != 0) {
+        uint16_t len = 2;
+        memset(p + n, 0, KYMO_OPTS_HDR);
+        p[n] = KYMO_O_SCHED | KYMO_O_TS | KYMO_O_MSR;
+        p[n + 3] = KYMO_TS_STRICT;
+        memcpy(p + n + 20, &len, 2);
+        memcpy(p + n + KYMO_OPTS_HDR, term + 2, 2);
+        n += KYMO_OPTS_HDR + 2;
+    }
+    return n;
+}
+
+static void every_record(struct testseg *s, const struct testrec *t, uint32_t slot, uint64_t seq, unsigned variant) {
+    uint64_t ts = 1000000 + seq * 100000;
+    ts_open(s, t, slot, seq, ts);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        uint8_t b[512];
+        size_t n = body(b, types[i].fields, variant);
+        ts += 17;
+        ts_record(s, ts, types[i].id | variant, b, n, i % 5 == 0);
+    }
+}
+
+static void put_part(FILE *f, const void *p, size_t n) {
+    uint32_t len = (uint32_t)n;
+    fwrite(&len, 4, 1, f);
+    if (n > 0)
+        fwrite(p, 1, n, f);
+}
+
+/* The files one after the other, as fuzz_reader wants them; of the ring only
+ * its first `ring` bytes. */
+static void pack(const struct testrec *t, const char *dir, const char *name, size_t ring, bool calibrated) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/fuzz_reader/%s", dir, name);
+    FILE *f = fopen(path, "wb");
+    if (f == NULL) {
+        perror(path);
+        exit(1);
+    }
+    struct tr_buf meta = {NULL, 0};
+    tr_append(&meta, &t->meta, sizeof t->meta);
+    if (calibrated)
+        tr_append(&meta, t->calib, 4 * sizeof t->calib[0]);
+    putc(1, f);
+    put_part(f, meta.p, meta.n);
+    put_part(f, t->dict.p, t->dict.n);
+    put_part(f, t->ring.p, ring);
+    put_part(f, t->data[1].p, t->data[1].n);
+    put_part(f, t->data[2].p, t->data[2].n);
+    free(meta.p);
+    if (fclose(f) != 0)
+        exit(1);
+}
+
+int main(int argc, char **argv) {
+    struct testrec t;
+    struct testseg s;
+    if (argc != 2) {
+        fprintf(stderr, "usage: tool_seeds FOLDER\n");
+        return 2;
+    }
+    tr_init(&t);
+    uint32_t m = tr_atom(&t, "lists"), f = tr_atom(&t, "odd atom");
+    uint32_t mfa = tr_mfa(&t, m, f, 2);
+    tr_define(&t, KYMO_DICT_TERM, "\x68\x01\x6a", 3);
+    tr_process(&t, KYMO_IDENT(KYMO_I_PID, 42), m, mfa);
+    tr_mfa(&t, tr_atom(&t, "lists"), f, 2);
+    char path[512];
+    snprintf(path, sizeof path, "%s/fuzz_dict", argv[1]);
+    struct tr_buf dict = {NULL, 0};
+    tr_append(&dict, "\x01", 1);
+    tr_append(&dict, t.dict.p, t.dict.n);
+    tr_file(path, "all-kinds", dict.p, dict.n);
+    free(dict.p);
+
+    every_record(&s, &t, 0, 1, 0);
+    tr_to_ring(&t, &s);
+    t.meta.state = KYMO_ACTIVE;
+    t.meta.os_pid = 0;
+    pack(&t, argv[1], "crashed-ring", TR_SEGMENT, false);
+    memset(t.ring.p, 0, t.ring.n);
+
+    t.meta.state = KYMO_CLOSED;
+    t.meta.policy = KYMO_DISCARD;
+    t.meta.clock = KYMO_CLOCK_TSC;
+    t.meta.ticks_per_sec = 3000000000;
+    t.meta.n_calib = 3;
+    for (unsigned i = 0; i < 3; i++) {
+        t.calib[i].ticks = 1000000 + i * 300000;
+        t.calib[i].mono_ns = 1000000 + (int64_t)i * 100000;
+    }
+    every_record(&s, &t, 0, 1, KYMO_HAS_CONTENT);
+    ts_close(&s, true);
+    tr_to_data(&t, 1, &s, true);
+    every_record(&s, &t, 1, 1, KYMO_HAS_OPTS);
+    ts_close(&s, true);
+    tr_to_data(&t, 1, &s, true);
+    every_record(&s, &t, 0, 3, 0);
+    ts_close(&s, false);
+    tr_to_data(&t, 2, &s, true);
+    pack(&t, argv[1], "data-files", 0, true);
+    tr_free(&t);
+    return 0;
+}
