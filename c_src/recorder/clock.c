@@ -116,5 +116,5 @@ void kymo_calibrate(struct kymo_recorder *r, bool last)
     kymo_set(&r->meta->ticks_per_sec, kymo_clock_rate(r->clock, r->calib[0], r->calib[n - 1]));
     if (r->calib_step_ns == 0)
         r->calib_step_ns = KYMO_CALIB_FIRST_STEP_NS;
-    r->calib_next_ns = (uint64_t)now.mono_ns + r->calib_step_ns;
+    kymo_set(&r->calib_next_ns, (uint64_t)now.mono_ns + r->calib_step_ns);
 }

@@ -122,7 +122,8 @@ struct kymo_recorder {
     /* Worker. */
     uint32_t wake;              /* futex word, counts requests */
     struct kymo_datafiles files;
-    uint64_t calib_step_ns, calib_next_ns;
+    uint64_t calib_step_ns;     /* under ctl */
+    uint64_t calib_next_ns;     /* atomic: a snapshot calibrates too */
 };
 
 /* ---- recorder.c --------------------------------------------------------------- */

@@ -140,7 +140,7 @@ static void calibrate(struct kymo_recorder *r, uint64_t now)
         kymo_calibrate(r, false);
         pthread_mutex_unlock(&r->ctl);
     } else {
-        r->calib_next_ns = now + KYMO_NAP_MAX_NS;
+        kymo_set(&r->calib_next_ns, now + KYMO_NAP_MAX_NS);
     }
 }
 
@@ -167,7 +167,7 @@ void *kymo_worker(void *recorder)
             (void)kymo_begin_stop(r, KYMO_R_DURATION);
             break;
         }
-        if (r->clock == KYMO_CLOCK_TSC && now >= r->calib_next_ns)
+        if (r->clock == KYMO_CLOCK_TSC && now >= kymo_get(&r->calib_next_ns))
             calibrate(r, now);
         if (r->opt.policy == KYMO_DISCARD) {
             struct pass p;
@@ -181,7 +181,7 @@ void *kymo_worker(void *recorder)
             wait = nap;
         }
         if (r->clock == KYMO_CLOCK_TSC)
-            wait = until(now, r->calib_next_ns, wait);
+            wait = until(now, kymo_get(&r->calib_next_ns), wait);
         if (r->opt.limit_ns != 0)
             wait = until(now, r->t0_ns + r->opt.limit_ns, wait);
         doze(r, seen, wait);
