@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file that dbg:trace_client(file, ...) reads: what a port tracer would have
+ * written had it traced the same. Each event is the term that erlang:trace/3
+ * documents for the process tracer; doc/exports.md says what stands for things
+ * that were not recorded.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "etf_write.h"
+#include "export_util.h"
+#include "outfile.h"
+
+enum { OP_TERM = 0, OP_DROP = 1 };
+
+struct dbg {
+    struct kymo_reader *r;
+    const struct kymo_meta *meta;
+    struct kymo_out out;
+    struct kymo_pb term; /* elements of the tuple */
+    unsigned n;          /* how many */
+};
+
+/* ---- elements ---- */
+
+static void atom(struct dbg *x, const char *s) {
+    kymo_etf_atom_z(&x->term, s);
+}
+
+static void dict_atom(struct dbg *x, uint32_t id) {
+    struct kymo_text t = kymo_reader_atom(x->r, id);
+    kymo_etf_atom(&x->term, t.s, t.len);
+}
+
+/* Terms of the recording are not trusted: a damaged one would stop the reader of
+ * the whole file. */
+static void raw(struct dbg *x, const uint8_t *p, uint32_t n) {
+    if (kymo_etf_length(p, n) == n && n > 0)
+        kymo_etf_raw(&x->term, p, n);
+    else
+        atom(x, "$kymo_damaged");
+}
+
+static void ident(struct dbg *x, uint64_t id) {
+    const uint8_t *etf;
+    uint32_t len;
+    uint64_t data = KYMO_IDENT_DATA(id);
+    switch (KYMO_IDENT_KIND(id)) {
+    case KYMO_I_PID: kymo_etf_pid(&x->term, x->meta, KYMO_PID_NUMBER(id), KYMO_PID_SERIAL(id)); break;
+    case KYMO_I_PORT: kymo_etf_port(&x->term, x->meta, data); break;
+    case KYMO_I_ATOM: dict_atom(x, (uint32_t)data); break;
+    case KYMO_I_NONE: atom(x, "undefined"); break;
+    case KYMO_I_TERM:
+        if (data <= UINT32_MAX && kymo_reader_term(x->r, (uint32_t)data, &etf, &len)) {
+            raw(x, etf, len);
+            break;
+        }
+        atom(x, "$kymo_unknown");
+        break;
+    default:
+        kymo_etf_tuple(&x->term, 2);
+        atom(x, KYMO_IDENT_KIND(id) == KYMO_I_REF ? "$kymo_ref" : "$kymo_unknown");
+        kymo_etf_uint(&x->term, data);
+        break;
+    }
+}
+
+/* What is in the place of a term that was not recorded. */
+static void missing(struct dbg *x) {
+    atom(x, "$kymo_not_recorded");
+}
+
+static void content(struct dbg *x, const struct kymo_event *ev) {
+    if (ev->has_content)
+        raw(x, ev->content, ev->content_len);
+    else
+        missing(x);
+}
+
+/* {M, F, Args or Arity}; `unknown` when there is no function. */
+static void mfa(struct dbg *x, const struct kymo_event *ev, bool args, const char *unknown) {
+    struct kymo_mfa f;
+    if (!kymo_reader_mfa(x->r, ev->mfa, &f)) {
+        if (unknown != NULL)
+            atom(x, unknown);
+        else
+            kymo_etf_int(&x->term, 0);
+        return;
+    }
+    kymo_etf_tuple(&x->term, 3);
+    dict_atom(x, f.module);
+    dict_atom(x, f.function);
+    if (args && ev->has_content)
+        raw(x, ev->content, ev->content_len);
+    else
+        kymo_etf_uint(&x->term, f.arity);
+}
+
+static void message(struct dbg *x, const struct kymo_event *ev) {
+    if (ev->has_content) {
+        raw(x, ev->content, ev->content_len);
+    } else if (ev->size == KYMO_SIZE_UNKNOWN) {
+        missing(x);
+    } else {
+        kymo_etf_tuple(&x->term, 2);
+        atom(x, "$kymo_size");
+        kymo_etf_uint(&x->term, ev->size & ~KYMO_SIZE_MORE);
+    }
+}
+
+/* ---- events ---- */
+
+/* The elements of a recorded tuple {A, B}, when that is what the content is. */
+static bool pair(struct dbg *x, const struct kymo_event *ev) {
+    const uint8_t *p = ev->content;
+    if (!ev->has_content || ev->content_len < 4 || p[0] != 104 || p[1] != 2 ||
+        kymo_etf_length(p, ev->content_len) != ev->content_len)
+        return false;
+    kymo_etf_raw(&x->term, p + 2, ev->content_len - 2);
+    x->n += 2;
+    return true;
+}
+
+static void head(struct dbg *x, const struct kymo_event *ev, const char *tag) {
+    ident(x, ev->who);
+    atom(x, tag);
+    x->n += 2;
+}
+
+static void send(struct dbg *x, const struct kymo_event *ev) {
+    if ((ev->content_flags & KYMO_C_PAIR) != 0 && pair(x, ev))
+        return;
+    if ((ev->content_flags & KYMO_C_PAIR) != 0)
+        missing(x);
+    else
+        message(x, ev);
+    ident(x, ev->peer);
+    x->n += 2;
+}
+
+static void gc_sizes(struct dbg *x, const struct kymo_event *ev) {
+    static const char *const names[] = {
+#define KYMO_X(n) #n,
+        KYMO_GC_NAMES(KYMO_X)
+#undef KYMO_X
+    };
+    if (ev->n_gc > 0) {
+        kymo_etf_list(&x->term, ev->n_gc);
+        for (unsigned i = 0; i < ev->n_gc && i < KYMO_GC_SIZES; i++) {
+            kymo_etf_tuple(&x->term, 2);
+            atom(x, names[i]);
+            kymo_etf_uint(&x->term, ev->gc[i]);
+        }
+    }
+    kymo_etf_nil(&x->term);
+}
+
+/* {seq_trace, Label, {Type, {Previous, Current}, From, To, Message}} */
+static void seq_trace(struct dbg *x, const struct kymo_event *ev) {
+    static const char *const kinds[] = {"$kymo_unknown", "send", "receive", "print", "$kymo_unknown"};
+    unsigned kind = ev->kind & 0x7fu;
+    if (pair(x, ev))
+        return;
+    if ((ev->kind & KYMO_SEQ_LABEL_TERM) != 0)
+        missing(x);
+    else
+        kymo_etf_int(&x->term, (int64_t)ev->value);
+    kymo_etf_tuple(&x->term, 5);
+    atom(x, kinds[kind <= KYMO_SEQ_OTHER ? kind : 0]);
+    kymo_etf_tuple(&x->term, 2);
+    kymo_etf_uint(&x->term, ev->serial_prev);
+    kymo_etf_uint(&x->term, ev->serial_cur);
+    ident(x, ev->who);
+    if (ev->peer == KYMO_IDENT_NONE)
+        kymo_etf_nil(&x->term);
+    else
+        ident(x, ev->peer);
+    if (ev->size == KYMO_SIZE_UNKNOWN) {
+        missing(x);
+    } else {
+        kymo_etf_tuple(&x->term, 2);
+        atom(x, "$kymo_size");
+        kymo_etf_uint(&x->term, ev->size & ~KYMO_SIZE_MORE);
+    }
+    x->n += 2;
+}
+
+/* A tag that this program does not know: [Term | Extra] as recorded. */
+static void other(struct dbg *x, const struct kymo_event *ev) {
+    const uint8_t *p = ev->content;
+    ident(x, ev->who);
+    dict_atom(x, ev->atom);
+    x->n += 3;
+    size_t first = 0;
+    if (ev->has_content && ev->content_len > 6 && p[0] == 108 && p[4] == 1 &&
+        kymo_etf_length(p, ev->content_len) == ev->content_len)
+        first = kymo_etf_length(p + 5, ev->content_len - 5u);
+    if (first == 0) {
+        missing(x);
+        return;
+    }
+    size_t rest = ev->content_len - 5u - first;
+    bool extra = rest != 1 || p[5 + first] != 106;
+    kymo_etf_raw(&x->term, p + 5, extra ? first + rest : first);
+    x->n += extra;
+}
+
+static void elements(struct dbg *x, const struct kymo_event *ev) {
+    switch (ev->id) {
+    case KYMO_E_SEQ_TRACE: seq_trace(x, ev); return;
+    case KYMO_E_OTHER: other(x, ev); return;
+    default: head(x, ev, kymo_event_name(ev->id)); break;
+    }
+    x->n++;
+    switch (ev->id) {
+    case KYMO_E_CALL: mfa(x, ev, true, "undefined"); break;
+    case KYMO_E_RETURN_TO: mfa(x, ev, false, "undefined"); break;
+    case KYMO_E_RETURN_FROM:
+        mfa(x, ev, false, "undefined");
+        content(x, ev);
+        x->n++;
+        break;
+    case KYMO_E_EXCEPTION_FROM:
+        mfa(x, ev, false, "undefined");
+        kymo_etf_tuple(&x->term, 2);
+        dict_atom(x, ev->atom);
+        content(x, ev);
+        x->n++;
+        break;
+    case KYMO_E_SEND:
+    case KYMO_E_SEND_NE:
+        x->n--;
+        send(x, ev);
+        break;
+    case KYMO_E_RECEIVE:
+        message(x, ev);
+        /* What the match specification answered: the recorder keeps it there. */
+        if (ev->peer != KYMO_IDENT_NONE) {
+            ident(x, ev->peer);
+            x->n++;
+        }
+        break;
+    case KYMO_E_SPAWN:
+    case KYMO_E_SPAWNED:
+        ident(x, ev->peer);
+        mfa(x, ev, true, "undefined");
+        x->n++;
+        break;
+    case KYMO_E_EXIT:
+    case KYMO_E_CLOSED:
+        if (!ev->has_content && ev->atom != 0)
+            dict_atom(x, ev->atom);
+        else
+            content(x, ev);
+        break;
+    case KYMO_E_REGISTER:
+    case KYMO_E_UNREGISTER: dict_atom(x, ev->atom); break;
+    case KYMO_E_OPEN:
+        ident(x, ev->peer);
+        if (!ev->has_content && ev->atom != 0)
+            dict_atom(x, ev->atom);
+        else
+            content(x, ev);
+        x->n++;
+        break;
+    case KYMO_E_IN:
+    case KYMO_E_OUT:
+    case KYMO_E_IN_EXITING:
+    case KYMO_E_OUT_EXITING:
+    case KYMO_E_OUT_EXITED: mfa(x, ev, false, NULL); break;
+    case KYMO_E_PORT_IN:
+    case KYMO_E_PORT_OUT:
+    case KYMO_E_PORT_IN_EXITING:
+    case KYMO_E_PORT_OUT_EXITING:
+    case KYMO_E_PORT_OUT_EXITED:
+        if (ev->atom != 0)
+            dict_atom(x, ev->atom);
+        else
+            missing(x);
+        break;
+    case KYMO_E_GC_MINOR_START:
+    case KYMO_E_GC_MINOR_END:
+    case KYMO_E_GC_MAJOR_START:
+    case KYMO_E_GC_MAJOR_END: gc_sizes(x, ev); break;
+    default: ident(x, ev->peer); break; /* the four link tags */
+    }
+}
+
+static void timestamp(struct dbg *x, const struct kymo_event *ev) {
+    int64_t a = ev->opt_a;
+    switch (ev->opt_ts) {
+    case KYMO_TS_MONOTONIC: kymo_etf_int(&x->term, a); break;
+    case KYMO_TS_STRICT:
+        kymo_etf_tuple(&x->term, 2);
+        kymo_etf_int(&x->term, a);
+        kymo_etf_int(&x->term, ev->opt_b);
+        break;
+    default: /* {MegaSecs, Secs, MicroSecs} */
+        kymo_etf_tuple(&x->term, 3);
+        kymo_etf_int(&x->term, a / 1000000000000000);
+        kymo_etf_int(&x->term, a / 1000000000 % 1000000);
+        kymo_etf_int(&x->term, a / 1000 % 1000000);
+        break;
+    }
+    x->n++;
+}
+
+/* The runtime leaves out the match specification's result when it is true. */
+static bool is_true(const uint8_t *p, uint32_t n) {
+    static const uint8_t small_utf8[] = {119, 4, 't', 'r', 'u', 'e'}, old[] = {100, 0, 4, 't', 'r', 'u', 'e'};
+    return (n == sizeof small_utf8 && memcmp(p, small_utf8, n) == 0) || (n == sizeof old && memcmp(p, old, n) == 0);
+}
+
+static void write_event(struct dbg *x, const struct kymo_event *ev) {
+    bool stamped = ev->has_opts && ev->opt_ts != KYMO_TS_NONE;
+    kymo_pb_clear(&x->term);
+    x->n = 1;
+    if (ev->id == KYMO_E_SEQ_TRACE)
+        atom(x, "seq_trace");
+    else
+        atom(x, stamped ? "trace_ts" : "trace");
+    elements(x, ev);
+    if (ev->has_opts && (ev->opt_flags & KYMO_O_MSR) != 0 && !is_true(ev->msr, ev->msr_len)) {
+        raw(x, ev->msr, ev->msr_len);
+        x->n++;
+    }
+    if (ev->has_opts && (ev->opt_flags & KYMO_O_SCHED) != 0) {
+        kymo_etf_uint(&x->term, ev->opt_sched);
+        x->n++;
+    }
+    if (stamped)
+        timestamp(x, ev);
+    uint32_t size = (uint32_t)x->term.n + 3;
+    uint8_t frame[] = {OP_TERM, (uint8_t)(size >> 24), (uint8_t)(size >> 16), (uint8_t)(size >> 8), (uint8_t)size,
+                       KYMO_ETF_VERSION, 104, (uint8_t)x->n};
+    kymo_out_write(&x->out, frame, sizeof frame);
+    kymo_out_write(&x->out, x->term.p, x->term.n);
+}
+
+static void write_drop(struct dbg *x, uint64_t lost) {
+    while (lost > 0) {
+        uint32_t n = lost > UINT32_MAX ? UINT32_MAX : (uint32_t)lost;
+        uint8_t frame[] = {OP_DROP, (uint8_t)(n >> 24), (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n};
+        kymo_out_write(&x->out, frame, sizeof frame);
+        lost -= n;
+    }
+}
+
+static int run(struct dbg *x, struct kymo_feed *feed, char *err, size_t err_size) {
+    struct kymo_event ev;
+    int rc = 0;
+    while (x->out.error == 0 && !x->term.failed && (rc = kymo_feed_next(feed, &ev)) == 1) {
+        if (ev.id == KYMO_E_LOST) {
+            write_drop(x, ev.value);
+        } else if (ev.id < KYMO_E_FIRST_NOTE) {
+            write_event(x, &ev);
+            feed->res->written++;
+        }
+    }
+    if (rc < 0)
+        return kymo_feed_error(rc, err, err_size);
+    if (x->term.failed) {
+        snprintf(err, err_size, "not enough memory");
+        return -ENOMEM;
+    }
+    feed->res->bytes = kymo_out_bytes(&x->out);
+    return kymo_out_finish(&x->out, err, err_size);
+}
+
+int kymo_export_dbg(struct kymo_reader *r, const struct kymo_export_options *o, struct kymo_export_result *res,
+                    char *err, size_t err_size) {
+    struct kymo_feed feed;
+    int rc = kymo_feed_start(&feed, r, o, res, err, err_size);
+    if (rc != 0)
+        return rc;
+    struct dbg x = {.r = r, .meta = kymo_reader_meta(r), .out.fd = -1};
+    rc = kymo_out_open(&x.out, o->out, err, err_size);
+    if (rc == 0)
+        rc = run(&x, &feed, err, err_size);
+    kymo_out_abort(&x.out);
+    kymo_pb_free(&x.term);
+    return rc;
+}
