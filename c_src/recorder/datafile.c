@@ -119,29 +119,44 @@ void kymo_datafile_age(struct kymo_recorder *r, uint64_t now_ns)
         kymo_datafile_close(r);
 }
 
+/* Drops what was written from the front of the vector. */
+static void advance(struct iovec *v, int n, size_t written)
+{
+    for (int i = 0; i < n; i++) {
+        size_t part = written < v[i].iov_len ? written : v[i].iov_len;
+
+        v[i].iov_base = (uint8_t *)v[i].iov_base + part;
+        v[i].iov_len -= part;
+        written -= part;
+    }
+}
+
 static int write_packet(int fd, const struct kymo_segment *seg, uint64_t offset, uint64_t total)
 {
-    static const uint8_t zeros[8];
+    uint8_t zeros[8] = {0};
     size_t content = (size_t)(seg->content_bits / 8);
-    const uint8_t *records = (const uint8_t *)seg + KYMO_SEG_HEADER;
+    uint8_t *records = (uint8_t *)(uintptr_t)seg + KYMO_SEG_HEADER;
     struct kymo_segment head = *seg;
     struct iovec v[3] = {
         {&head, KYMO_SEG_HEADER},
-        {(void *)(uintptr_t)records, content - KYMO_SEG_HEADER},
-        {(void *)(uintptr_t)zeros, (size_t)total - content},
+        {records, content - KYMO_SEG_HEADER},
+        {zeros, (size_t)total - content},
     };
-    ssize_t n;
 
     head.packet_bits = total * 8;
     head.crc = (uint32_t)crc32(0, records, (uInt)(content - KYMO_SEG_HEADER));
     head.flags |= KYMO_SEG_CRC;
-    do {
-        n = pwritev(fd, v, 3, (off_t)offset);
-    } while (n < 0 && errno == EINTR);
-    /* A short write means that the disk or the file is full, as the next would say. */
-    if (n == (ssize_t)total)
-        return 0;
-    return n < 0 ? -errno : -ENOSPC;
+    for (uint64_t done = 0; done < total;) {
+        ssize_t n = pwritev(fd, v, 3, (off_t)(offset + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        advance(v, 3, (size_t)n);
+        done += (uint64_t)n;
+    }
+    return 0;
 }
 
 int kymo_datafile_write(struct kymo_recorder *r, const struct kymo_segment *seg)
