@@ -49,6 +49,7 @@ $(OUT)/ebin/%.beam: src/%.erl $(wildcard src/*.hrl)
 
 # Also takes away what is left of modules that are no more.
 $(OUT)/ebin/kymo.app: src/kymo.app.src $(BEAMS)
+	@mkdir -p $(@D)
 	@rm -f $(filter-out $(BEAMS),$(wildcard $(OUT)/ebin/*.beam))
 	sed 's/{modules, *\[\]}/{modules, [$(MODULES)]}/' $< >$@
 
