@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# kymo as others get it: built by rebar3 alone, as a dependency, in a release,
+# installed; and the look for missing packages. No network: a proxy that nobody
+# answers stands in its way.
+. "$(dirname "$0")/check.sh"
+unset MAKEFLAGS MAKELEVEL ERL ERLC ERL_LIBS ERL_FLAGS OUT PRIV BUILD BUILD_ROOT ERTS_INCLUDE_DIR DESTDIR PREFIX
+export HOME=$WORK http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 REBAR_COLOR=none
+
+# The files that git knows, as they are now; what was built is left behind.
+checkout() {
+    mkdir -p "$1"
+    if git -C "$TOP" rev-parse -q --git-dir >/dev/null 2>&1; then
+        (cd "$TOP" && git ls-files -z | while IFS= read -r -d '' f; do [ ! -e "$f" ] || printf '%s\0' "$f"; done |
+            tar -c --null -T -) | tar -x -C "$1"
+    else
+        tar -C "$TOP" --exclude=./build --exclude=./_build --exclude=./ebin --exclude='./priv/*.so' \
+            --exclude=./priv/bin -c . | tar -x -C "$1"
+    fi
+}
+
+git_repository() {
+    checkout "$1"
+    git -C "$1" init -q -b main
+    git -C "$1" add -A
+    git -C "$1" -c user.name=A -c user.email=a@localhost commit -q -m kymo
+}
+
+# An application whose start needs all that kymo brings: both NIFs, the command.
+sample() {
+    mkdir -p "$1/src"
+    cat >"$1/src/sample.app.src" <<'ERL'
+{application, sample, [{description, "x"}, {vsn, "1"}, {registered, []}, {modules, []},
+                       {mod, {sample, []}}, {applications, [kernel, stdlib, kymo]}]}.
+ERL
+    cat >"$1/src/sample.erl" <<'ERL'
+-module(sample).
+-behaviour(application).
+-export([start/2, stop/1, check/0]).
+start(_, _) -> {ok, spawn_link(fun() -> receive stop -> ok end end)}.
+stop(_) -> ok.
+check() ->
+    Priv = code:priv_dir(kymo),
+    true = filelib:is_regular(filename:join([Priv, "bin", "kymo"])),
+    ok = erl_msg_tracer:load(),
+    Dir = filename:join(os:getenv("SAMPLE_OUT"), "recording"),
+    _ = kymo:record(Dir, #{functions => ["lists:reverse/1"]}, fun() -> lists:reverse([1, 2, 3]) end),
+    Text = os:cmd("'" ++ unicode:characters_to_list(kymo:cli_path()) ++ "' print '" ++ Dir ++ "'"),
+    true = string:find(Text, "lists:reverse/1") =/= nomatch,
+    io:format("sample works in ~ts~n", [Priv]).
+ERL
+}
+
+start_sample() { # PATHS...
+    SAMPLE_OUT=$PWD erl -noshell -noinput -pa "$@" -eval '
+        {ok, _} = application:ensure_all_started(sample), sample:check(), halt().' </dev/null
+}
+
+rebar3_alone() {
+    checkout kymo
+    cd kymo
+    rebar3 compile
+    ERL_LIBS=_build/default/lib erl -noshell -noinput -eval '
+        {ok, _} = application:ensure_all_started(kymo), ok = erl_msg_tracer:load(), halt().' </dev/null
+    _build/default/lib/kymo/priv/bin/kymo --help >/dev/null
+    rebar3 ct --suite=test/erl_msg_tracer_SUITE >out 2>&1 || { cat out; exit 1; }
+    has "All 13 tests passed" out
+    rebar3 clean
+    [ ! -e priv/kymo_tracer.so ]
+}
+
+git_dependency_and_release() {
+    git_repository kymo
+    sample sample
+    cat >sample/rebar.config <<ERL
+{deps, [{kymo, {git, "file://$PWD/kymo", {branch, "main"}}}]}.
+{relx, [{release, {sample, "1"}, [sample, kymo]}, {dev_mode, false}, {include_erts, false},
+        {extended_start_script, false}]}.
+ERL
+    cd sample
+    rebar3 compile
+    start_sample _build/default/lib/*/ebin >out
+    has "sample works in" out
+    rebar3 release >release.out 2>&1 || { tail -n 20 release.out; exit 1; }
+    # The release stands on its own, wherever it is put.
+    mv _build/default/rel/sample ../moved
+    rm -rf _build
+    cd ..
+    rm -rf kymo
+    SAMPLE_OUT=$PWD moved/bin/sample foreground -eval 'sample:check(), halt().' </dev/null >out 2>&1 ||
+        { cat out; exit 1; }
+    has "sample works in $PWD/moved/lib/kymo-" out
+}
+
+checkouts_dependency() {
+    sample sample
+    mkdir -p sample/_checkouts
+    checkout sample/_checkouts/kymo
+    echo '{deps, [kymo]}.' >sample/rebar.config
+    cd sample
+    rebar3 compile
+    start_sample _build/default/lib/*/ebin _build/default/checkouts/*/ebin >out
+    has "sample works in" out
+}
+
+make_install() {
+    checkout kymo
+    make -s -C kymo install DESTDIR="$PWD/root" PREFIX=/opt/kymo </dev/null
+    root/opt/kymo/bin/kymo --help >/dev/null
+    [ -s root/opt/kymo/share/man/man1/kymo.1 ]
+    ERL_LIBS=$PWD/root/opt/kymo/lib erl -noshell -noinput -eval '
+        {ok, _} = application:ensure_all_started(kymo), ok = erl_msg_tracer:load(),
+        {ok, Mods} = application:get_key(kymo, modules),
+        [] = [M || M <- Mods, code:ensure_loaded(M) =/= {module, M}], halt().' </dev/null
+    make -s -C kymo clean
+    [ ! -e kymo/ebin ]
+    [ ! -e kymo/priv/kymo_tracer.so ]
+}
+
+# A machine that has next to nothing: only these commands are found.
+bare_path() {
+    mkdir bare
+    local c
+    for c in bash sh env cat tr sed grep sort dirname mkdir id tail printf "$@"; do
+        ln -s "$(command -v "$c")" "bare/$c"
+    done
+}
+
+nothing_missing_nothing_said() {
+    printf '#!/bin/sh\necho called >&2\nexit 1\n' >apt-get
+    chmod +x apt-get
+    PATH=$PWD:$PATH "$TOP/scripts/bootstrap" build >out 2>&1
+    same "" "$(cat out)"
+}
+
+without_root_the_packages_are_named() {
+    bare_path apt-get
+    # Neither root nor sudo, whoever runs this.
+    rm bare/id
+    printf '#!/bin/sh\necho 1000\n' >bare/id
+    chmod +x bare/id
+    refuses out env -i HOME="$HOME" PATH="$PWD/bare" bash "$TOP/scripts/bootstrap" build demo
+    has "apt-get install --no-install-recommends" out
+    for p in erlang-base erlang-dev erlang-inets gcc libc6-dev make zlib1g-dev; do has " $p" out; done
+}
+
+without_apt_the_packages_are_named() {
+    bare_path
+    refuses out env -i HOME="$HOME" PATH="$PWD/bare" bash "$TOP/scripts/bootstrap" otp
+    has "no apt-get" out
+    for p in g++ perl xz-utils libncurses-dev libssl-dev; do has " $p" out; done
+}
+
+# As root, apt is asked without a terminal, once it knows the packages.
+as_root_apt_installs() {
+    bare_path
+    rm bare/id
+    printf '#!/bin/sh\necho 0\n' >bare/id
+    printf '#!/bin/sh\nexit 100\n' >bare/apt-cache
+    # shellcheck disable=SC2016 # for the script that is written
+    printf '#!/bin/sh\necho "$DEBIAN_FRONTEND $*" >>%s/calls\n' "$PWD" >bare/apt-get
+    chmod +x bare/id bare/apt-cache bare/apt-get
+    refuses out env -i HOME="$HOME" PATH="$PWD/bare" bash "$TOP/scripts/bootstrap" build
+    # The lists are unknown here: an update comes first.
+    has "noninteractive" calls
+    same " update" "$(sed -n '1s/.*\( update\)$/\1/p' calls)"
+    has "install --no-install-recommends erlang-base" calls
+    # This apt installs nothing, and that is noticed.
+    has "installed, but not found" out
+}
+
+for case in rebar3_alone git_dependency_and_release checkouts_dependency make_install \
+    nothing_missing_nothing_said without_root_the_packages_are_named without_apt_the_packages_are_named \
+    as_root_apt_installs; do
+    run_case "$case"
+done
+[ "$failures" = 0 ]

@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The scripts that count: a failure must never be lost, whatever its shape. They
+# run in a small project of their own that has some of each.
+. "$(dirname "$0")/check.sh"
+unset KYMO_RESULTS MAKEFLAGS MAKELEVEL ERL ERL_LIBS OUT
+
+# The scripts take the folder above them for the project.
+project() {
+    mkdir -p project/src project/c_src project/test
+    cp -r "$TOP/scripts" "$TOP/Makefile" project/
+    cp "$TOP/test/kymo_ct.erl" project/test/
+    cp "$TOP/src/kymo.app.src" project/src/
+    printf 'all tests fuzzers:\n\t@true\n' >project/c_src/Makefile
+    # What is missing here is of no concern.
+    printf '#!/bin/sh\n' >project/scripts/bootstrap
+    mkdir -p project/build/test
+    cd project
+}
+
+suite() {
+    {
+        printf -- '-module(%s_SUITE).\n-compile(export_all).\n-compile(nowarn_export_all).\n' "$1"
+        cat
+    } >"test/$1_SUITE.erl"
+}
+
+results() { cut -f2-4 build/test/results.tsv | tr '\t\n' ' ;'; }
+
+prog() { printf '#!/bin/sh\n%s\n' "$1" >prog && chmod +x prog; }
+
+suites_are_counted() {
+    project
+    suite mixed <<'ERL'
+all() -> [good, good_again, bad, skipped, dies, {group, g}].
+groups() -> [{g, [], [in_group]}].
+good(_) -> ok.
+good_again(_) -> {comment, "fine"}.
+bad(_) -> error(on_purpose).
+skipped(_) -> {skip, "not here"}.
+dies(_) -> exit(kill).
+init_per_group(g, Config) -> Config.
+end_per_group(g, _) -> ok.
+in_group(_) -> ok.
+ERL
+    refuses out scripts/run-ct
+    same "3 2 1;" "$(results)"
+    has "FAILED  mixed_SUITE:bad" out
+    has "on_purpose" out
+    has "skip    mixed_SUITE:skipped: not here" out
+    has "ok      mixed_SUITE:good" out
+    has "log:" out
+}
+
+good_suites_pass() {
+    project
+    suite good <<'ERL'
+all() -> [good].
+good(_) -> kymo_ct = kymo_ct, ok.
+ERL
+    scripts/run-ct >out
+    same "1 0 0;" "$(results)"
+    scripts/run-ct good_SUITE:good >out
+    same "1 0 0;1 0 0;" "$(results)"
+}
+
+what_could_not_run_has_failed() {
+    project
+    suite broken <<'ERL'
+all() -> [one, two].
+init_per_suite(_) -> error(no_way).
+end_per_suite(_) -> ok.
+one(_) -> ok.
+two(_) -> ok.
+ERL
+    refuses out scripts/run-ct
+    has "could not run" out
+    same "0 2 0;" "$(results)"
+}
+
+skipped_groups_and_suites_are_no_failures() {
+    project
+    suite absent <<'ERL'
+all() -> [one, two].
+init_per_suite(_) -> {skip, "nothing to test with"}.
+end_per_suite(_) -> ok.
+one(_) -> ok.
+two(_) -> ok.
+ERL
+    suite half <<'ERL'
+all() -> [one, {group, g}].
+groups() -> [{g, [], [two, three]}].
+init_per_group(g, _) -> {skip, "no g"}.
+end_per_group(g, _) -> ok.
+one(_) -> ok.
+two(_) -> ok.
+three(_) -> ok.
+ERL
+    scripts/run-ct >out
+    same "0 0 2;1 0 2;" "$(results)"
+    has "nothing to test with" out
+    has "no g" out
+}
+
+runtime_that_dies_is_a_failure() {
+    project
+    suite crash <<'ERL'
+all() -> [good, crash].
+good(_) -> ok.
+crash(_) -> erlang:halt(abort).
+ERL
+    suite later <<'ERL'
+all() -> [good].
+good(_) -> ok.
+ERL
+    refuses out scripts/run-ct
+    same "1 1 0;1 0 0;" "$(results)"
+    has "the runtime ended with status" out
+}
+
+runtime_that_stops_early_is_a_failure() {
+    project
+    suite leaves <<'ERL'
+all() -> [good, leaves].
+good(_) -> ok.
+leaves(_) -> erlang:halt(0).
+ERL
+    refuses out scripts/run-ct
+    same "1 1 0;" "$(results)"
+}
+
+suite_without_cases_is_a_failure() {
+    project
+    suite empty <<'ERL'
+all() -> [].
+ERL
+    refuses out scripts/run-ct
+    same "0 1 0;" "$(results)"
+}
+
+code_that_does_not_compile_is_a_failure() {
+    project
+    suite wrong <<'ERL'
+all() -> [.
+ERL
+    refuses out scripts/run-ct
+    same "0 1 0;" "$(results)"
+    has "log:" out
+}
+
+programs_are_counted() {
+    project
+    prog 'echo "[ RUN      ] a"; echo "noise[       OK ] a"; echo "[ RUN      ] b"; echo "[       OK ] b"'
+    scripts/run-prog good ./prog >out
+    same "2 0 0;" "$(results)"
+}
+
+skipped_tests_are_counted() {
+    project
+    prog 'echo "[ RUN      ] a"; echo "[       OK ] a"; echo "[ RUN      ] b"; echo "[  SKIPPED ] b"; echo "[  SKIPPED ] 1 test(s), listed below:"'
+    scripts/run-prog skipping ./prog >out
+    same "1 0 1;" "$(results)"
+}
+
+crash_in_a_test_is_a_failure() {
+    project
+    prog 'echo "[ RUN      ] a"; echo "[       OK ] a"; echo "[ RUN      ] b"; kill -SEGV $$'
+    refuses out scripts/run-prog crash ./prog
+    same "1 1 0;" "$(results)"
+    has "ended by signal 11" out
+}
+
+crash_between_tests_is_a_failure() {
+    project
+    prog 'echo "[ RUN      ] a"; echo "[       OK ] a"; exit 3'
+    refuses out scripts/run-prog crash ./prog
+    same "1 1 0;" "$(results)"
+}
+
+program_without_tests_is_a_failure() {
+    project
+    prog 'exit 0'
+    refuses out scripts/run-prog nothing ./prog
+    same "0 1 0;" "$(results)"
+}
+
+hanging_program_is_a_failure() {
+    project
+    # Reads from a pipe that nobody writes to.
+    mkfifo pipe
+    prog 'echo "[ RUN      ] a"; read x <>pipe'
+    KYMO_TEST_SECONDS=1 refuses out scripts/run-prog hang ./prog
+    same "0 1 0;" "$(results)"
+    has "it took longer than 1 s" out
+}
+
+# The whole run: its last line and its status.
+last_line_is_the_total() {
+    project
+    suite mixed <<'ERL'
+all() -> [good, skipped].
+good(_) -> ok.
+skipped(_) -> {skip, "not here"}.
+ERL
+    bash scripts/test quick >out
+    same "1 passed, 0 failed, 1 skipped" "$(tail -n 1 out)"
+    suite bad <<'ERL'
+all() -> [good, bad].
+good(_) -> ok.
+bad(_) -> ct:fail("as it should").
+ERL
+    refuses out bash scripts/test quick
+    same "2 passed, 1 failed, 1 skipped" "$(tail -n 1 out)"
+    has "bad_SUITE: 1 failed, log" out
+}
+
+nothing_run_is_no_success() {
+    project
+    rm -f test/*_SUITE.erl
+    refuses out bash scripts/test quick
+    has "1 failed" out
+}
+
+for case in suites_are_counted good_suites_pass what_could_not_run_has_failed \
+    skipped_groups_and_suites_are_no_failures runtime_that_dies_is_a_failure \
+    runtime_that_stops_early_is_a_failure suite_without_cases_is_a_failure \
+    code_that_does_not_compile_is_a_failure programs_are_counted skipped_tests_are_counted \
+    crash_in_a_test_is_a_failure crash_between_tests_is_a_failure program_without_tests_is_a_failure \
+    hanging_program_is_a_failure last_line_is_the_total nothing_run_is_no_success; do
+    run_case "$case"
+done
+[ "$failures" = 0 ]
