@@ -95,6 +95,8 @@ bool kymo_reader_term(const struct kymo_reader *r, uint32_t id, const uint8_t **
 uint32_t kymo_reader_canonical(const struct kymo_reader *r, uint32_t id);
 /* What the dictionary knows of a process; false when nothing. */
 bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *name_atom, uint32_t *mfa);
+/* The process that dictionary entry id describes; false when it is no such entry. */
+bool kymo_reader_described(const struct kymo_reader *r, uint32_t id, uint64_t *ident);
 /* Number of dictionary ids (ids are 1 .. n), and the kind of one (0 = missing). */
 uint32_t kymo_reader_dict_size(const struct kymo_reader *r);
 uint8_t kymo_reader_dict_kind(const struct kymo_reader *r, uint32_t id);

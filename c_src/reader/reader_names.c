@@ -52,6 +52,12 @@ bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *
     return p != NULL;
 }
 
+bool kymo_reader_described(const struct kymo_reader *r, uint32_t id, uint64_t *ident) {
+    const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_PROC);
+    *ident = d != NULL ? kymo_get64(r->dict.arena + d->at) : KYMO_IDENT_NONE;
+    return d != NULL;
+}
+
 uint32_t kymo_reader_dict_size(const struct kymo_reader *r) {
     return r->dict.n;
 }

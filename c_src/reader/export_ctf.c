@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A CTF 1.8 trace: a folder with `metadata`, one file per tracing thread that
+ * holds its segments as they were recorded (a segment is a CTF packet), and a
+ * file with the dictionary. The folder appears under its name only when it is
+ * whole.
+ *
+ * Segments are copied, not rewritten, so a time window or a filter can't apply.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ctf_metadata.h"
+#include "export_util.h"
+
+/* Header and context of a packet of stream 1, in bytes. */
+enum { DICT_HEADER = 72, DICT_PACKET = 65536, DICT_ENTRY_MAX = 24576 };
+
+struct ctf {
+    struct kymo_reader *r;
+    char *temp;          /* the folder while it is written */
+    struct kymo_out out; /* the file being written */
+    uint64_t files;
+    uint64_t first_ticks, last_ticks;
+    uint64_t bytes;
+    uint8_t *packet;     /* of the dictionary: DICT_PACKET bytes */
+    size_t used;
+    uint64_t packets;
+};
+
+/* ---- files ---- */
+
+static int open_file(struct ctf *x, const char *name, char *err, size_t err_size) {
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/%s", x->temp, name);
+    if (n < 0 || (size_t)n >= sizeof path) {
+        snprintf(err, err_size, "%s: the name is too long", x->temp);
+        return -ENAMETOOLONG;
+    }
+    return kymo_out_open(&x->out, path, err, err_size);
+}
+
+static int close_file(struct ctf *x, char *err, size_t err_size) {
+    x->bytes += kymo_out_bytes(&x->out);
+    x->files++;
+    return kymo_out_finish(&x->out, err, err_size);
+}
+
+/* Removes the temporary folder with the files in it. */
+static void remove_all(const char *dir) {
+    DIR *d = opendir(dir);
+    if (d != NULL) {
+        for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+                unlinkat(dirfd(d), e->d_name, 0);
+        }
+        closedir(d);
+    }
+    rmdir(dir);
+}
+
+/* ---- segments ---- */
+
+static void look_at(struct ctf *x, const struct kymo_segment *h) {
+    if (h->ts_begin < x->first_ticks)
+        x->first_ticks = h->ts_begin;
+    if (h->ts_end > x->last_ticks)
+        x->last_ticks = h->ts_end;
+}
+
+static int copy_segments(struct ctf *x, struct kymo_feed *feed, char *err, size_t err_size) {
+    const uint8_t *bytes;
+    size_t len;
+    uint64_t instance = UINT64_MAX;
+    int rc = 0, got;
+    for (uint64_t i = 0; rc == 0 && (got = kymo_reader_segment(x->r, i, &bytes, &len)) != 0; i++) {
+        if (got < 0)
+            return kymo_feed_error(got, err, err_size);
+        if (bytes == NULL)
+            continue;
+        struct kymo_segment h;
+        memcpy(&h, bytes, sizeof h);
+        if (h.instance != instance) {
+            char name[32];
+            if (x->out.fd >= 0)
+                rc = close_file(x, err, err_size);
+            snprintf(name, sizeof name, "thread_%04llu", (unsigned long long)h.instance);
+            if (rc == 0)
+                rc = open_file(x, name, err, err_size);
+            instance = h.instance;
+        }
+        if (rc == 0) {
+            kymo_out_write(&x->out, bytes, len);
+            look_at(x, &h);
+            feed->res->events += h.events;
+            feed->res->written += h.events;
+            if (feed->o->progress != NULL) {
+                uint64_t done, total;
+                kymo_reader_progress(x->r, &done, &total);
+                done = x->bytes + kymo_out_bytes(&x->out);
+                feed->o->progress(feed->o->progress_arg, done < total ? done : total, total);
+            }
+        }
+    }
+    if (rc == 0 && x->out.fd >= 0)
+        rc = close_file(x, err, err_size);
+    return rc;
+}
+
+/* ---- dictionary ---- */
+
+static uint8_t *le(uint8_t *p, uint64_t v, unsigned bytes) {
+    for (unsigned i = 0; i < bytes; i++)
+        *p++ = (uint8_t)(v >> (8 * i));
+    return p;
+}
+
+static void flush_packet(struct ctf *x) {
+    if (x->used == 0)
+        return;
+    const struct kymo_meta *meta = kymo_reader_meta(x->r);
+    uint8_t *p = le(x->packet, KYMO_SEG_MAGIC, 4);
+    memcpy(p, meta->uuid, 16);
+    p = le(p + 16, 1, 4);
+    p = le(p, 0, 8);
+    p = le(p, x->first_ticks, 8);
+    p = le(p, x->first_ticks, 8);
+    p = le(p, (uint64_t)x->used * 8, 8);
+    p = le(p, (uint64_t)x->used * 8, 8);
+    le(p, x->packets++, 8);
+    kymo_out_write(&x->out, x->packet, x->used);
+    x->used = 0;
+}
+
+/* Starts an entry of at most DICT_ENTRY_MAX bytes. */
+static uint8_t *entry(struct ctf *x, enum kymo_ctf_entry kind) {
+    if (x->used + DICT_ENTRY_MAX > DICT_PACKET)
+        flush_packet(x);
+    if (x->used == 0)
+        x->used = DICT_HEADER;
+    return le(le(x->packet + x->used, kind, 1), x->first_ticks, 8);
+}
+
+/* Ends it with a NUL terminated text of n bytes as the formatting functions say. */
+static void end_entry(struct ctf *x, const uint8_t *text, size_t n, size_t room) {
+    x->used = (size_t)(text - x->packet) + (n < room ? n : room - 1) + 1;
+}
+
+static void write_entry(struct ctf *x, uint32_t id) {
+    enum { ROOM = DICT_ENTRY_MAX - 64 };
+    uint64_t ident;
+    const uint8_t *etf;
+    uint32_t name, mfa, len;
+    uint8_t *p;
+    switch (kymo_reader_dict_kind(x->r, id)) {
+    case KYMO_DICT_ATOM:
+        p = le(entry(x, KYMO_CTF_ATOM), id, 4);
+        end_entry(x, p, kymo_format_atom(kymo_reader_atom(x->r, id), (char *)p, ROOM), ROOM);
+        break;
+    case KYMO_DICT_MFA:
+        p = le(entry(x, KYMO_CTF_MFA), id, 4);
+        end_entry(x, p, kymo_format_mfa(x->r, id, (char *)p, ROOM), ROOM);
+        break;
+    case KYMO_DICT_TERM:
+        p = le(entry(x, KYMO_CTF_TERM), id, 4);
+        kymo_reader_term(x->r, id, &etf, &len);
+        end_entry(x, p, kymo_format_value(x->r, etf, len, (char *)p, ROOM), ROOM);
+        break;
+    case KYMO_DICT_PROC:
+        kymo_reader_described(x->r, id, &ident);
+        kymo_reader_process(x->r, ident, &name, &mfa);
+        p = le(entry(x, KYMO_CTF_PROCESS), ident, 8);
+        p = le(le(p, name, 4), mfa, 4);
+        end_entry(x, p, kymo_label(x->r, ident, 0, (char *)p, ROOM), ROOM);
+        break;
+    default: break;
+    }
+}
+
+static int write_dictionary(struct ctf *x, char *err, size_t err_size) {
+    int rc = open_file(x, "dictionary", err, err_size);
+    if (rc != 0)
+        return rc;
+    uint32_t n = kymo_reader_dict_size(x->r);
+    for (uint32_t id = 1; id <= n && id != 0; id++)
+        write_entry(x, id);
+    flush_packet(x);
+    return close_file(x, err, err_size);
+}
+
+static int write_metadata(struct ctf *x, char *err, size_t err_size) {
+    struct kymo_ctf_clock clock;
+    int rc = open_file(x, "metadata", err, err_size);
+    if (rc != 0)
+        return rc;
+    kymo_ctf_clock(x->r, x->first_ticks, x->last_ticks, &clock);
+    kymo_ctf_metadata(&x->out, x->r, &clock);
+    return close_file(x, err, err_size);
+}
+
+static int write_trace(struct ctf *x, struct kymo_feed *feed, char *err, size_t err_size) {
+    int rc = copy_segments(x, feed, err, err_size);
+    if (rc == 0 && x->last_ticks < x->first_ticks) {
+        x->first_ticks = x->last_ticks = kymo_reader_meta(x->r)->t0_ticks;
+    }
+    if (rc == 0)
+        rc = write_dictionary(x, err, err_size);
+    if (rc == 0)
+        rc = write_metadata(x, err, err_size);
+    return rc;
+}
+
+/* A new folder beside the one asked for. 0 or a negative errno. */
+static int make_folder(struct ctf *x, const char *out, char *err, size_t err_size) {
+    size_t n = strlen(out);
+    while (n > 1 && out[n - 1] == '/')
+        n--;
+    x->temp = malloc(n + sizeof ".XXXXXX");
+    if (x->temp == NULL) {
+        snprintf(err, err_size, "not enough memory");
+        return -ENOMEM;
+    }
+    memcpy(x->temp, out, n);
+    memcpy(x->temp + n, ".XXXXXX", sizeof ".XXXXXX");
+    if (mkdtemp(x->temp) == NULL) {
+        int rc = -errno;
+        snprintf(err, err_size, "can't create %s: %s", out, strerror(-rc));
+        free(x->temp);
+        x->temp = NULL;
+        return rc;
+    }
+    return 0;
+}
+
+/* An empty folder may be replaced, anything else is in the way. */
+static int check_out(const char *out, char *err, size_t err_size) {
+    struct stat st;
+    if (lstat(out, &st) != 0)
+        return 0;
+    int rc = -EEXIST;
+    if (S_ISDIR(st.st_mode)) {
+        DIR *d = opendir(out);
+        int entries = 0;
+        while (d != NULL && readdir(d) != NULL)
+            entries++;
+        if (d != NULL)
+            closedir(d);
+        rc = d != NULL && entries <= 2 ? 0 : -EEXIST;
+    }
+    if (rc != 0)
+        snprintf(err, err_size, "%s exists: a CTF trace needs a new folder", out);
+    return rc;
+}
+
+int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o, struct kymo_export_result *res,
+                    char *err, size_t err_size) {
+    struct kymo_feed feed;
+    if (o->keep != NULL || o->from_ns != INT64_MIN || o->to_ns != INT64_MAX) {
+        snprintf(err, err_size, "ctf copies whole segments: it takes no time window and no filter");
+        return -ENOTSUP;
+    }
+    int rc = check_out(o->out, err, err_size);
+    if (rc == 0)
+        rc = kymo_feed_start(&feed, r, o, res, err, err_size);
+    if (rc != 0)
+        return rc;
+    struct ctf x = {.r = r, .out.fd = -1, .first_ticks = UINT64_MAX};
+    x.packet = malloc(DICT_PACKET);
+    if (x.packet == NULL) {
+        snprintf(err, err_size, "not enough memory");
+        return -ENOMEM;
+    }
+    rc = make_folder(&x, o->out, err, err_size);
+    if (rc == 0)
+        rc = write_trace(&x, &feed, err, err_size);
+    kymo_out_abort(&x.out);
+    if (rc == 0 && rename(x.temp, o->out) != 0) {
+        rc = -errno;
+        snprintf(err, err_size, "can't create %s: %s", o->out, strerror(-rc));
+    }
+    if (rc != 0 && x.temp != NULL)
+        remove_all(x.temp);
+    res->bytes = x.bytes;
+    free(x.temp);
+    free(x.packet);
+    return rc;
+}
