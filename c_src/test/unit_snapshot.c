@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Snapshots: what is in them, what is left out, and what a failed one leaves.
+ */
+#include <sys/resource.h>
+
+#include "rec_check.h"
+
+#define PER_SEGMENT ((4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES)
+
+static void load(const char *dir, struct rc_rec *rec)
+{
+    rc_load(dir, rec);
+    assert_int_equal(rec->meta.snapshot, 1);
+    assert_int_equal(rec->meta.files, 1);
+    assert_int_equal(rec->meta.dict_bytes, rec->dict_len);
+    assert_true(rec->meta.end_ticks > 0);
+}
+
+static void copies_open_and_closed_segments(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("rec"), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    uint64_t n = 9 * PER_SEGMENT + 7, segments = 0, events = 0, first = 0, last = 0;
+    const char *dir = rc_path("snapshot");
+    struct kymo_writer *w;
+    struct rc_rec rec;
+    struct stat st;
+    uint8_t *p;
+    size_t at = 0;
+
+    (void)state;
+    assert_int_equal(rc_calls(r, 0, n), n);
+    w = kymo_writer_get(r);
+    (void)kymo_dict_atom_add(w, 11, "atom", 4);
+    kymo_lose(w, KYMO_LOST_BAD_TERM);
+    kymo_writer_put(w);
+    assert_true(rc_call(r, n++));
+    /* A record with everything that has a length of its own. */
+    w = kymo_writer_get(r);
+    p = kymo_reserve(w, KYMO_E_GC_MAJOR_END | KYMO_HAS_CONTENT | KYMO_HAS_OPTS, 200);
+    p = kymo_put64(kymo_put64(kymo_put8(kymo_put64(p, 1), 2), 8), 8);
+    p = kymo_put16(kymo_put16(kymo_put8(p, 0), 2), 0);
+    memset(p, 0, KYMO_OPTS_HDR);
+    p = kymo_put16(p + KYMO_OPTS_HDR - 2, 3);
+    kymo_commit(w, p + 3);
+    kymo_writer_put(w);
+
+    assert_int_equal(kymo_recorder_snapshot(r, dir, &segments, &events), 0);
+    assert_true(rc_call(r, n)); /* after it, so not in it */
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(rc_entries(dir), 3);
+    load(dir, &rec);
+    assert_int_equal(segments, 4);
+    assert_int_equal(rec.n_segs, 4);
+    assert_int_equal(rec.real, events);
+    assert_int_equal(rc_consecutive(&rec, 0, &first, &last), events - 1);
+    assert_int_equal(last, n - 1);
+    assert_int_equal(rec.noted[KYMO_LOST_BAD_TERM], 1);
+    assert_int_equal(rec.segs[3].head.discarded, 1);
+    assert_int_equal(rec.slots[0].events, n + 1);
+    assert_int_equal(rec.slots[0].overwritten, n + 1 - events);
+    assert_int_equal(rec.slots[0].lost[KYMO_LOST_BAD_TERM], 1);
+    assert_memory_equal(rc_entry(&rec, &at) + 1, "atom", 4);
+    rc_free(&rec);
+    assert_int_equal(kymo_recorder_snapshot(r, dir, NULL, NULL), -EEXIST);
+    assert_int_equal(kymo_recorder_snapshot(r, o.dir, NULL, NULL), -EEXIST);
+    /* In a pause, and after the end. */
+    assert_int_equal(kymo_recorder_pause(r), 0);
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("paused"), NULL, &events), 0);
+    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("stopped"), NULL, &segments), 0);
+    assert_int_equal(events, segments);
+    kymo_recorder_close(r);
+    load(rc_path("stopped"), &rec);
+    assert_int_equal(rec.real, events);
+    assert_int_equal(rec.slots[0].events, n + 2);
+    rc_free(&rec);
+}
+
+static void of_nothing(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("empty"), KYMO_DISCARD);
+    struct kymo_recorder *r = rc_open(&o);
+    uint64_t segments = 9, events = 9;
+    struct rc_rec rec;
+
+    (void)state;
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("empty-snapshot"), &segments, &events), 0);
+    assert_int_equal(segments, 0);
+    assert_int_equal(events, 0);
+    load(rc_path("empty-snapshot"), &rec);
+    assert_int_equal(rec.n_segs, 0);
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
+/* Policy discard: what is in the ring still, delivered or not. */
+static void of_a_discard_recorder(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("discard"), KYMO_DISCARD);
+    struct kymo_recorder *r = rc_open(&o);
+    uint64_t events = 0, first = 0, last = 0;
+    struct rc_rec rec;
+
+    (void)state;
+    assert_int_equal(rc_calls(r, 0, 3 * PER_SEGMENT + 5), 3 * PER_SEGMENT + 5);
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("discard-snapshot"), NULL, &events), 0);
+    assert_int_equal(events, 3 * PER_SEGMENT + 5);
+    kymo_recorder_close(r);
+    load(rc_path("discard-snapshot"), &rec);
+    assert_int_equal(rc_consecutive(&rec, 0, &first, &last), events);
+    rc_free(&rec);
+}
+
+struct copy {
+    struct kymo_recorder *r;
+    const char *dir;
+    int rc;
+    uint64_t segments, events;
+};
+
+static void *copies(void *arg)
+{
+    struct copy *c = arg;
+
+    c->rc = kymo_recorder_snapshot(c->r, c->dir, &c->segments, &c->events);
+    return NULL;
+}
+
+/* The writer goes on between the cut and the copy, for `more` events: what it
+ * overwrites is left out and counted, what is left is without gaps and ends at
+ * the cut. */
+static void overtaken(const char *name, uint64_t more, uint64_t least, uint64_t most)
+{
+    char dir[64];
+    struct kymo_options o = rc_options(rc_path(name), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    uint64_t n = 20 * PER_SEGMENT, first = 0, last = 0;
+    struct copy c = {.r = r};
+    struct rc_rec rec;
+    pthread_t t;
+
+    (void)snprintf(dir, sizeof dir, "%s-snapshot", name);
+    c.dir = rc_path(dir);
+    assert_int_equal(rc_calls(r, 0, n), n);
+    rc_arm(KYMO_AT_CUT);
+    assert_int_equal(pthread_create(&t, NULL, copies, &c), 0);
+    rc_await_gate(KYMO_AT_CUT);
+    assert_int_equal(rc_calls(r, n, more), more);
+    rc_release(KYMO_AT_CUT);
+    pthread_join(t, NULL);
+    assert_int_equal(c.rc, 0);
+    load(c.dir, &rec);
+    assert_in_range(c.segments, least, most);
+    assert_int_equal(rec.n_segs, c.segments);
+    assert_int_equal(rec.real, c.events);
+    assert_int_equal(rec.slots[0].events, n);
+    assert_int_equal(rec.slots[0].events - rec.slots[0].overwritten, c.events);
+    assert_int_equal(rc_consecutive(&rec, 0, &first, &last), c.events);
+    if (c.events > 0)
+        assert_int_equal(last, n - 1);
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
+static void overwritten_segments_are_left_out(void **state)
+{
+    (void)state;
+    overtaken("overtaken0", 1, 3, 3);              /* the open one was full: one is reused */
+    overtaken("overtaken1", PER_SEGMENT + 1, 2, 2);
+    overtaken("overtaken2", 3 * PER_SEGMENT + 1, 0, 0);
+    overtaken("overtaken3", 100 * PER_SEGMENT, 0, 0);
+}
+
+/* The segment is overwritten after it was copied and before the copy is checked. */
+static void a_torn_copy_is_left_out(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("torn"), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    struct copy c = {.r = r, .dir = rc_path("torn-snapshot")};
+    struct rc_rec rec;
+    pthread_t t;
+
+    (void)state;
+    assert_int_equal(rc_calls(r, 0, 8 * PER_SEGMENT), 8 * PER_SEGMENT);
+    rc_arm(KYMO_AT_COPY);
+    assert_int_equal(pthread_create(&t, NULL, copies, &c), 0);
+    rc_await_gate(KYMO_AT_COPY);
+    assert_int_equal(rc_calls(r, 0, 4 * PER_SEGMENT), 4 * PER_SEGMENT);
+    rc_release(KYMO_AT_COPY);
+    pthread_join(t, NULL);
+    assert_int_equal(c.rc, 0);
+    assert_int_equal(c.segments, 0);
+    load(c.dir, &rec);
+    assert_int_equal(rec.slots[0].overwritten, 8 * PER_SEGMENT);
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
+static void *writes_segment(void *arg)
+{
+    struct copy *c = arg;
+
+    c->events = rc_calls(c->r, 4 * PER_SEGMENT, 1);
+    return NULL;
+}
+
+/* The producer stands in the middle of taking a segment into use. */
+static void a_segment_being_opened_is_left_out(void **state)
+{
+    static const enum kymo_point points[] = {KYMO_AT_SEGMENT_RESET, KYMO_AT_SEGMENT_OPEN};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        char name[32], copy[32];
+        struct copy c;
+        struct kymo_options o;
+        struct rc_rec rec;
+        uint64_t segments, events;
+        pthread_t t;
+
+        (void)snprintf(name, sizeof name, "opening%u", i);
+        (void)snprintf(copy, sizeof copy, "opening%u-snapshot", i);
+        o = rc_options(rc_path(name), KYMO_OVERWRITE);
+        o.n_slots = 1;
+        c.r = rc_open(&o);
+        /* A thread that is gone has filled the ring; the next one has its slot. */
+        struct copy fill = {.r = c.r};
+        assert_int_equal(pthread_create(&t, NULL, writes_segment, &fill), 0);
+        pthread_join(t, NULL);
+        for (uint64_t k = 0; k < 4; k++) {
+            assert_int_equal(pthread_create(&t, NULL, writes_segment, &fill), 0);
+            pthread_join(t, NULL);
+        }
+        rc_arm(points[i]);
+        assert_int_equal(pthread_create(&t, NULL, writes_segment, &c), 0);
+        rc_await_gate(points[i]);
+        assert_int_equal(kymo_recorder_snapshot(c.r, rc_path(copy), &segments, &events), 0);
+        assert_int_equal(segments, 3);
+        assert_int_equal(events, 3);
+        rc_release(points[i]);
+        pthread_join(t, NULL);
+        kymo_recorder_close(c.r);
+        load(rc_path(copy), &rec);
+        assert_int_equal(rec.segs[0].head.seq, 3);
+        rc_free(&rec);
+    }
+}
+
+static void errors_leave_nothing(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("errors"), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    uint64_t segments = 9, events = 9;
+    char there[400];
+    struct rlimit l;
+    int fd;
+
+    (void)state;
+    (void)snprintf(there, sizeof there, "%s", rc_path("there"));
+    assert_int_equal(rc_calls(r, 0, 1000), 1000);
+    assert_int_equal(kymo_recorder_snapshot(r, NULL, NULL, NULL), -EINVAL);
+    assert_int_equal(kymo_recorder_snapshot(r, "", NULL, NULL), -EINVAL);
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("no/such"), NULL, NULL), -ENOENT);
+    fd = open(rc_path("plain"), O_CREAT | O_WRONLY, 0600);
+    close(fd);
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("plain"), NULL, NULL), -ENOTDIR);
+    /* Too little for meta (12 KiB), then for the data (16 KiB), then enough. */
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &l), 0);
+    assert_int_equal(mkdir(there, 0700), 0);
+    for (rlim_t bytes = 0; bytes < 18000; bytes += 1000) {
+        int rc, rc_there;
+
+        l.rlim_cur = bytes;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+        rc = kymo_recorder_snapshot(r, rc_path("limited"), &segments, &events);
+        rc_there = rc != 0 ? kymo_recorder_snapshot(r, there, NULL, NULL) : 0;
+        l.rlim_cur = RLIM_INFINITY;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+        if (rc == 0)
+            break;
+        assert_int_equal(rc, -EFBIG);
+        assert_int_equal(rc_there, -EFBIG);
+        assert_int_equal(segments, 0);
+        assert_int_equal(events, 0);
+        assert_int_not_equal(access(rc_path("limited"), F_OK), 0);
+        assert_int_equal(rc_entries(there), 0); /* a folder that was there stays */
+    }
+    rc_remove(rc_path("limited"));
+    assert_int_equal(kymo_recorder_snapshot(r, there, &segments, &events), 0);
+    assert_int_equal(events, rc_info(r).events - rc_info(r).overwritten);
+    kymo_recorder_close(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_open_and_closed_segments),
+        cmocka_unit_test(of_nothing),
+        cmocka_unit_test(of_a_discard_recorder),
+        cmocka_unit_test(overwritten_segments_are_left_out),
+        cmocka_unit_test(a_torn_copy_is_left_out),
+        cmocka_unit_test(a_segment_being_opened_is_left_out),
+        cmocka_unit_test(errors_leave_nothing),
+    };
+
+    return cmocka_run_group_tests_name("snapshot", tests, rc_setup, rc_teardown);
+}
