@@ -18,7 +18,10 @@ static const struct {
     export_fun *run;
     const char *written; /* what kymo_export_result.written counts */
     bool stream;         /* "-" is allowed */
-} kinds[] = {{"perfetto", kymo_export_perfetto, "packets", true}};
+} kinds[] = {{"perfetto", kymo_export_perfetto, "slices", true},
+             {"ctf", kymo_export_ctf, "events", false},
+             {"folded", kymo_export_folded, "stacks", true},
+             {"dbg", kymo_export_dbg, "terms", true}};
 
 static int find_kind(const char *name) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
