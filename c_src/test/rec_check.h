@@ -251,6 +251,10 @@ static inline void rc_await_passed(enum kymo_point at, unsigned n)
     pthread_mutex_unlock(&rc_gate_mutex);
 }
 
+/* The recorder was killed: a data file may end within a packet, which then still is
+ * in the ring. */
+static bool rc_crashed;
+
 /* ---- reading a recording --------------------------------------------------------------- */
 
 struct rc_event {
@@ -512,13 +516,17 @@ static inline void rc_load(const char *dir, struct rc_rec *r)
         for (at = 0; at < len;) {
             struct kymo_segment head;
 
+            if (rc_crashed && len - at < sizeof head)
+                break;
             assert_true(len - at >= sizeof head);
             memcpy(&head, mem + at, sizeof head);
+            if (rc_crashed && len - at < head.packet_bits / 8)
+                break;
             assert_true(head.packet_bits % 64 == 0 && head.packet_bits >= head.content_bits);
             rc_take_segment(r, mem + at, len - at, n);
             at += (size_t)(head.packet_bits / 8);
         }
-        assert_int_equal(at, len);
+        assert_true(at == len || rc_crashed);
         free(mem);
     }
     rc_order(r);
