@@ -71,6 +71,9 @@ static int start(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM info, ErlNifReso
     if (!nif_handle_open_type(env, how)) {
         return LOAD_TYPE;
     }
+    if (nif_shortcut.header == NIF_NO_HEADER) {
+        nif_handle_learn(env);
+    }
     enum load_error e = watch_exit(env);
     if (e != LOAD_OK) {
         return (int)e;
@@ -107,6 +110,8 @@ static void unload(ErlNifEnv *env, void *priv_data)
 
 static ErlNifFunc functions[] = {
     {"enabled", 3, nif_enabled, 0},
+    {"enabled_call", 3, nif_enabled, 0},
+    {"enabled_send", 3, nif_enabled, 0},
 #define NIF_X(name, class) {#name, 3, nif_##name, 0},
     NIF_ENABLED_CALLBACKS(NIF_X)
 #undef NIF_X

@@ -11,16 +11,15 @@
 
 #include "nif_handle.h"
 
-/* X(function, arity, class): one C function of that name for each. */
+/* X(function, class): one C function of that name for each. enabled/3,
+ * enabled_call/3 and enabled_send/3 are nif_enabled. */
 #define NIF_ENABLED_CALLBACKS(X)                                               \
-    X(enabled_call, NIF_CALLS)                                                 \
     X(enabled_garbage_collection, NIF_GC)                                      \
     X(enabled_ports, NIF_PORTS)                                                \
     X(enabled_procs, NIF_PROCS)                                                \
     X(enabled_receive, NIF_RECEIVE)                                            \
     X(enabled_running_ports, NIF_RUNNING_PORTS)                                \
-    X(enabled_running_procs, NIF_RUNNING_PROCS)                                \
-    X(enabled_send, NIF_SEND)
+    X(enabled_running_procs, NIF_RUNNING_PROCS)
 #define NIF_TRACE_CALLBACKS(X)                                                 \
     X(trace)                                                                   \
     X(trace_call)                                                              \
@@ -43,8 +42,5 @@ NIF_TRACE_CALLBACKS(NIF_X)
 /* The word of the port that enabled_send last answered `trace` for in this
  * thread and whose trace_send has not come yet; 0 = none. */
 extern _Thread_local ERL_NIF_TERM nif_send_expected;
-
-/* What enabled_* of a class answers. */
-ERL_NIF_TERM nif_answer(ErlNifEnv *env, const ERL_NIF_TERM argv[], enum nif_class c);
 
 #endif

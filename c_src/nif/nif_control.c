@@ -156,11 +156,12 @@ ERL_NIF_TERM nif_open(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         result = open_error(env, argv[0], -err, what);
         goto out;
     }
+    nif_handle_prepare(h);
     /* A dead owner ends the recording at once, like one that dies later. */
     if (o->has_owner && enif_monitor_process(env, h, &o->owner, &h->monitor) != 0) {
         kymo_recorder_stop_async(h->rec, KYMO_R_OWNER);
     }
-    result = ok(env, enif_make_resource(env, h));
+    result = ok(env, nif_handle_term(env, h));
 out:
     if (h != NULL) {
         enif_release_resource(h);

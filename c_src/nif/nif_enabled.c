@@ -8,7 +8,7 @@ _Thread_local ERL_NIF_TERM nif_send_expected;
 
 /* Not a recorder, or one that takes no events now. A paused one keeps its trace
  * flags: only `remove` takes them off. */
-static ERL_NIF_TERM refuse(const struct nif_handle *h, ERL_NIF_TERM tag)
+static NIF_RARE ERL_NIF_TERM refuse(const struct nif_handle *h, ERL_NIF_TERM tag)
 {
     if (tag != nif_am.trace_status) {
         return nif_am.discard;
@@ -18,19 +18,24 @@ static ERL_NIF_TERM refuse(const struct nif_handle *h, ERL_NIF_TERM tag)
 
 /* Is the tracee one of the 1 in N that are recorded? Neighbouring pids are
  * spread by the multiplication. */
-static bool sampled(const struct nif_handle *h, ERL_NIF_TERM tracee)
+static NIF_RARE bool chosen(const struct nif_handle *h, ERL_NIF_TERM tracee)
 {
-    if (h->sample_process <= 1 || !(nif_is_local_pid(tracee) || nif_is_local_port(tracee))) {
+    if (!(nif_is_local_pid(tracee) || nif_is_local_port(tracee))) {
         return true;
     }
     return (tracee * UINT64_C(0x9e3779b97f4a7c15) >> 32) % h->sample_process == 0;
 }
 
-static inline __attribute__((always_inline)) ERL_NIF_TERM answer(ErlNifEnv *env, const ERL_NIF_TERM argv[],
+static inline bool sampled(const struct nif_handle *h, ERL_NIF_TERM tracee)
+{
+    return NIF_LIKELY(h->sample_process <= 1) || chosen(h, tracee);
+}
+
+static inline __attribute__((always_inline)) ERL_NIF_TERM answer_class(ErlNifEnv *env, const ERL_NIF_TERM argv[],
                                                                  enum nif_class c)
 {
     const struct nif_handle *h = nif_handle_of(env, argv[1]);
-    if (h == NULL || !kymo_recorder_active(h->rec)) {
+    if (NIF_UNLIKELY(h == NULL) || NIF_UNLIKELY(!kymo_recorder_active(h->rec))) {
         return refuse(h, argv[0]);
     }
     if (nif_wanted(h, c, nif_tag_event(c, argv[0])) && sampled(h, argv[2])) {
@@ -39,33 +44,7 @@ static inline __attribute__((always_inline)) ERL_NIF_TERM answer(ErlNifEnv *env,
     return argv[0] == nif_am.trace_status ? nif_am.trace : nif_am.discard;
 }
 
-/* trace_status and seq_trace come here, and whatever a later runtime adds. */
-ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
-{
-    (void)argc;
-    const struct nif_handle *h = nif_handle_of(env, argv[1]);
-    if (h == NULL || !kymo_recorder_active(h->rec)) {
-        return refuse(h, argv[0]);
-    }
-    if (argv[0] == nif_am.trace_status) {
-        return nif_am.trace;
-    }
-    if (argv[0] == nif_am.seq_trace) {
-        return nif_wanted(h, NIF_SEQ, KYMO_E_SEQ_TRACE) ? nif_am.trace : nif_am.discard;
-    }
-    for (enum nif_class c = 0; c < NIF_CLASSES; c++) {
-        if (nif_wanted(h, c, nif_tag_event(c, argv[0])) && sampled(h, argv[2])) {
-            return nif_am.trace;
-        }
-    }
-    return nif_am.discard;
-}
-
-ERL_NIF_TERM nif_answer(ErlNifEnv *env, const ERL_NIF_TERM argv[], enum nif_class c)
-{
-    return answer(env, argv, c);
-}
-
+/* A tag whose class is not known: what a later runtime adds. */
 static void expect_send(ErlNifEnv *env, ERL_NIF_TERM port)
 {
     ErlNifPid pid;
@@ -74,15 +53,79 @@ static void expect_send(ErlNifEnv *env, ERL_NIF_TERM port)
     }
 }
 
+/* Tags that come with calls and messages, but not with each of them; sampling;
+ * and, through enabled/3, seq_trace and what a later runtime adds. */
+static NIF_RARE ERL_NIF_TERM answer_any(ErlNifEnv *env, const struct nif_handle *h, const ERL_NIF_TERM argv[])
+{
+    ERL_NIF_TERM tag = argv[0];
+    if (tag == nif_am.seq_trace) {
+        return nif_wanted(h, NIF_SEQ, KYMO_E_SEQ_TRACE) ? nif_am.trace : nif_am.discard;
+    }
+    for (enum nif_class c = 0; c < NIF_CLASSES; c++) {
+        unsigned event = nif_tag_event(c, tag);
+        if (nif_wanted(h, c, event) && sampled(h, argv[2])) {
+            if (c == NIF_SEND && event != KYMO_E_OTHER && nif_is_local_port(argv[2])) {
+                expect_send(env, argv[2]);
+            }
+            return nif_am.trace;
+        }
+    }
+    return nif_am.discard;
+}
+
+/* A state that the shortcut does not know: mostly that of another module. */
+static __attribute__((noinline)) ERL_NIF_TERM answer_other_state(ErlNifEnv *env, const ERL_NIF_TERM argv[])
+{
+    const struct nif_handle *h = nif_handle_slow(env, argv[1]);
+    if (h == NULL || !kymo_recorder_active(h->rec)) {
+        return refuse(h, argv[0]);
+    }
+    return argv[0] == nif_am.trace_status ? nif_am.trace : answer_any(env, h, argv);
+}
+
+static inline uint64_t all_ones_if(bool yes)
+{
+    return (uint64_t)0 - (uint64_t)yes;
+}
+
+/* enabled/3, enabled_call/3 and enabled_send/3. A call is two questions,
+ * trace_status and call, and the way from one to the other is so long that the
+ * processor can't remember which one is next: each branch on the tag, and each
+ * jump to another C function, would be guessed wrong. So all three are one
+ * function, and the answer to a frequent tag is found without a branch. */
+ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    const struct nif_handle *h = nif_handle_fast(argv[1]);
+    if (NIF_UNLIKELY(h == NULL)) {
+        return answer_other_state(env, argv);
+    }
+    ERL_NIF_TERM tag = argv[0];
+    uint64_t is_status = all_ones_if(tag == nif_shortcut.trace_status);
+    if (NIF_UNLIKELY(!kymo_recorder_active(h->rec))) {
+        ERL_NIF_TERM status = kymo_recorder_ended(h->rec) ? nif_am.remove : nif_am.trace;
+        return (status & is_status) | (nif_am.discard & ~is_status);
+    }
+    uint64_t is_call = all_ones_if(tag == nif_shortcut.call);
+    uint64_t is_send = all_ones_if((tag == nif_shortcut.send) & nif_is_local_pid(argv[2]));
+    ERL_NIF_TERM answer =
+        (nif_shortcut.trace & is_status) | (h->on_call & is_call) | (h->on_send & is_send);
+    return NIF_LIKELY(answer != 0) ? answer : answer_any(env, h, argv);
+}
+
 #define NIF_X(name, class)                                                     \
     ERL_NIF_TERM nif_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]) \
     {                                                                          \
         (void)argc;                                                            \
-        ERL_NIF_TERM a = answer(env, argv, class);                             \
-        if (class == NIF_SEND && nif_is_local_port(argv[2]) && a == nif_am.trace) { \
-            expect_send(env, argv[2]);                                         \
-        }                                                                      \
-        return a;                                                              \
+        return answer_class(env, argv, class);                                       \
     }
 NIF_ENABLED_CALLBACKS(NIF_X)
 #undef NIF_X
+
+void nif_handle_prepare(struct nif_handle *h)
+{
+    if (h->sample_process <= 1) {
+        h->on_call = nif_wanted(h, NIF_CALLS, KYMO_E_CALL) ? nif_am.trace : nif_am.discard;
+        h->on_send = nif_wanted(h, NIF_SEND, KYMO_E_SEND) ? nif_am.trace : nif_am.discard;
+    }
+}

@@ -18,6 +18,11 @@
 
 #include "kymo_writer.h"
 
+#define NIF_LIKELY(x) __builtin_expect(!!(x), 1)
+#define NIF_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* What is rare, kept out of the way of what is frequent. */
+#define NIF_RARE __attribute__((noinline, cold))
+
 /* Which callback an event comes through. */
 enum nif_class {
     NIF_CALLS,
@@ -36,6 +41,7 @@ enum nif_class {
 
 struct nif_handle {
     struct kymo_recorder *rec;   /* NULL only while open has not succeeded */
+    ERL_NIF_TERM on_call, on_send; /* the answer for these tags while recording; 0 = it depends */
     uint64_t mask[NIF_CLASSES];  /* 1 << KYMO_E_x for each tag wanted */
     uint32_t detail;             /* KYMO_D_* */
     uint32_t content_max;        /* bytes of one content */
@@ -51,11 +57,54 @@ struct nif_handle {
 
 extern ErlNifResourceType *nif_handle_type;
 
+/* The shortcut from a term to its handle. The term of a resource is boxed: a
+ * header word, then the address of the runtime's object, in which the handle
+ * lies at the same distance in all of them. So an address that is known to be
+ * one of ours is enough. A header that is the same makes it safe to read the
+ * address; the newest open handle is in `recent`, others in `known` (where two
+ * fall on one place, one is not known), and the term keeps the handle from being
+ * destroyed meanwhile. Learnt and checked at load; where the terms are made in
+ * another way, the header is one that no term has, and the runtime is asked.
+ *
+ * What every event needs is in one cache line. */
+#define NIF_KNOWN 64u
+#define NIF_NO_HEADER UINT64_MAX
+struct nif_shortcut {
+    uint64_t header;
+    uint64_t recent; /* atomic */
+    uint64_t distance;
+    ERL_NIF_TERM trace_status, call, send, trace, ok;
+    uint64_t known[NIF_KNOWN]; /* atomic */
+} __attribute__((aligned(64)));
+extern struct nif_shortcut nif_shortcut;
+
+static inline uint64_t *nif_known(uint64_t address)
+{
+    return &nif_shortcut.known[address * UINT64_C(0x9e3779b97f4a7c15) >> 58];
+}
+
+/* NULL: not known to the shortcut. */
+static inline struct nif_handle *nif_handle_fast(ERL_NIF_TERM state)
+{
+    if (NIF_LIKELY((state & 7u) == 2u)) {
+        const uint64_t *word = (const uint64_t *)(uintptr_t)(state - 2u);
+        if (NIF_LIKELY(word[0] == nif_shortcut.header) &&
+            NIF_LIKELY(word[1] == __atomic_load_n(&nif_shortcut.recent, __ATOMIC_RELAXED) ||
+                       word[1] == __atomic_load_n(nif_known(word[1]), __ATOMIC_RELAXED))) {
+            return (struct nif_handle *)(uintptr_t)(word[1] + nif_shortcut.distance);
+        }
+    }
+    return NULL;
+}
+
+/* Asks the runtime. */
+struct nif_handle *nif_handle_slow(ErlNifEnv *env, ERL_NIF_TERM state);
+
 /* The state behind a term; NULL when it is something else. Any thread. */
 static inline struct nif_handle *nif_handle_of(ErlNifEnv *env, ERL_NIF_TERM state)
 {
-    void *h;
-    return enif_get_resource(env, state, nif_handle_type, &h) ? h : NULL;
+    struct nif_handle *h = nif_handle_fast(state);
+    return NIF_LIKELY(h != NULL) ? h : nif_handle_slow(env, state);
 }
 
 /* Opens the resource type, or takes it over from an older instance of this
@@ -64,6 +113,16 @@ bool nif_handle_open_type(ErlNifEnv *env, ErlNifResourceFlags how);
 
 /* Handles that exist; their destructors belong to this build of the library. */
 unsigned nif_handle_count(void);
+
+/* Finds out whether the shortcut can be used. Load and upgrade only. */
+void nif_handle_learn(ErlNifEnv *env);
+
+/* Makes the answers that are always the same, once the mask and the sampling are
+ * set. Part of open. */
+void nif_handle_prepare(struct nif_handle *h);
+
+/* The term of a handle. From then on it is known to the shortcut. */
+ERL_NIF_TERM nif_handle_term(ErlNifEnv *env, struct nif_handle *h);
 
 /* A new handle with rec NULL and everything else 0; NULL: no memory. */
 struct nif_handle *nif_handle_new(void);

@@ -26,53 +26,79 @@ static void put32(uint8_t *p, uint32_t v)
     p[3] = (uint8_t)v;
 }
 
-/* Do the words of pids hold the number in their low `bits` bits and the serial
- * above? Asks the runtime for the pids of several numbers. */
-static bool pid_layout_is(ErlNifEnv *env, uint8_t *ext, size_t len, unsigned bits, uint32_t max_serial)
+/* A pid or port of this node, to be asked for by its data. */
+struct sample {
+    ErlNifEnv *env;
+    uint8_t *ext; /* external term of one of them */
+    size_t len;
+    unsigned bits; /* pids: of the number; 0 for a port */
+};
+
+static ERL_NIF_TERM with_data(const struct sample *s, uint64_t data)
 {
-    const uint32_t max = (1u << bits) - 1u;
-    const uint32_t numbers[] = {1, max, max & 0x05555555u, max & 0x0aaaaaaau};
-    const uint32_t serials[] = {0, 1, max_serial, max_serial & 0x5555u};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        for (size_t j = 0; j < sizeof serials / sizeof *serials; j++) {
-            put32(ext + len - PID_TAIL, numbers[i]);
-            put32(ext + len - PID_TAIL + 4, serials[j]);
-            ERL_NIF_TERM t = decode(env, ext, len);
-            uint64_t data = (uint64_t)numbers[i] | (uint64_t)serials[j] << bits;
-            if (t != (data << 4 | NIF_TAG_PID)) {
-                return false;
-            }
-        }
+    if (s->bits != 0) {
+        put32(s->ext + s->len - PID_TAIL, (uint32_t)(data & ((1u << s->bits) - 1u)));
+        put32(s->ext + s->len - PID_TAIL + 4, (uint32_t)(data >> s->bits));
+    } else {
+        put32(s->ext + s->len - PORT_TAIL, (uint32_t)data);
     }
-    return true;
+    return decode(s->env, s->ext, s->len);
 }
 
+/* Each bit of the data must be one bit of the word, the low ones rotated. */
+static void find_rotation(const struct sample *s, unsigned width, unsigned tag, struct nif_rotation *r)
+{
+    unsigned at[64];
+    for (unsigned i = 0; i < width; i++) {
+        ERL_NIF_TERM t = with_data(s, UINT64_C(1) << i);
+        uint64_t word = t >> 4;
+        if ((t & 0xfu) != tag || word == 0 || (word & (word - 1)) != 0) {
+            return;
+        }
+        at[i] = (unsigned)__builtin_ctzll(word);
+        if (at[i] != i) {
+            r->bits = i + 1;
+        }
+    }
+    r->right = r->bits == 0 ? 0 : at[0];
+    r->mask = (UINT64_C(1) << r->bits) - 1;
+    for (unsigned i = 0; i < r->bits; i++) {
+        if (at[i] != (i + r->right) % r->bits) {
+            return;
+        }
+    }
+    const uint64_t all = UINT64_MAX >> (64 - width);
+    const uint64_t probes[] = {1, all, all & 0x0f0f0f0f0f0f0f0f, all & 0x5555555555555555, all & 0x00ff12345678abcd};
+    for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
+        if (nif_rotate(with_data(s, probes[i]), r) != probes[i]) {
+            return;
+        }
+    }
+    r->ok = true;
+}
+
+/* Before OTP 26 a pid has 15 bits of number and 13 of serial, later 28 and 32. */
 static void find_pid_layout(ErlNifEnv *env, uint8_t *ext, size_t len)
 {
-    if (pid_layout_is(env, ext, len, 28, 0xffff)) {
-        nif_layout.pid_ok = true;
-        nif_layout.pid_bits = 28;
-    } else if (pid_layout_is(env, ext, len, 15, 0x1fff)) {
-        nif_layout.pid_ok = true;
-        nif_layout.pid_bits = 15;
+    struct sample s = {.env = env, .ext = ext, .len = len, .bits = 28};
+    if (with_data(&s, 1u << 27) != 0) {
+        find_rotation(&s, 60, NIF_TAG_PID, &nif_layout.pid);
+    } else {
+        s.bits = 15;
+        find_rotation(&s, 28, NIF_TAG_PID, &nif_layout.pid);
     }
+    nif_layout.pid_bits = s.bits;
 }
 
 static void find_port_layout(ErlNifEnv *env, uint8_t *ext, size_t pid_len)
 {
-    const uint32_t numbers[] = {1, 0x05555555, 0x0aaaaaaa, 0x0fffffff};
     uint8_t creation[4];
-    memcpy(creation, ext + pid_len - 4, 4);
     size_t len = pid_len - PID_TAIL + PORT_TAIL;
+    struct sample s = {.env = env, .ext = ext, .len = len};
+    memcpy(creation, ext + pid_len - 4, 4);
     ext[1] = ETF_NEW_PORT;
     memcpy(ext + len - 4, creation, 4);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        put32(ext + len - PORT_TAIL, numbers[i]);
-        if (decode(env, ext, len) != ((uint64_t)numbers[i] << 4 | NIF_TAG_PORT)) {
-            return;
-        }
-    }
-    nif_layout.port_ok = true;
+    find_rotation(&s, 28, NIF_TAG_PORT, &nif_layout.port);
 }
 
 /* Words of boxed terms: known terms must have the headers that are expected. */
@@ -101,9 +127,28 @@ static void find_headers(ErlNifEnv *env)
         nif_header_words(nif_header(big)) != 2 || ref_words < 2 || ref_words > 8) {
         return;
     }
+    const ERL_NIF_TERM *el = nif_tuple(enif_make_tuple2(env, nif_am.call, nif_am.send), 2);
+    const ERL_NIF_TERM *cell = nif_words(enif_make_list_cell(env, nif_am.call, nif_am.send));
+    if (el == NULL || el[0] != nif_am.call || el[1] != nif_am.send || cell[0] != nif_am.call ||
+        cell[1] != nif_am.send) {
+        return;
+    }
     nif_layout.heap_bin = nif_header_kind(nif_header(small_bin));
     nif_layout.refc_bin = nif_header_kind(nif_header(large_bin));
     nif_layout.header_ok = nif_layout.heap_bin != nif_layout.refc_bin;
+}
+
+static void find_maps(ErlNifEnv *env)
+{
+    ERL_NIF_TERM empty = enif_make_new_map(env), one, two;
+    if (!nif_layout.header_ok || !enif_make_map_put(env, empty, nif_am.call, nif_am.send, &one) ||
+        !enif_make_map_put(env, one, nif_am.link, nif_am.exit, &two)) {
+        return;
+    }
+    nif_layout.map_header = nif_header(empty);
+    nif_layout.map_ok = nif_map_has(empty, 0) && nif_map_has(one, 1) && nif_map_has(two, 2) &&
+                        nif_tuple(nif_words(one)[2], 1) != NULL &&
+                        nif_map_one(one, nif_am.call) == nif_am.send && nif_map_one(one, nif_am.send) == 0;
 }
 
 /* {RefcWords, PartWords, FunWords, EmptyMapWords} as erts_debug:flat_size
@@ -162,5 +207,6 @@ int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info)
     }
     enif_release_binary(&bin);
     find_headers(env);
+    find_maps(env);
     return 0;
 }

@@ -25,11 +25,21 @@ _Static_assert(sizeof(ERL_NIF_TERM) == 8, "kymo needs a 64-bit runtime");
 #define NIF_TAG_ATOM 0x0bu
 #define NIF_NIL 0x3bu
 
+/* Above their tag, the words of local pids and ports hold an index into a table
+ * of the runtime, which spreads neighbours over cache lines: the low bits are
+ * rotated. How many and how far depends on the size of the table (+P, +Q). */
+struct nif_rotation {
+    bool ok;               /* false: not understood */
+    unsigned bits, right;
+    uint64_t mask;         /* the low `bits` bits */
+};
+
 struct nif_layout {
-    bool pid_ok;           /* local pids are data << 4 | NIF_TAG_PID */
-    unsigned pid_bits;     /* ... whose low bits are the number, the rest the serial */
-    bool port_ok;          /* local ports are number << 4 | NIF_TAG_PORT */
-    bool header_ok;        /* a boxed term starts with arity << 6 | kind */
+    struct nif_rotation pid, port;
+    unsigned pid_bits;     /* the low bits of a pid are its number, the rest the serial */
+    bool header_ok;        /* tuples, lists and the headers of boxed terms are as below */
+    bool map_ok;           /* small maps are as below */
+    uint64_t map_header;
     unsigned heap_bin;     /* kind of a binary whose bytes are in the term */
     unsigned refc_bin;     /* kind of a binary with its bytes elsewhere */
     uint32_t refc_words;   /* heap words of such a binary */
@@ -67,15 +77,63 @@ static inline bool nif_is_local_port(ERL_NIF_TERM t)
 {
     return (t & 0xfu) == NIF_TAG_PORT;
 }
+static inline uint64_t nif_rotate(ERL_NIF_TERM t, const struct nif_rotation *r)
+{
+    uint64_t word = t >> 4;
+    uint64_t low = word & r->mask;
+    return (word & ~r->mask) | ((low >> r->right | low << (r->bits - r->right)) & r->mask);
+}
+/* Only when nif_layout.pid.ok; number below serial, see pid_bits. */
+static inline uint64_t nif_pid_data(ERL_NIF_TERM pid)
+{
+    return nif_rotate(pid, &nif_layout.pid);
+}
+static inline uint32_t nif_pid_number(uint64_t data)
+{
+    return (uint32_t)(data & ((1u << nif_layout.pid_bits) - 1u));
+}
+static inline uint64_t nif_pid_serial(uint64_t data)
+{
+    return data >> nif_layout.pid_bits;
+}
+/* Only when nif_layout.port.ok. */
+static inline uint64_t nif_port_number(ERL_NIF_TERM port)
+{
+    return nif_rotate(port, &nif_layout.port);
+}
 /* The value of a small integer. */
 static inline int64_t nif_small(ERL_NIF_TERM t)
 {
     return (int64_t)t >> 4;
 }
-/* Header word of a boxed term; only when nif_layout.header_ok. */
+/* The words of a list cell or a boxed term; the third bit of a pointer tells
+ * literals on some runtimes. */
+static inline const ERL_NIF_TERM *nif_words(ERL_NIF_TERM t)
+{
+    return (const ERL_NIF_TERM *)(uintptr_t)(t & ~(ERL_NIF_TERM)7);
+}
+/* What follows is only for nif_layout.header_ok. A boxed term starts with
+ * arity << 6 | kind; a tuple has kind 0 and its elements next; the cell of a list
+ * is its head and its tail. */
 static inline uint64_t nif_header(ERL_NIF_TERM t)
 {
-    return *(const uint64_t *)(uintptr_t)(t & ~(ERL_NIF_TERM)7);
+    return *nif_words(t);
+}
+/* The elements of a tuple of that arity; NULL when t is something else. */
+static inline const ERL_NIF_TERM *nif_tuple(ERL_NIF_TERM t, unsigned arity)
+{
+    return (t & 3u) == NIF_TAG_BOXED && nif_header(t) == (uint64_t)arity << 6 ? nif_words(t) + 1 : NULL;
+}
+/* Only when nif_layout.map_ok. A map of few keys is a header, the number of keys,
+ * the tuple of its keys, its values. True when t is one of n keys. */
+static inline bool nif_map_has(ERL_NIF_TERM t, uint64_t n)
+{
+    return (t & 3u) == NIF_TAG_BOXED && nif_header(t) == nif_layout.map_header && nif_words(t)[1] == n;
+}
+/* The value of a map of one key, when it has this key; else 0. */
+static inline ERL_NIF_TERM nif_map_one(ERL_NIF_TERM map, ERL_NIF_TERM key)
+{
+    return nif_map_has(map, 1) && nif_words(nif_words(map)[2])[1] == key ? nif_words(map)[3] : 0;
 }
 /* Heap words of a boxed term that holds no other terms. */
 static inline uint32_t nif_header_words(uint64_t header)

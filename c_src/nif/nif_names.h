@@ -28,26 +28,25 @@ static inline uint32_t nif_atom_id(const struct nif_event *ev, ERL_NIF_TERM t)
         return 0;
     }
     uint32_t id = kymo_dict_atom(ev->w, t);
-    return id != 0 ? id : nif_atom_define(ev, t);
+    return NIF_LIKELY(id != 0) ? id : nif_atom_define(ev, t);
 }
 
 /* Dictionary id of a function; m and f must be atoms. 0: no room. */
 static inline uint32_t nif_mfa_id(const struct nif_event *ev, ERL_NIF_TERM m, ERL_NIF_TERM f, uint32_t arity)
 {
     uint32_t id = kymo_dict_mfa(ev->w, m, f, arity);
-    return id != 0 ? id : nif_mfa_define(ev, m, f, arity);
+    return NIF_LIKELY(id != 0) ? id : nif_mfa_define(ev, m, f, arity);
 }
 
 /* Any term as the ident of a process, port or name. `undefined` is none. */
 static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
 {
-    if (nif_is_local_pid(t) && nif_layout.pid_ok) {
-        uint64_t data = t >> 4;
-        uint64_t number = data & ((1u << nif_layout.pid_bits) - 1u);
-        return KYMO_IDENT(KYMO_I_PID, number | (data >> nif_layout.pid_bits) << 28);
+    if (NIF_LIKELY(nif_is_local_pid(t)) && NIF_LIKELY(nif_layout.pid.ok)) {
+        uint64_t data = nif_pid_data(t);
+        return KYMO_IDENT(KYMO_I_PID, nif_pid_number(data) | nif_pid_serial(data) << 28);
     }
-    if (nif_is_local_port(t) && nif_layout.port_ok) {
-        return KYMO_IDENT(KYMO_I_PORT, t >> 4);
+    if (nif_is_local_port(t) && nif_layout.port.ok) {
+        return KYMO_IDENT(KYMO_I_PORT, nif_port_number(t));
     }
     return nif_ident_slow(ev, t);
 }

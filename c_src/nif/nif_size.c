@@ -136,12 +136,38 @@ static void size_boxed(struct walk *w, ERL_NIF_TERM t)
     }
 }
 
+static inline bool get_tuple(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t *arity, const ERL_NIF_TERM **el)
+{
+    int n;
+    if (nif_layout.header_ok) {
+        uint64_t header = nif_header(t);
+        *arity = (uint32_t)(header >> 6);
+        *el = nif_words(t) + 1;
+        return nif_header_kind(header) == 0;
+    }
+    if (!enif_get_tuple(env, t, &n, el)) {
+        return false;
+    }
+    *arity = (uint32_t)n;
+    return true;
+}
+
+static inline bool get_cell(ErlNifEnv *env, ERL_NIF_TERM t, ERL_NIF_TERM *head, ERL_NIF_TERM *tail)
+{
+    if (nif_layout.header_ok) {
+        *head = nif_words(t)[0];
+        *tail = nif_words(t)[1];
+        return true;
+    }
+    return enif_get_list_cell(env, t, head, tail);
+}
+
 /* Visits t, and what hangs on it to the right when t is a list. */
 static void visit(struct walk *w, ERL_NIF_TERM t)
 {
     ERL_NIF_TERM head, tail;
     const ERL_NIF_TERM *el;
-    int arity;
+    uint32_t arity;
     while (!nif_is_immediate(t)) {
         if (w->visits_left-- == 0) {
             w->visits_left = 0;
@@ -150,15 +176,15 @@ static void visit(struct walk *w, ERL_NIF_TERM t)
             return;
         }
         if (!nif_is_list_cell(t)) {
-            if (enif_get_tuple(w->env, t, &arity, &el)) {
-                w->words += arity == 0 ? 0 : (uint32_t)arity + 1u;
-                push_array(w, el, (uint32_t)arity);
+            if (get_tuple(w->env, t, &arity, &el)) {
+                w->words += arity == 0 ? 0 : arity + 1u;
+                push_array(w, el, arity);
             } else {
                 size_boxed(w, t);
             }
             return;
         }
-        if (enif_get_list_cell(w->env, t, &head, &tail) == 0) {
+        if (!get_cell(w->env, t, &head, &tail)) {
             return;
         }
         w->words += 2;

@@ -245,30 +245,30 @@ static bool put_float(struct enc *e, const uint8_t *end, ERL_NIF_TERM t)
 
 static bool put_pid(struct enc *e, const uint8_t *end, ERL_NIF_TERM t)
 {
-    if (!nif_is_local_pid(t) || !nif_layout.pid_ok || e->h->node_len == 0) {
+    if (!nif_is_local_pid(t) || !nif_layout.pid.ok || e->h->node_len == 0) {
         return put_by_runtime(e, end, t);
     }
     if (room(e, end) < 13u + e->h->node_len) {
         return put_cut(e, end);
     }
-    uint64_t data = t >> 4;
+    uint64_t data = nif_pid_data(t);
     *e->p++ = ETF_NEW_PID;
     memcpy(e->p, e->h->node_ext, e->h->node_len);
-    e->p = be32(e->p + e->h->node_len, data & ((1u << nif_layout.pid_bits) - 1u));
-    e->p = be32(e->p, data >> nif_layout.pid_bits);
+    e->p = be32(e->p + e->h->node_len, nif_pid_number(data));
+    e->p = be32(e->p, nif_pid_serial(data));
     e->p = be32(e->p, e->h->creation);
     return true;
 }
 
 static bool put_port(struct enc *e, const uint8_t *end, ERL_NIF_TERM t)
 {
-    if (!nif_is_local_port(t) || !nif_layout.port_ok || e->h->node_len == 0) {
+    if (!nif_is_local_port(t) || !nif_layout.port.ok || e->h->node_len == 0) {
         return put_by_runtime(e, end, t);
     }
     if (room(e, end) < 13u + e->h->node_len) {
         return put_cut(e, end);
     }
-    uint64_t number = t >> 4;
+    uint64_t number = nif_port_number(t);
     bool wide = number >> 28 != 0;
     *e->p++ = wide ? ETF_V4_PORT : ETF_NEW_PORT;
     memcpy(e->p, e->h->node_ext, e->h->node_len);

@@ -56,24 +56,31 @@ static void one_content(struct nif_record *r, ERL_NIF_TERM t)
 
 /* ---- calls ------------------------------------------------------------------- */
 
-static bool is_mfa(ErlNifEnv *env, ERL_NIF_TERM t, const ERL_NIF_TERM **el)
+/* The elements of {Module, Function, _}; NULL when t is something else. */
+static inline const ERL_NIF_TERM *mfa_elements(ErlNifEnv *env, ERL_NIF_TERM t)
 {
+    const ERL_NIF_TERM *el;
     int n;
-    return enif_get_tuple(env, t, &n, el) && n == 3 && nif_is_atom((*el)[0]) && nif_is_atom((*el)[1]);
+    if (NIF_LIKELY(nif_layout.header_ok)) {
+        el = nif_tuple(t, 3);
+    } else if (!enif_get_tuple(env, t, &n, &el) || n != 3) {
+        el = NULL;
+    }
+    return el != NULL && nif_is_atom(el[0]) && nif_is_atom(el[1]) ? el : NULL;
 }
 
 /* The event that is worth a path of its own: a call without contents or options. */
-static void plain_call(const struct nif_event *ev, const ERL_NIF_TERM argv[])
+static inline void plain_call(const struct nif_event *ev, const ERL_NIF_TERM argv[])
 {
-    const ERL_NIF_TERM *el;
+    const ERL_NIF_TERM *el = mfa_elements(ev->env, argv[TERM]);
     unsigned arity;
-    if (!is_mfa(ev->env, argv[TERM], &el)) {
+    if (NIF_UNLIKELY(el == NULL)) {
         kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
         return;
     }
     if (nif_is_small(el[2])) {
         arity = (unsigned)nif_small(el[2]);
-    } else if (!enif_get_list_length(ev->env, el[2], &arity)) {
+    } else if (NIF_UNLIKELY(!enif_get_list_length(ev->env, el[2], &arity))) {
         kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
         return;
     }
@@ -148,32 +155,35 @@ static uint32_t message_size(const struct nif_event *ev, ERL_NIF_TERM msg)
     return nif_size_words(ev->env, msg, ev->h->size_limit);
 }
 
+/* A message without contents or options. */
+static inline void plain_send(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[], ERL_NIF_TERM to)
+{
+    uint32_t size = message_size(ev, argv[TERM]);
+    uint64_t who = nif_ident(ev, argv[TRACEE]);
+    uint64_t peer = nif_ident(ev, to);
+    uint8_t *p = kymo_reserve(ev->w, id, 20);
+    if (p != NULL) {
+        p = kymo_put64(p, who);
+        p = kymo_put64(p, peer);
+        p = kymo_put32(p, size);
+        kymo_commit(ev->w, p);
+    }
+}
+
 static void send(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
 {
-    size_t n = 0;
-    ERL_NIF_TERM to = nif_am.undefined;
-    uint32_t size = message_size(ev, argv[TERM]);
-    enif_get_map_size(ev->env, argv[OPTIONS], &n);
-    enif_get_map_value(ev->env, argv[OPTIONS], nif_am.extra, &to);
-    if (n <= 1 && (ev->h->detail & KYMO_D_MSG) == 0) {
-        uint64_t who = nif_ident(ev, argv[TRACEE]);
-        uint64_t peer = nif_ident(ev, to);
-        uint8_t *p = kymo_reserve(ev->w, id, 20);
-        if (p != NULL) {
-            p = kymo_put64(p, who);
-            p = kymo_put64(p, peer);
-            p = kymo_put32(p, size);
-            kymo_commit(ev->w, p);
-        }
-        return;
-    }
     struct nif_options o;
     struct nif_record r;
     nif_options_read(ev->env, argv[OPTIONS], &o);
+    ERL_NIF_TERM to = o.extra != 0 ? o.extra : nif_am.undefined;
+    if (o.flags == 0 && (ev->h->detail & KYMO_D_MSG) == 0) {
+        plain_send(ev, id, argv, to);
+        return;
+    }
     start(&r, ev, id, argv, &o);
     uint64_t peer = nif_ident(ev, to);
     nif_field64(&r, peer);
-    nif_field32(&r, size);
+    nif_field32(&r, message_size(ev, argv[TERM]));
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         unsigned kind = KYMO_IDENT_KIND(peer);
         one_content(&r, argv[TERM]);
@@ -378,7 +388,7 @@ static void sequential(const struct nif_event *ev, const ERL_NIF_TERM argv[])
     nif_record_write(ev, &r);
 }
 
-static void any_event(const struct nif_event *ev, enum nif_class c, unsigned id, const ERL_NIF_TERM argv[])
+static __attribute__((noinline)) void any_event(const struct nif_event *ev, enum nif_class c, unsigned id, const ERL_NIF_TERM argv[])
 {
     if (id == KYMO_E_OTHER) {
         other(ev, argv);
@@ -429,39 +439,89 @@ static inline __attribute__((always_inline)) ERL_NIF_TERM record(ErlNifEnv *env,
     return nif_am.ok;
 }
 
+static NIF_RARE ERL_NIF_TERM rare_call(ErlNifEnv *env, const ERL_NIF_TERM argv[])
+{
+    return record(env, argv, NIF_CALLS);
+}
+
+static NIF_RARE ERL_NIF_TERM rare_send(ErlNifEnv *env, const ERL_NIF_TERM argv[])
+{
+    return record(env, argv, NIF_SEND);
+}
+
+static NIF_RARE ERL_NIF_TERM call_question(ErlNifEnv *env, const ERL_NIF_TERM argv[])
+{
+    return nif_enabled(env, 3, argv);
+}
+
+/* A question, or an event of a port: see the top of this file. */
+static NIF_RARE ERL_NIF_TERM send_without_process(ErlNifEnv *env, const ERL_NIF_TERM argv[])
+{
+    bool real = nif_send_expected == argv[TRACEE] && nif_is_local_port(argv[TRACEE]);
+    ERL_NIF_TERM answer = real ? record(env, argv, NIF_SEND) : nif_enabled(env, 3, argv);
+    nif_send_expected = 0;
+    return answer;
+}
+
+static inline bool options_empty(ErlNifEnv *env, ERL_NIF_TERM map)
+{
+    size_t n;
+    if (NIF_LIKELY(nif_layout.map_ok)) {
+        return nif_map_has(map, 0);
+    }
+    return enif_get_map_size(env, map, &n) && n == 0;
+}
+
+/* The extra value of options that hold nothing else; 0 when they are not so. */
+static inline ERL_NIF_TERM only_extra(ErlNifEnv *env, ERL_NIF_TERM map)
+{
+    size_t n;
+    ERL_NIF_TERM v;
+    if (NIF_LIKELY(nif_layout.map_ok)) {
+        return nif_map_one(map, nif_am.extra);
+    }
+    return enif_get_map_size(env, map, &n) && n == 1 && enif_get_map_value(env, map, nif_am.extra, &v) ? v : 0;
+}
+
 ERL_NIF_TERM nif_trace_call(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
-    struct nif_handle *h;
     struct nif_event ev;
     ErlNifPid self;
-    size_t n;
-    if (enif_self(env, &self) == NULL) {
-        return nif_answer(env, argv, NIF_CALLS);
+    if (NIF_UNLIKELY(enif_self(env, &self) == NULL)) {
+        return call_question(env, argv);
     }
-    if (argv[TAG] != nif_am.call || (h = nif_handle_of(env, argv[STATE])) == NULL ||
-        (h->detail & KYMO_D_ARGS) != 0 || enif_get_map_size(env, argv[OPTIONS], &n) == 0 || n != 0) {
-        return record(env, argv, NIF_CALLS);
+    struct nif_handle *h = nif_handle_of(env, argv[STATE]);
+    if (NIF_UNLIKELY(h == NULL || argv[TAG] != nif_shortcut.call || (h->detail & KYMO_D_ARGS) != 0 ||
+                     !options_empty(env, argv[OPTIONS]))) {
+        return rare_call(env, argv);
     }
     if (nif_wanted(h, NIF_CALLS, KYMO_E_CALL) && begin(&ev, env, h)) {
         plain_call(&ev, argv);
         kymo_writer_put(ev.w);
     }
-    return nif_am.ok;
+    return nif_shortcut.ok;
 }
 
 ERL_NIF_TERM nif_trace_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
+    struct nif_event ev;
     ErlNifPid self;
-    if (enif_self(env, &self) == NULL) {
-        bool real = nif_send_expected == argv[TRACEE] && nif_is_local_port(argv[TRACEE]);
-        nif_send_expected = 0;
-        if (!real) {
-            return nif_answer(env, argv, NIF_SEND);
-        }
+    ERL_NIF_TERM to;
+    if (NIF_UNLIKELY(enif_self(env, &self) == NULL)) {
+        return send_without_process(env, argv);
     }
-    return record(env, argv, NIF_SEND);
+    struct nif_handle *h = nif_handle_of(env, argv[STATE]);
+    if (NIF_UNLIKELY(h == NULL || argv[TAG] != nif_shortcut.send || (h->detail & KYMO_D_MSG) != 0 ||
+                     (to = only_extra(env, argv[OPTIONS])) == 0)) {
+        return rare_send(env, argv);
+    }
+    if (nif_wanted(h, NIF_SEND, KYMO_E_SEND) && begin(&ev, env, h)) {
+        plain_send(&ev, KYMO_E_SEND, argv, to);
+        kymo_writer_put(ev.w);
+    }
+    return nif_shortcut.ok;
 }
 
 #define NIF_RECORDING(name, class)                                             \

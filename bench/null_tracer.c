@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cheapest tracer module there can be: what any tracer in C costs at least.
+ * Its state is what `enabled` answers: the atom trace or the atom discard.
+ * cpu_time/0 is the processor time of the calling thread in nanoseconds. */
+#define _GNU_SOURCE
+#include <erl_nif.h>
+#include <time.h>
+
+static ERL_NIF_TERM am_ok;
+
+static int load(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM info)
+{
+    (void)priv_data;
+    (void)info;
+    am_ok = enif_make_atom(env, "ok");
+    return 0;
+}
+
+static ERL_NIF_TERM enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)env;
+    (void)argc;
+    return argv[1];
+}
+
+static ERL_NIF_TERM trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)env;
+    (void)argc;
+    (void)argv;
+    return am_ok;
+}
+
+static ERL_NIF_TERM cpu_time(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    struct timespec ts = {0, 0};
+    (void)argc;
+    (void)argv;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return enif_make_int64(env, (ErlNifSInt64)ts.tv_sec * 1000000000 + ts.tv_nsec);
+}
+
+static ErlNifFunc functions[] = {
+    {"enabled", 3, enabled, 0},      {"enabled_call", 3, enabled, 0}, {"enabled_send", 3, enabled, 0},
+    {"trace", 5, trace, 0},          {"trace_call", 5, trace, 0},     {"trace_send", 5, trace, 0},
+    {"cpu_time", 0, cpu_time, 0},
+};
+
+ERL_NIF_INIT(null_tracer, functions, load, NULL, NULL, NULL)

@@ -1,0 +1,162 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% What a traced event costs the traced process, with kymo and with other
+%% tracers. All tracers take turns in every round, so that whatever else the
+%% machine does hits them alike; what is printed is the median of the rounds and
+%% the median of the ratios within each round. Time is processor time of the
+%% scheduler thread that the traced process is bound to.
+%%
+%% Arguments of the runtime: -out Dir (scratch), -rounds N, -events N.
+-module(tracer_bench).
+
+-export([main/0, callee/1]).
+
+-define(COLUMNS, "  ~-34ts ~9.1f ~9.1f ~8.3f  ~ts~n").
+
+main() ->
+    Out = argument(out, "bench_out"),
+    Rounds = list_to_integer(argument(rounds, "21")),
+    Events = list_to_integer(argument(events, "100000")),
+    ok = null_tracer:load(Out),
+    {module, _} = code:ensure_loaded(kymo_tracer),
+    {_, Failed} = lists:foldl(
+                    fun(Part, {N, Bad}) -> {N + 1, Bad + part(Part, filename:join(Out, integer_to_list(N)), Rounds, Events)} end,
+                    {1, 0}, parts()),
+    io:format("~n~b limits missed~n", [Failed]),
+    erlang:halt(min(Failed, 1)).
+
+argument(Key, Default) ->
+    case init:get_argument(Key) of
+        {ok, [[Value]]} -> Value;
+        error -> Default
+    end.
+
+%% {Title, kind of event, base, [{tracer, limit of its ratio to the base}]}
+parts() ->
+    [{"call, arity", call, null, [{kymo(discard, #{}), 1.15}, {kymo(overwrite, #{}), 1.15},
+                                  {process, none}, {port, none}]},
+     {"send, size of the message", send, null, [{kymo(discard, #{}), 1.15}, {kymo(overwrite, #{}), 1.15},
+                                                {process, none}, {port, none}]},
+     {"call, not recorded", call, null_discard, [{kymo_paused, 1.05}, {kymo(overwrite, #{tags => [send]}), 1.05}]},
+     {"send, not recorded", send, null_discard, [{kymo_paused, 1.05}, {kymo(overwrite, #{tags => [calls]}), 1.05}]},
+     {"call, all that is asked for", call, null, [{kymo(overwrite, #{calls => arguments}), none},
+                                                  {kymo(overwrite, #{sample => 100}), none},
+                                                  {kymo(overwrite, #{clock => monotonic}), none}]},
+     {"send, contents", send, null, [{kymo(overwrite, #{messages => contents}), none},
+                                     {kymo(overwrite, #{messages => none}), none}]}].
+
+kymo(Policy, Options) ->
+    {kymo, Policy, Options}.
+
+name(null) -> "a NIF that returns at once";
+name(null_discard) -> "a NIF that answers discard";
+name(untraced) -> "not traced";
+name(kymo_paused) -> "kymo, paused";
+name(process) -> "process tracer";
+name(port) -> "dbg file port";
+name({kymo, Policy, Options}) ->
+    [io_lib:format("kymo ~p", [Policy]), [io_lib:format(" ~p ~0p", [K, V]) || {K, V} <- maps:to_list(Options)]].
+
+part({Title, Kind, Base, Others}, Out, Rounds, Events) ->
+    Tracers = [untraced, Base | [Name || {Name, _} <- Others]],
+    io:format("~n~ts~n  ~-34ts ~9ts ~9ts ~8ts~n", [Title, "", "ns/event", "tracing", "ratio"]),
+    ok = filelib:ensure_dir(filename:join(Out, "x")),
+    Ready = [{T, start(T, filename:join(Out, integer_to_list(N)))} ||
+                {N, T} <- lists:zip(lists:seq(1, length(Tracers)), Tracers)],
+    _ = [run(Kind, Tracer, Events) || {_, Tracer} <- Ready],
+    Table = [[run(Kind, Tracer, Events) || {_, Tracer} <- Ready] || _ <- lists:seq(1, Rounds)],
+    Lost = [stop(Tracer) || {_, Tracer} <- Ready],
+    Columns = transpose(Table),
+    [Untraced, BaseColumn | _] = Columns,
+    Limits = [none, none | [Limit || {_, Limit} <- Others]],
+    lists:sum([line(T, C, Untraced, BaseColumn, L, Limit) ||
+                  {T, C, L, Limit} <- zip4(Tracers, Columns, Lost, Limits)]).
+
+line(Tracer, Column, Untraced, Base, Lost, Limit) ->
+    Ratio = median([A / B || {A, B} <- lists:zip(Column, Base)]),
+    Net = median([A - B || {A, B} <- lists:zip(Column, Untraced)]),
+    Missed = Limit =/= none andalso Ratio > Limit,
+    Note = [[io_lib:format("limit ~.2f ~ts", [Limit, if Missed -> "MISSED"; true -> "kept" end]) || Limit =/= none],
+            [io_lib:format(" ~b lost", [Lost]) || Lost > 0]],
+    io:format(?COLUMNS, [name(Tracer), median(Column), Net, Ratio, Note]),
+    if Missed -> 1; true -> 0 end.
+
+zip4([A | As], [B | Bs], [C | Cs], [D | Ds]) -> [{A, B, C, D} | zip4(As, Bs, Cs, Ds)];
+zip4([], [], [], []) -> [].
+
+transpose([[] | _]) -> [];
+transpose(Rows) -> [[hd(R) || R <- Rows] | transpose([tl(R) || R <- Rows])].
+
+median(List) ->
+    Sorted = lists:sort(List),
+    lists:nth((length(Sorted) + 1) div 2, Sorted).
+
+%% ---- tracers ------------------------------------------------------------------
+
+start(untraced, _) -> untraced;
+start(null, _) -> {null_tracer, trace};
+start(null_discard, _) -> {null_tracer, discard};
+start(process, _) -> spawn_opt(fun drain/0, [{scheduler, 2}]);
+start(port, Dir) -> (dbg:trace_port(file, Dir ++ ".trace"))();
+start(kymo_paused, Dir) ->
+    {_, State} = Tracer = start({kymo, overwrite, #{}}, Dir),
+    ok = kymo_tracer:pause(State),
+    Tracer;
+start({kymo, Policy, Options}, Dir) ->
+    Room = #{dir => Dir, policy => Policy, threads => 4, ring_size => 16 bsl 20,
+             file_size => 64 bsl 20, max_files => 2},
+    {ok, State} = kymo_tracer:open(maps:merge(Room, Options)),
+    {kymo_tracer, State}.
+
+drain() ->
+    receive
+        stop -> ok;
+        _ -> drain()
+    end.
+
+%% How many events were lost.
+stop(untraced) -> 0;
+stop({null_tracer, _}) -> 0;
+stop(Pid) when is_pid(Pid) -> Pid ! stop, 0;
+stop(Port) when is_port(Port) -> port_close(Port), 0;
+stop({kymo_tracer, State}) ->
+    ok = kymo_tracer:stop(State),
+    #{lost := Lost} = kymo_tracer:info(State),
+    lists:sum(maps:values(Lost)).
+
+%% ---- one run --------------------------------------------------------------------
+
+%% Nanoseconds for each event, in a process of its own.
+run(Kind, Tracer, Events) ->
+    {Pid, Ref} = spawn_opt(fun() -> exit({ns, tracee(Kind, Events)}) end,
+                           [monitor, {min_heap_size, 100000}, {scheduler, 1}]),
+    trace(Kind, Tracer, Pid),
+    Pid ! go,
+    receive {'DOWN', Ref, process, Pid, {ns, Ns}} -> Ns / Events end.
+
+trace(_, untraced, _) ->
+    erlang:trace_pattern({?MODULE, callee, 1}, false, [local]);
+trace(Kind, Tracer, Pid) ->
+    1 = erlang:trace_pattern({?MODULE, callee, 1}, true, [local]),
+    Arg = case Tracer of
+              {Module, State} -> {tracer, Module, State};
+              Other -> {tracer, Other}
+          end,
+    1 = erlang:trace(Pid, true, [Kind, Arg | [arity || Kind =:= call]]).
+
+tracee(Kind, Events) ->
+    receive go -> ok end,
+    erlang:garbage_collect(),
+    T0 = null_tracer:cpu_time(),
+    loop(Kind, Events),
+    null_tracer:cpu_time() - T0.
+
+loop(_, 0) -> ok;
+loop(call, N) ->
+    callee(N),
+    loop(call, N - 1);
+loop(send, N) ->
+    self() ! {message, N, [a, b, c]},
+    receive {message, _, _} -> loop(send, N - 1) end.
+
+callee(N) -> N.
