@@ -88,7 +88,7 @@ ERL
     rm -rf _build
     cd ..
     rm -rf kymo
-    SAMPLE_OUT=$PWD moved/bin/sample foreground -eval 'sample:check(), halt().' </dev/null >out 2>&1 ||
+    SAMPLE_OUT=$PWD moved/bin/sample -noshell -noinput -eval 'sample:check(), halt().' </dev/null >out 2>&1 ||
         { cat out; exit 1; }
     has "sample works in $PWD/moved/lib/kymo-" out
 }
