@@ -176,8 +176,8 @@
 %% `ended': the recorder has reached a limit.
 
 -type info() :: #{atom() => term()}.
-%% See {@link kymo_tracer:info/1}. While the recorder lives, `tracing' tells
-%% what was set: `none', or a map with the `mode' and the number of `functions'.
+%% As {@link kymo_tracer:info/1}, and `tracing': what is set, `none' or a map with
+%% the `mode' and the number of `functions'.
 
 %% Raises in the function that was called, as its `badarg'.
 -define(HANDLE(Recorder, Args),
@@ -206,6 +206,7 @@ start(Options) when is_map(Options) ->
             mode => mode(option(tracing, Options, auto, fun is_mode/1)),
             tracer_options => maps:without(?OWN_OPTIONS, Options)
         },
+        is_map_key(dir, Options) orelse throw({error, {missing_option, dir}}),
         case kymo_server:start(Args) of
             {ok, Pid, State} -> {ok, {kymo_recorder, Pid, State}};
             {error, _} = Error -> Error
@@ -246,16 +247,16 @@ stop(Recorder) ->
 
 %% @doc Records nothing until {@link resume/1}. What is set stays, at the cost of
 %% an event that nobody wants.
--spec pause(recorder()) -> ok | {error, already_paused | already_stopped}.
+-spec pause(recorder()) -> ok | {error, already_paused | already_stopped | file:posix()}.
 pause(Recorder) ->
     {_, State} = ?HANDLE(Recorder, [Recorder]),
-    kymo_tracer:pause(State).
+    stopped(kymo_tracer:pause(State)).
 
 %% @doc Goes on after {@link pause/1}.
--spec resume(recorder()) -> ok | {error, not_paused | already_stopped}.
+-spec resume(recorder()) -> ok | {error, not_paused | already_stopped | file:posix()}.
 resume(Recorder) ->
     {_, State} = ?HANDLE(Recorder, [Recorder]),
-    kymo_tracer:resume(State).
+    stopped(kymo_tracer:resume(State)).
 
 %% @doc Counters, losses and state; also after the end.
 -spec info(recorder()) -> info().
@@ -340,8 +341,8 @@ record(Dir, Options, Fun) when is_map(Options), is_function(Fun, 0) ->
             try trace(Recorder, record_spec(TraceOptions)) of
                 {ok, _} ->
                     Result = Fun(),
-                    {ok, Info} = stop(Recorder),
-                    {ok, Result, Info};
+                    _ = stop(Recorder),
+                    {ok, Result, info(Recorder)};
                 {error, _} = Error ->
                     Error
             after
@@ -432,6 +433,9 @@ handle(Name) when is_atom(Name) ->
     end;
 handle(_) ->
     {error, "not a recorder"}.
+
+stopped({error, stopped}) -> {error, already_stopped};
+stopped(Answer) -> Answer.
 
 answer(gone) -> {error, already_stopped};
 answer(Answer) -> Answer.

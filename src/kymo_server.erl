@@ -105,7 +105,7 @@ init(#{owner := Owner, mode := Mode, names := MaxNames, tracer_options := Option
     %% Our own events would only be noise in the recording.
     process_flag(sensitive, true),
     process_flag(trap_exit, true),
-    case kymo_tracer:open(Options#{owner => self()}) of
+    case kymo_tracer:open(Options#{owner => tracer_owner(Owner)}) of
         {ok, State} ->
             is_map_key(limit, Options) andalso check_later(),
             {ok, #server{
@@ -119,6 +119,10 @@ init(#{owner := Owner, mode := Mode, names := MaxNames, tracer_options := Option
         {error, Reason} ->
             {stop, {shutdown, Reason}}
     end.
+
+%% The owner's death ends the recording even when nothing of ours lives any more.
+tracer_owner(none) -> self();
+tracer_owner(Owner) -> Owner.
 
 watch_owner(none) -> none;
 watch_owner(Owner) -> monitor(process, Owner).

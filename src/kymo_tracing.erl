@@ -26,6 +26,7 @@
     functions = #{} :: #{mfa() => {local | global, list()}},
     patterns = [] :: [kymo_spec:functions()],
     senders = false :: boolean(),
+    %% Is told when code was loaded; known before it is set, too.
     watcher = none :: none | pid() | {session, term()}
 }).
 
@@ -69,7 +70,7 @@ api() -> trace.
 new(session, Tracer) ->
     #tracing{mode = session, tracer = Tracer, session = (api()):session_create(kymo, Tracer, [])};
 new(global, Tracer) ->
-    #tracing{mode = global, tracer = Tracer}.
+    #tracing{mode = global, tracer = Tracer, watcher = self()}.
 
 %% @doc Looks for conflicts.
 -spec plan(t(), kymo_spec:t()) -> {ok, plan(), t()} | {error, kymo:trace_error()}.
@@ -391,11 +392,11 @@ watch(#tracing{mode = session} = T) ->
     Session = (api()):session_create(kymo, self(), []),
     (api()):function(Session, ?LOADED, ?LOADED_SPEC, [meta]),
     T#tracing{watcher = {session, Session}};
-watch(T) ->
+watch(#tracing{watcher = Watcher} = T) ->
     case erlang:trace_info(?LOADED, meta) of
-        {meta, false} ->
-            erlang:trace_pattern(?LOADED, ?LOADED_SPEC, [{meta, self()}]),
-            T#tracing{watcher = self()};
+        {meta, Tracer} when Tracer =:= false; Tracer =:= [] ->
+            erlang:trace_pattern(?LOADED, ?LOADED_SPEC, [{meta, Watcher}]),
+            T;
         _ ->
             T
     end.
@@ -413,7 +414,8 @@ unwatch(#tracing{watcher = {session, Session}}) ->
     ok;
 unwatch(#tracing{watcher = Watcher}) ->
     case erlang:trace_info(?LOADED, meta) of
-        {meta, Watcher} ->
+        %% [] for a watcher that is dead, as ours when this is the janitor.
+        {meta, Tracer} when Tracer =:= Watcher; Tracer =:= [] ->
             erlang:trace_pattern(?LOADED, false, [meta]),
             ok;
         _ ->
