@@ -7,7 +7,8 @@
 /* ---- clock ---- */
 
 void kymo_ctf_clock(const struct kymo_reader *r, uint64_t first_ticks, uint64_t last_ticks,
-                    struct kymo_ctf_clock *clock) {
+                    struct kymo_ctf_clock *clock)
+{
     const struct kymo_meta *meta = kymo_reader_meta(r);
     int64_t first_ns = kymo_reader_ns(r, first_ticks), last_ns = kymo_reader_ns(r, last_ticks);
     clock->freq = 1000000000;
@@ -37,11 +38,13 @@ void kymo_ctf_clock(const struct kymo_reader *r, uint64_t first_ticks, uint64_t 
 
 /* ---- text ---- */
 
-static void say(struct kymo_out *out, const char *text) {
+static void say(struct kymo_out *out, const char *text)
+{
     kymo_out_write(out, text, strlen(text));
 }
 
-static __attribute__((format(printf, 2, 3))) void sayf(struct kymo_out *out, const char *fmt, ...) {
+static __attribute__((format(printf, 2, 3))) void sayf(struct kymo_out *out, const char *fmt, ...)
+{
     char text[512];
     va_list ap;
     va_start(ap, fmt);
@@ -51,7 +54,8 @@ static __attribute__((format(printf, 2, 3))) void sayf(struct kymo_out *out, con
 }
 
 /* A string literal; what TSDL can't hold becomes '?'. */
-static void say_string(struct kymo_out *out, const void *s, size_t n) {
+static void say_string(struct kymo_out *out, const void *s, size_t n)
+{
     char text[600];
     size_t len = 0;
     const char *p = s;
@@ -64,9 +68,10 @@ static void say_string(struct kymo_out *out, const void *s, size_t n) {
     sayf(out, "\"%s\"", text);
 }
 
-static void say_uuid(struct kymo_out *out, const uint8_t u[16]) {
-    sayf(out, "\"%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\"", u[0], u[1], u[2], u[3],
-         u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+static void say_uuid(struct kymo_out *out, const uint8_t u[16])
+{
+    sayf(out, "\"%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\"", u[0], u[1], u[2],
+         u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
 /* ---- types ---- */
@@ -89,7 +94,8 @@ static const char types[] =
     "    } kind;\n"
     "};\n";
 
-static void say_fields(struct kymo_out *out, uint8_t id, const char *fields) {
+static void say_fields(struct kymo_out *out, uint8_t id, const char *fields)
+{
     for (const char *f = fields; *f != 0; f++) {
         switch (*f) {
         case 'W': say(out, " struct ident who;"); break;
@@ -107,7 +113,8 @@ static void say_fields(struct kymo_out *out, uint8_t id, const char *fields) {
 }
 
 /* The four variants of a record share its name. */
-static void say_event(struct kymo_out *out, uint8_t id) {
+static void say_event(struct kymo_out *out, uint8_t id)
+{
     for (unsigned variant = 0; variant < 256; variant += KYMO_HAS_CONTENT) {
         sayf(out, "event { name = \"%s\"; id = %u; stream_id = 0; fields := struct {", kymo_event_name(id),
              id | variant);
@@ -115,22 +122,25 @@ static void say_event(struct kymo_out *out, uint8_t id) {
         if ((variant & KYMO_HAS_CONTENT) != 0)
             say(out, " u8 content_flags; u16 content_length; u8 content[content_length];");
         if ((variant & KYMO_HAS_OPTS) != 0)
-            say(out, " u8 option_flags; u16 scheduler_id;"
-                     " enum : u8 { none, timestamp, cpu_timestamp, monotonic, strict_monotonic } timestamp_type;"
-                     " i64 timestamp_ns; i64 timestamp_unique;"
-                     " u16 result_length; u8 match_spec_result[result_length];");
+            say(out,
+                " u8 option_flags; u16 scheduler_id;"
+                " enum : u8 { none, timestamp, cpu_timestamp, monotonic, strict_monotonic } timestamp_type;"
+                " i64 timestamp_ns; i64 timestamp_unique;"
+                " u16 result_length; u8 match_spec_result[result_length];");
         say(out, " }; };\n");
     }
 }
 
-static void say_clock(struct kymo_out *out, const struct kymo_ctf_clock *clock) {
+static void say_clock(struct kymo_out *out, const struct kymo_ctf_clock *clock)
+{
     sayf(out,
          "clock { name = \"kymo\"; description = \"clock of the recorder, as Unix time\"; freq = %llu;\n"
          "    precision = 1; offset_s = %lld; offset = %llu; absolute = true; };\n",
          (unsigned long long)clock->freq, (long long)clock->offset_s, (unsigned long long)clock->offset);
 }
 
-static void say_env(struct kymo_out *out, const struct kymo_meta *meta) {
+static void say_env(struct kymo_out *out, const struct kymo_meta *meta)
+{
     static const char *const gc_names[] = {
 #define KYMO_X(n) #n,
         KYMO_GC_NAMES(KYMO_X)
@@ -185,7 +195,8 @@ static const char dictionary[] =
     "event { name = \"kymo_process\"; id = 3; stream_id = 1;"
     " fields := struct { struct ident who; u32 atom; u32 mfa; string name; }; };\n";
 
-void kymo_ctf_metadata(struct kymo_out *out, const struct kymo_reader *r, const struct kymo_ctf_clock *clock) {
+void kymo_ctf_metadata(struct kymo_out *out, const struct kymo_reader *r, const struct kymo_ctf_clock *clock)
+{
     const struct kymo_meta *meta = kymo_reader_meta(r);
     say(out, "/* CTF 1.8 */\n");
     /* Integers before the clock must not map to it, so the clock comes first. */
@@ -193,7 +204,8 @@ void kymo_ctf_metadata(struct kymo_out *out, const struct kymo_reader *r, const 
     say(out, types);
     say(out, "trace {\n    major = 1; minor = 8; byte_order = le;\n    uuid = ");
     say_uuid(out, meta->uuid);
-    say(out, ";\n    packet.header := struct { u32 magic; u8 uuid[16]; u32 stream_id; u64 stream_instance_id; };\n};\n");
+    say(out, ";\n    packet.header := struct { u32 magic; u8 uuid[16]; u32 stream_id; u64 "
+             "stream_instance_id; };\n};\n");
     say_env(out, meta);
     say(out, stream_0);
     say(out, stream_1);

@@ -40,17 +40,22 @@ enum tag {
 
 /* ---- writing ---- */
 
-static uint8_t *put_be(uint8_t *p, uint64_t v, unsigned bytes) {
+static uint8_t *put_be(uint8_t *p, uint64_t v, unsigned bytes)
+{
     while (bytes-- > 0)
         *p++ = (uint8_t)(v >> (8 * bytes));
     return p;
 }
 
 /* Number of characters, or -1 when s is not UTF-8 as Erlang takes it. */
-static int utf8_chars(const uint8_t *s, size_t len) {
+static int utf8_chars(const uint8_t *s, size_t len)
+{
     int chars = 0;
     for (size_t i = 0; i < len; chars++) {
-        unsigned more = s[i] < 0x80 ? 0 : s[i] >= 0xc2 && s[i] < 0xe0 ? 1 : s[i] >= 0xe0 && s[i] < 0xf0 ? 2 : 3;
+        unsigned more = s[i] < 0x80                   ? 0
+                        : s[i] >= 0xc2 && s[i] < 0xe0 ? 1
+                        : s[i] >= 0xe0 && s[i] < 0xf0 ? 2
+                                                      : 3;
         if (s[i] >= 0x80 && (s[i] < 0xc2 || s[i] > 0xf4))
             return -1;
         uint32_t c = more == 0 ? s[i] : s[i] & (0x3fu >> more);
@@ -61,14 +66,16 @@ static int utf8_chars(const uint8_t *s, size_t len) {
                 return -1;
             c = c << 6 | (s[i + k] & 0x3fu);
         }
-        if ((more == 2 && c < 0x800) || (more == 3 && c < 0x10000) || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        if ((more == 2 && c < 0x800) || (more == 3 && c < 0x10000) || c > 0x10ffff ||
+            (c >= 0xd800 && c < 0xe000))
             return -1;
         i += more + 1;
     }
     return chars;
 }
 
-void kymo_etf_atom(struct kymo_pb *b, const char *s, size_t len) {
+void kymo_etf_atom(struct kymo_pb *b, const char *s, size_t len)
+{
     int chars = len <= ATOM_BYTES_MAX ? utf8_chars((const uint8_t *)s, len) : -1;
     if (chars < 0 || chars > ATOM_CHARS_MAX) {
         s = "?";
@@ -89,11 +96,13 @@ void kymo_etf_atom(struct kymo_pb *b, const char *s, size_t len) {
     kymo_pb_took(b, p + len);
 }
 
-void kymo_etf_atom_z(struct kymo_pb *b, const char *s) {
+void kymo_etf_atom_z(struct kymo_pb *b, const char *s)
+{
     kymo_etf_atom(b, s, strlen(s));
 }
 
-static void put_big(struct kymo_pb *b, uint64_t v, bool negative) {
+static void put_big(struct kymo_pb *b, uint64_t v, bool negative)
+{
     uint8_t *p = kymo_pb_room(b, 11);
     if (p == NULL)
         return;
@@ -107,14 +116,16 @@ static void put_big(struct kymo_pb *b, uint64_t v, bool negative) {
     kymo_pb_took(b, p);
 }
 
-void kymo_etf_uint(struct kymo_pb *b, uint64_t v) {
+void kymo_etf_uint(struct kymo_pb *b, uint64_t v)
+{
     if (v > INT64_MAX)
         put_big(b, v, false);
     else
         kymo_etf_int(b, (int64_t)v);
 }
 
-void kymo_etf_int(struct kymo_pb *b, int64_t v) {
+void kymo_etf_int(struct kymo_pb *b, int64_t v)
+{
     uint8_t *p = kymo_pb_room(b, 5);
     if (p == NULL)
         return;
@@ -131,7 +142,8 @@ void kymo_etf_int(struct kymo_pb *b, int64_t v) {
     kymo_pb_took(b, p);
 }
 
-void kymo_etf_tuple(struct kymo_pb *b, unsigned arity) {
+void kymo_etf_tuple(struct kymo_pb *b, unsigned arity)
+{
     uint8_t *p = kymo_pb_room(b, 2);
     if (p != NULL) {
         *p++ = T_SMALL_TUPLE;
@@ -140,7 +152,8 @@ void kymo_etf_tuple(struct kymo_pb *b, unsigned arity) {
     }
 }
 
-void kymo_etf_list(struct kymo_pb *b, uint32_t n) {
+void kymo_etf_list(struct kymo_pb *b, uint32_t n)
+{
     uint8_t *p = kymo_pb_room(b, 5);
     if (p != NULL) {
         *p++ = T_LIST;
@@ -148,11 +161,13 @@ void kymo_etf_list(struct kymo_pb *b, uint32_t n) {
     }
 }
 
-void kymo_etf_nil(struct kymo_pb *b) {
+void kymo_etf_nil(struct kymo_pb *b)
+{
     kymo_etf_raw(b, (const uint8_t[]){T_NIL}, 1);
 }
 
-static void put_node(struct kymo_pb *b, const struct kymo_meta *meta) {
+static void put_node(struct kymo_pb *b, const struct kymo_meta *meta)
+{
     size_t len = meta->node_len <= sizeof meta->node ? meta->node_len : 0;
     if (len == 0)
         kymo_etf_atom_z(b, "nonode@nohost");
@@ -160,11 +175,13 @@ static void put_node(struct kymo_pb *b, const struct kymo_meta *meta) {
         kymo_etf_atom(b, (const char *)meta->node, len);
 }
 
-static void put_tag(struct kymo_pb *b, enum tag tag) {
+static void put_tag(struct kymo_pb *b, enum tag tag)
+{
     kymo_etf_raw(b, (const uint8_t[]){(uint8_t)tag}, 1);
 }
 
-void kymo_etf_pid(struct kymo_pb *b, const struct kymo_meta *meta, uint32_t number, uint32_t serial) {
+void kymo_etf_pid(struct kymo_pb *b, const struct kymo_meta *meta, uint32_t number, uint32_t serial)
+{
     put_tag(b, T_NEW_PID);
     put_node(b, meta);
     uint8_t *p = kymo_pb_room(b, 12);
@@ -172,7 +189,8 @@ void kymo_etf_pid(struct kymo_pb *b, const struct kymo_meta *meta, uint32_t numb
         kymo_pb_took(b, put_be(put_be(put_be(p, number, 4), serial, 4), meta->creation, 4));
 }
 
-void kymo_etf_port(struct kymo_pb *b, const struct kymo_meta *meta, uint64_t number) {
+void kymo_etf_port(struct kymo_pb *b, const struct kymo_meta *meta, uint64_t number)
+{
     bool small = number < 1u << 28;
     put_tag(b, small ? T_NEW_PORT : T_V4_PORT);
     put_node(b, meta);
@@ -181,7 +199,8 @@ void kymo_etf_port(struct kymo_pb *b, const struct kymo_meta *meta, uint64_t num
         kymo_pb_took(b, put_be(put_be(p, number, small ? 4 : 8), meta->creation, 4));
 }
 
-void kymo_etf_raw(struct kymo_pb *b, const uint8_t *bytes, size_t n) {
+void kymo_etf_raw(struct kymo_pb *b, const uint8_t *bytes, size_t n)
+{
     uint8_t *p = kymo_pb_room(b, n);
     if (p != NULL && n > 0) {
         memcpy(p, bytes, n);
@@ -195,14 +214,16 @@ struct check {
     const uint8_t *p, *end;
 };
 
-static bool skip(struct check *c, uint64_t n) {
+static bool skip(struct check *c, uint64_t n)
+{
     if ((uint64_t)(c->end - c->p) < n)
         return false;
     c->p += n;
     return true;
 }
 
-static bool get_be(struct check *c, unsigned bytes, uint64_t *v) {
+static bool get_be(struct check *c, unsigned bytes, uint64_t *v)
+{
     const uint8_t *at = c->p;
     if (!skip(c, bytes))
         return false;
@@ -212,7 +233,8 @@ static bool get_be(struct check *c, unsigned bytes, uint64_t *v) {
     return true;
 }
 
-static bool check_atom(struct check *c, unsigned length_bytes, bool utf8) {
+static bool check_atom(struct check *c, unsigned length_bytes, bool utf8)
+{
     uint64_t n;
     if (!get_be(c, length_bytes, &n))
         return false;
@@ -224,25 +246,31 @@ static bool check_atom(struct check *c, unsigned length_bytes, bool utf8) {
 }
 
 /* An atom inside another term: the node of a pid, port or reference. */
-static bool check_node(struct check *c) {
+static bool check_node(struct check *c)
+{
     uint64_t tag;
     if (!get_be(c, 1, &tag))
         return false;
-    return (tag == T_SMALL_UTF8_ATOM && check_atom(c, 1, true)) || (tag == T_UTF8_ATOM && check_atom(c, 2, true)) ||
-           (tag == T_ATOM && check_atom(c, 2, false)) || (tag == T_SMALL_ATOM && check_atom(c, 1, false));
+    return (tag == T_SMALL_UTF8_ATOM && check_atom(c, 1, true)) ||
+           (tag == T_UTF8_ATOM && check_atom(c, 2, true)) || (tag == T_ATOM && check_atom(c, 2, false)) ||
+           (tag == T_SMALL_ATOM && check_atom(c, 1, false));
 }
 
-static bool check_ref(struct check *c, unsigned creation_bytes) {
+static bool check_ref(struct check *c, unsigned creation_bytes)
+{
     uint64_t words;
-    return get_be(c, 2, &words) && words >= 1 && words <= 5 && check_node(c) && skip(c, creation_bytes + 4 * words);
+    return get_be(c, 2, &words) && words >= 1 && words <= 5 && check_node(c) &&
+           skip(c, creation_bytes + 4 * words);
 }
 
-static bool check_bits(struct check *c) {
+static bool check_bits(struct check *c)
+{
     uint64_t n, bits;
     return get_be(c, 4, &n) && get_be(c, 1, &bits) && n > 0 && bits >= 1 && bits <= 8 && skip(c, n);
 }
 
-static bool check_float(struct check *c) {
+static bool check_float(struct check *c)
+{
     uint64_t bits;
     /* Infinities and NaN don't exist in Erlang. */
     return get_be(c, 8, &bits) && (bits >> 52 & 0x7ff) != 0x7ff;
@@ -250,7 +278,8 @@ static bool check_float(struct check *c) {
 
 /* Checks the head of a term and says how many terms belong to it: *more of them
  * must follow. */
-static bool check_head(struct check *c, uint64_t *more) {
+static bool check_head(struct check *c, uint64_t *more)
+{
     uint64_t tag, n;
     *more = 0;
     if (!get_be(c, 1, &tag))
@@ -289,7 +318,8 @@ static bool check_head(struct check *c, uint64_t *more) {
     return false;
 }
 
-size_t kymo_etf_length(const uint8_t *p, size_t n) {
+size_t kymo_etf_length(const uint8_t *p, size_t n)
+{
     struct check c = {p, p + n};
     uint64_t open[DEPTH_MAX];
     unsigned depth = 0;

@@ -27,14 +27,15 @@ struct ctf {
     uint64_t files;
     uint64_t first_ticks, last_ticks;
     uint64_t bytes;
-    uint8_t *packet;     /* of the dictionary: DICT_PACKET bytes */
+    uint8_t *packet; /* of the dictionary: DICT_PACKET bytes */
     size_t used;
     uint64_t packets;
 };
 
 /* ---- files ---- */
 
-static int open_file(struct ctf *x, const char *name, char *err, size_t err_size) {
+static int open_file(struct ctf *x, const char *name, char *err, size_t err_size)
+{
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/%s", x->temp, name);
     if (n < 0 || (size_t)n >= sizeof path) {
@@ -44,14 +45,16 @@ static int open_file(struct ctf *x, const char *name, char *err, size_t err_size
     return kymo_out_open(&x->out, path, err, err_size);
 }
 
-static int close_file(struct ctf *x, char *err, size_t err_size) {
+static int close_file(struct ctf *x, char *err, size_t err_size)
+{
     x->bytes += kymo_out_bytes(&x->out);
     x->files++;
     return kymo_out_finish(&x->out, err, err_size);
 }
 
 /* Removes the temporary folder with the files in it. */
-static void remove_all(const char *dir) {
+static void remove_all(const char *dir)
+{
     DIR *d = opendir(dir);
     if (d != NULL) {
         for (const struct dirent *e; (e = readdir(d)) != NULL;) {
@@ -65,14 +68,16 @@ static void remove_all(const char *dir) {
 
 /* ---- segments ---- */
 
-static void look_at(struct ctf *x, const struct kymo_segment *h) {
+static void look_at(struct ctf *x, const struct kymo_segment *h)
+{
     if (h->ts_begin < x->first_ticks)
         x->first_ticks = h->ts_begin;
     if (h->ts_end > x->last_ticks)
         x->last_ticks = h->ts_end;
 }
 
-static int copy_segments(struct ctf *x, struct kymo_feed *feed, char *err, size_t err_size) {
+static int copy_segments(struct ctf *x, struct kymo_feed *feed, char *err, size_t err_size)
+{
     const uint8_t *bytes;
     size_t len;
     uint64_t instance = UINT64_MAX;
@@ -113,13 +118,15 @@ static int copy_segments(struct ctf *x, struct kymo_feed *feed, char *err, size_
 
 /* ---- dictionary ---- */
 
-static uint8_t *le(uint8_t *p, uint64_t v, unsigned bytes) {
+static uint8_t *le(uint8_t *p, uint64_t v, unsigned bytes)
+{
     for (unsigned i = 0; i < bytes; i++)
         *p++ = (uint8_t)(v >> (8 * i));
     return p;
 }
 
-static void flush_packet(struct ctf *x) {
+static void flush_packet(struct ctf *x)
+{
     if (x->used == 0)
         return;
     const struct kymo_meta *meta = kymo_reader_meta(x->r);
@@ -137,7 +144,8 @@ static void flush_packet(struct ctf *x) {
 }
 
 /* Starts an entry of at most DICT_ENTRY_MAX bytes. */
-static uint8_t *entry(struct ctf *x, enum kymo_ctf_entry kind) {
+static uint8_t *entry(struct ctf *x, enum kymo_ctf_entry kind)
+{
     if (x->used + DICT_ENTRY_MAX > DICT_PACKET)
         flush_packet(x);
     if (x->used == 0)
@@ -146,11 +154,13 @@ static uint8_t *entry(struct ctf *x, enum kymo_ctf_entry kind) {
 }
 
 /* Ends it with a NUL terminated text of n bytes as the formatting functions say. */
-static void end_entry(struct ctf *x, const uint8_t *text, size_t n, size_t room) {
+static void end_entry(struct ctf *x, const uint8_t *text, size_t n, size_t room)
+{
     x->used = (size_t)(text - x->packet) + (n < room ? n : room - 1) + 1;
 }
 
-static void write_entry(struct ctf *x, uint32_t id) {
+static void write_entry(struct ctf *x, uint32_t id)
+{
     enum { ROOM = DICT_ENTRY_MAX - 64 };
     uint64_t ident;
     const uint8_t *etf;
@@ -181,7 +191,8 @@ static void write_entry(struct ctf *x, uint32_t id) {
     }
 }
 
-static int write_dictionary(struct ctf *x, char *err, size_t err_size) {
+static int write_dictionary(struct ctf *x, char *err, size_t err_size)
+{
     int rc = open_file(x, "dictionary", err, err_size);
     if (rc != 0)
         return rc;
@@ -192,7 +203,8 @@ static int write_dictionary(struct ctf *x, char *err, size_t err_size) {
     return close_file(x, err, err_size);
 }
 
-static int write_metadata(struct ctf *x, char *err, size_t err_size) {
+static int write_metadata(struct ctf *x, char *err, size_t err_size)
+{
     struct kymo_ctf_clock clock;
     int rc = open_file(x, "metadata", err, err_size);
     if (rc != 0)
@@ -202,7 +214,8 @@ static int write_metadata(struct ctf *x, char *err, size_t err_size) {
     return close_file(x, err, err_size);
 }
 
-static int write_trace(struct ctf *x, struct kymo_feed *feed, char *err, size_t err_size) {
+static int write_trace(struct ctf *x, struct kymo_feed *feed, char *err, size_t err_size)
+{
     int rc = copy_segments(x, feed, err, err_size);
     if (rc == 0 && x->last_ticks < x->first_ticks) {
         x->first_ticks = x->last_ticks = kymo_reader_meta(x->r)->t0_ticks;
@@ -215,7 +228,8 @@ static int write_trace(struct ctf *x, struct kymo_feed *feed, char *err, size_t 
 }
 
 /* A new folder beside the one asked for. 0 or a negative errno. */
-static int make_folder(struct ctf *x, const char *out, char *err, size_t err_size) {
+static int make_folder(struct ctf *x, const char *out, char *err, size_t err_size)
+{
     size_t n = strlen(out);
     while (n > 1 && out[n - 1] == '/')
         n--;
@@ -237,7 +251,8 @@ static int make_folder(struct ctf *x, const char *out, char *err, size_t err_siz
 }
 
 /* An empty folder may be replaced, anything else is in the way. */
-static int check_out(const char *out, char *err, size_t err_size) {
+static int check_out(const char *out, char *err, size_t err_size)
+{
     struct stat st;
     if (lstat(out, &st) != 0)
         return 0;
@@ -256,8 +271,9 @@ static int check_out(const char *out, char *err, size_t err_size) {
     return rc;
 }
 
-int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o, struct kymo_export_result *res,
-                    char *err, size_t err_size) {
+int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o,
+                    struct kymo_export_result *res, char *err, size_t err_size)
+{
     struct kymo_feed feed;
     if (o->keep != NULL || o->from_ns != INT64_MIN || o->to_ns != INT64_MAX) {
         snprintf(err, err_size, "ctf copies whole segments: it takes no time window and no filter");

@@ -24,25 +24,29 @@ struct dbg {
 
 /* ---- elements ---- */
 
-static void atom(struct dbg *x, const char *s) {
+static void atom(struct dbg *x, const char *s)
+{
     kymo_etf_atom_z(&x->term, s);
 }
 
-static void dict_atom(struct dbg *x, uint32_t id) {
+static void dict_atom(struct dbg *x, uint32_t id)
+{
     struct kymo_text t = kymo_reader_atom(x->r, id);
     kymo_etf_atom(&x->term, t.s, t.len);
 }
 
 /* Terms of the recording are not trusted: a damaged one would stop the reader of
  * the whole file. */
-static void raw(struct dbg *x, const uint8_t *p, uint32_t n) {
+static void raw(struct dbg *x, const uint8_t *p, uint32_t n)
+{
     if (kymo_etf_length(p, n) == n && n > 0)
         kymo_etf_raw(&x->term, p, n);
     else
         atom(x, "$kymo_damaged");
 }
 
-static void ident(struct dbg *x, uint64_t id) {
+static void ident(struct dbg *x, uint64_t id)
+{
     const uint8_t *etf;
     uint32_t len;
     uint64_t data = KYMO_IDENT_DATA(id);
@@ -67,11 +71,13 @@ static void ident(struct dbg *x, uint64_t id) {
 }
 
 /* What is in the place of a term that was not recorded. */
-static void missing(struct dbg *x) {
+static void missing(struct dbg *x)
+{
     atom(x, "$kymo_not_recorded");
 }
 
-static void content(struct dbg *x, const struct kymo_event *ev) {
+static void content(struct dbg *x, const struct kymo_event *ev)
+{
     if (ev->has_content)
         raw(x, ev->content, ev->content_len);
     else
@@ -79,7 +85,8 @@ static void content(struct dbg *x, const struct kymo_event *ev) {
 }
 
 /* {M, F, Args or Arity}; `unknown` when there is no function. */
-static void mfa(struct dbg *x, const struct kymo_event *ev, bool args, const char *unknown) {
+static void mfa(struct dbg *x, const struct kymo_event *ev, bool args, const char *unknown)
+{
     struct kymo_mfa f;
     if (!kymo_reader_mfa(x->r, ev->mfa, &f)) {
         if (unknown != NULL)
@@ -97,7 +104,8 @@ static void mfa(struct dbg *x, const struct kymo_event *ev, bool args, const cha
         kymo_etf_uint(&x->term, f.arity);
 }
 
-static void message(struct dbg *x, const struct kymo_event *ev) {
+static void message(struct dbg *x, const struct kymo_event *ev)
+{
     if (ev->has_content) {
         raw(x, ev->content, ev->content_len);
     } else if (ev->size == KYMO_SIZE_UNKNOWN) {
@@ -112,7 +120,8 @@ static void message(struct dbg *x, const struct kymo_event *ev) {
 /* ---- events ---- */
 
 /* The elements of a recorded tuple {A, B}, when that is what the content is. */
-static bool pair(struct dbg *x, const struct kymo_event *ev) {
+static bool pair(struct dbg *x, const struct kymo_event *ev)
+{
     const uint8_t *p = ev->content;
     if (!ev->has_content || ev->content_len < 4 || p[0] != 104 || p[1] != 2 ||
         kymo_etf_length(p, ev->content_len) != ev->content_len)
@@ -122,13 +131,15 @@ static bool pair(struct dbg *x, const struct kymo_event *ev) {
     return true;
 }
 
-static void head(struct dbg *x, const struct kymo_event *ev, const char *tag) {
+static void head(struct dbg *x, const struct kymo_event *ev, const char *tag)
+{
     ident(x, ev->who);
     atom(x, tag);
     x->n += 2;
 }
 
-static void send(struct dbg *x, const struct kymo_event *ev) {
+static void send(struct dbg *x, const struct kymo_event *ev)
+{
     if ((ev->content_flags & KYMO_C_PAIR) != 0 && pair(x, ev))
         return;
     if ((ev->content_flags & KYMO_C_PAIR) != 0)
@@ -139,7 +150,8 @@ static void send(struct dbg *x, const struct kymo_event *ev) {
     x->n += 2;
 }
 
-static void gc_sizes(struct dbg *x, const struct kymo_event *ev) {
+static void gc_sizes(struct dbg *x, const struct kymo_event *ev)
+{
     static const char *const names[] = {
 #define KYMO_X(n) #n,
         KYMO_GC_NAMES(KYMO_X)
@@ -157,7 +169,8 @@ static void gc_sizes(struct dbg *x, const struct kymo_event *ev) {
 }
 
 /* {seq_trace, Label, {Type, {Previous, Current}, From, To, Message}} */
-static void seq_trace(struct dbg *x, const struct kymo_event *ev) {
+static void seq_trace(struct dbg *x, const struct kymo_event *ev)
+{
     static const char *const kinds[] = {"$kymo_unknown", "send", "receive", "print", "$kymo_unknown"};
     unsigned kind = ev->kind & 0x7fu;
     if (pair(x, ev))
@@ -187,7 +200,8 @@ static void seq_trace(struct dbg *x, const struct kymo_event *ev) {
 }
 
 /* A tag that this program does not know: [Term | Extra] as recorded. */
-static void other(struct dbg *x, const struct kymo_event *ev) {
+static void other(struct dbg *x, const struct kymo_event *ev)
+{
     const uint8_t *p = ev->content;
     ident(x, ev->who);
     dict_atom(x, ev->atom);
@@ -206,7 +220,8 @@ static void other(struct dbg *x, const struct kymo_event *ev) {
     x->n += extra;
 }
 
-static void elements(struct dbg *x, const struct kymo_event *ev) {
+static void elements(struct dbg *x, const struct kymo_event *ev)
+{
     switch (ev->id) {
     case KYMO_E_SEQ_TRACE: seq_trace(x, ev); return;
     case KYMO_E_OTHER: other(x, ev); return;
@@ -287,7 +302,8 @@ static void elements(struct dbg *x, const struct kymo_event *ev) {
     }
 }
 
-static void timestamp(struct dbg *x, const struct kymo_event *ev) {
+static void timestamp(struct dbg *x, const struct kymo_event *ev)
+{
     int64_t a = ev->opt_a;
     switch (ev->opt_ts) {
     case KYMO_TS_MONOTONIC: kymo_etf_int(&x->term, a); break;
@@ -307,12 +323,15 @@ static void timestamp(struct dbg *x, const struct kymo_event *ev) {
 }
 
 /* The runtime leaves out the match specification's result when it is true. */
-static bool is_true(const uint8_t *p, uint32_t n) {
+static bool is_true(const uint8_t *p, uint32_t n)
+{
     static const uint8_t small_utf8[] = {119, 4, 't', 'r', 'u', 'e'}, old[] = {100, 0, 4, 't', 'r', 'u', 'e'};
-    return (n == sizeof small_utf8 && memcmp(p, small_utf8, n) == 0) || (n == sizeof old && memcmp(p, old, n) == 0);
+    return (n == sizeof small_utf8 && memcmp(p, small_utf8, n) == 0) ||
+           (n == sizeof old && memcmp(p, old, n) == 0);
 }
 
-static void write_event(struct dbg *x, const struct kymo_event *ev) {
+static void write_event(struct dbg *x, const struct kymo_event *ev)
+{
     bool stamped = ev->has_opts && ev->opt_ts != KYMO_TS_NONE;
     kymo_pb_clear(&x->term);
     x->n = 1;
@@ -332,13 +351,20 @@ static void write_event(struct dbg *x, const struct kymo_event *ev) {
     if (stamped)
         timestamp(x, ev);
     uint32_t size = (uint32_t)x->term.n + 3;
-    uint8_t frame[] = {OP_TERM, (uint8_t)(size >> 24), (uint8_t)(size >> 16), (uint8_t)(size >> 8), (uint8_t)size,
-                       KYMO_ETF_VERSION, 104, (uint8_t)x->n};
+    uint8_t frame[] = {OP_TERM,
+                       (uint8_t)(size >> 24),
+                       (uint8_t)(size >> 16),
+                       (uint8_t)(size >> 8),
+                       (uint8_t)size,
+                       KYMO_ETF_VERSION,
+                       104,
+                       (uint8_t)x->n};
     kymo_out_write(&x->out, frame, sizeof frame);
     kymo_out_write(&x->out, x->term.p, x->term.n);
 }
 
-static void write_drop(struct dbg *x, uint64_t lost) {
+static void write_drop(struct dbg *x, uint64_t lost)
+{
     while (lost > 0) {
         uint32_t n = lost > UINT32_MAX ? UINT32_MAX : (uint32_t)lost;
         uint8_t frame[] = {OP_DROP, (uint8_t)(n >> 24), (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n};
@@ -347,7 +373,8 @@ static void write_drop(struct dbg *x, uint64_t lost) {
     }
 }
 
-static int run(struct dbg *x, struct kymo_feed *feed, char *err, size_t err_size) {
+static int run(struct dbg *x, struct kymo_feed *feed, char *err, size_t err_size)
+{
     struct kymo_event ev;
     int rc = 0;
     while (x->out.error == 0 && !x->term.failed && (rc = kymo_feed_next(feed, &ev)) == 1) {
@@ -368,8 +395,9 @@ static int run(struct dbg *x, struct kymo_feed *feed, char *err, size_t err_size
     return kymo_out_finish(&x->out, err, err_size);
 }
 
-int kymo_export_dbg(struct kymo_reader *r, const struct kymo_export_options *o, struct kymo_export_result *res,
-                    char *err, size_t err_size) {
+int kymo_export_dbg(struct kymo_reader *r, const struct kymo_export_options *o,
+                    struct kymo_export_result *res, char *err, size_t err_size)
+{
     struct kymo_feed feed;
     int rc = kymo_feed_start(&feed, r, o, res, err, err_size);
     if (rc != 0)

@@ -26,10 +26,10 @@ enum { KEY_GC_MINOR = 0x80000000u, KEY_GC_MAJOR = 0x80000001u };
 #define ROOT_IDENT (UINT64_C(3) << 62)
 
 struct node {
-    uint64_t own;      /* ns */
-    uint32_t parent;   /* 0 = none */
+    uint64_t own;    /* ns */
+    uint32_t parent; /* 0 = none */
     uint32_t key;
-    uint32_t child;    /* looked up last */
+    uint32_t child; /* looked up last */
     uint32_t child_key;
 };
 
@@ -56,10 +56,10 @@ struct folded {
     struct kymo_map children;  /* parent << 32 | key -> uint32_t */
     struct node *nodes;        /* [0]: time of processes that got no root */
     uint32_t n_nodes, nodes_room;
-    uint64_t *running;         /* by slot: who runs there, KYMO_IDENT_NONE = nobody */
+    uint64_t *running; /* by slot: who runs there, KYMO_IDENT_NONE = nobody */
     uint32_t n_slots;
     bool wall;
-    bool failed; /* out of memory */
+    bool failed;     /* out of memory */
     uint64_t losses; /* notes of loss so far */
     int64_t now;
     struct kymo_out out;
@@ -70,7 +70,8 @@ struct folded {
 /* ---- nodes ---- */
 
 /* A new node, or 0. */
-static uint32_t new_node(struct folded *x, uint32_t parent, uint32_t key) {
+static uint32_t new_node(struct folded *x, uint32_t parent, uint32_t key)
+{
     if (x->n_nodes == NODES_MAX)
         return 0;
     if (x->n_nodes == x->nodes_room) {
@@ -88,7 +89,8 @@ static uint32_t new_node(struct folded *x, uint32_t parent, uint32_t key) {
 }
 
 /* The node of `key` above `parent`; parent itself when there are too many. */
-static uint32_t child(struct folded *x, uint32_t parent, uint32_t key) {
+static uint32_t child(struct folded *x, uint32_t parent, uint32_t key)
+{
     if (x->nodes[parent].child != 0 && x->nodes[parent].child_key == key)
         return x->nodes[parent].child;
     uint64_t where = (uint64_t)parent << 32 | key;
@@ -111,7 +113,8 @@ static uint32_t child(struct folded *x, uint32_t parent, uint32_t key) {
 
 /* Processes of one name share their lines; without a name, of one initial call.
  * 0 when there are too many nodes. */
-static uint32_t root_of(struct folded *x, const struct kymo_event *ev) {
+static uint32_t root_of(struct folded *x, const struct kymo_event *ev)
+{
     uint64_t ident = ev->who;
     uint32_t name = 0, mfa = 0;
     uint64_t key = ROOT_IDENT | (ident & ~ROOT_IDENT);
@@ -139,7 +142,8 @@ static uint32_t root_of(struct folded *x, const struct kymo_event *ev) {
 
 /* ---- time ---- */
 
-static void account(struct folded *x, struct process *p) {
+static void account(struct folded *x, struct process *p)
+{
     if (p->running || x->wall) {
         if (x->now > p->since)
             x->nodes[p->node].own += (uint64_t)(x->now - p->since);
@@ -147,13 +151,15 @@ static void account(struct folded *x, struct process *p) {
     p->since = x->now;
 }
 
-static void stop_running(struct folded *x, struct process *p) {
+static void stop_running(struct folded *x, struct process *p)
+{
     account(x, p);
     p->running = false;
 }
 
 /* The process runs on this thread from now on, so whoever ran there does not. */
-static void start_running(struct folded *x, struct process *p, const struct kymo_event *ev) {
+static void start_running(struct folded *x, struct process *p, const struct kymo_event *ev)
+{
     account(x, p);
     p->running = true;
     p->slot = ev->slot;
@@ -168,7 +174,8 @@ static void start_running(struct folded *x, struct process *p, const struct kymo
 
 /* ---- events ---- */
 
-static struct process *process_of(struct folded *x, const struct kymo_event *ev) {
+static struct process *process_of(struct folded *x, const struct kymo_event *ev)
+{
     bool added;
     struct process *p = kymo_map_put(&x->processes, ev->who, &added);
     if (p == NULL) {
@@ -183,7 +190,8 @@ static struct process *process_of(struct folded *x, const struct kymo_event *ev)
 }
 
 /* The node of the topmost frame that is shown. */
-static uint32_t top_node(const struct process *p) {
+static uint32_t top_node(const struct process *p)
+{
     for (uint32_t i = p->stack.n; i-- > 0;) {
         if (p->stack.f[i].kind != KYMO_FRAME_INFERRED)
             return (uint32_t)p->stack.f[i].user;
@@ -191,7 +199,8 @@ static uint32_t top_node(const struct process *p) {
     return p->root;
 }
 
-static void enter(struct folded *x, struct process *p, struct kymo_frame *f, uint32_t key) {
+static void enter(struct folded *x, struct process *p, struct kymo_frame *f, uint32_t key)
+{
     if (f == NULL)
         return;
     /* What the frame is on: the calls that a loop of tail calls left. */
@@ -206,7 +215,8 @@ static void enter(struct folded *x, struct process *p, struct kymo_frame *f, uin
         f->user = child(x, (uint32_t)f->user, key);
 }
 
-static void on_stack_event(struct folded *x, struct process *p, const struct kymo_event *ev) {
+static void on_stack_event(struct folded *x, struct process *p, const struct kymo_event *ev)
+{
     struct kymo_facts *facts = &x->lesson.facts;
     uint32_t mfa = kymo_canonical(x->r, ev->mfa);
     if (!p->running)
@@ -218,7 +228,9 @@ static void on_stack_event(struct folded *x, struct process *p, const struct kym
         p->losses = x->losses;
     }
     switch (ev->id) {
-    case KYMO_E_CALL: enter(x, p, kymo_stack_call(&p->stack, facts, mfa, NULL, NULL), mfa & 0x7fffffffu); break;
+    case KYMO_E_CALL:
+        enter(x, p, kymo_stack_call(&p->stack, facts, mfa, NULL, NULL), mfa & 0x7fffffffu);
+        break;
     case KYMO_E_RETURN_TO: kymo_stack_return_to(&p->stack, facts, mfa, NULL, NULL); break;
     case KYMO_E_RETURN_FROM:
     case KYMO_E_EXCEPTION_FROM: kymo_stack_return_from(&p->stack, facts, mfa, NULL, NULL); break;
@@ -234,7 +246,8 @@ static void on_stack_event(struct folded *x, struct process *p, const struct kym
     p->node = top_node(p);
 }
 
-static void on_exit_event(struct folded *x, const struct kymo_event *ev) {
+static void on_exit_event(struct folded *x, const struct kymo_event *ev)
+{
     struct process *p = kymo_map_get(&x->processes, ev->who);
     if (p == NULL)
         return;
@@ -243,7 +256,8 @@ static void on_exit_event(struct folded *x, const struct kymo_event *ev) {
     kymo_map_remove(&x->processes, ev->who);
 }
 
-static void on_event(struct folded *x, const struct kymo_event *ev) {
+static void on_event(struct folded *x, const struct kymo_event *ev)
+{
     x->now = ev->ns;
     struct process *p;
     switch (ev->id) {
@@ -287,13 +301,15 @@ static void on_event(struct folded *x, const struct kymo_event *ev) {
 /* ---- output ---- */
 
 /* ';' separates frames, so it can't be in one. */
-static void clean(char *s, size_t n) {
+static void clean(char *s, size_t n)
+{
     for (char *p = s; (p = memchr(p, ';', n - (size_t)(p - s))) != NULL;)
         *p = ',';
 }
 
 /* The text of a function, formatted once. */
-static void write_mfa(struct folded *x, uint32_t id) {
+static void write_mfa(struct folded *x, uint32_t id)
+{
     char text[1024];
     char *known = id <= x->dict_size ? x->texts[id] : NULL;
     if (known == NULL) {
@@ -307,14 +323,16 @@ static void write_mfa(struct folded *x, uint32_t id) {
     kymo_out_write(&x->out, known, strlen(known));
 }
 
-static void write_ident(struct folded *x, uint64_t ident) {
+static void write_ident(struct folded *x, uint64_t ident)
+{
     char text[1024];
     size_t n = kymo_short_label(x->r, ident, text, sizeof text);
     clean(text, n);
     kymo_out_write(&x->out, text, n);
 }
 
-static void write_line(struct folded *x, uint32_t node, const struct root *roots) {
+static void write_line(struct folded *x, uint32_t node, const struct root *roots)
+{
     uint32_t path[DEPTH_MAX + 2];
     uint32_t depth = 0;
     uint32_t at = node;
@@ -342,7 +360,8 @@ static void write_line(struct folded *x, uint32_t node, const struct root *roots
     kymo_out_write(&x->out, own, (size_t)n);
 }
 
-static int write_lines(struct folded *x, struct kymo_export_result *res, char *err, size_t err_size) {
+static int write_lines(struct folded *x, struct kymo_export_result *res, char *err, size_t err_size)
+{
     /* Roots by node, to find the name again. */
     struct root *roots = calloc(x->n_nodes, sizeof *roots);
     if (roots == NULL) {
@@ -363,7 +382,8 @@ static int write_lines(struct folded *x, struct kymo_export_result *res, char *e
     return kymo_out_finish(&x->out, err, err_size);
 }
 
-static int run(struct folded *x, struct kymo_feed *feed, char *err, size_t err_size) {
+static int run(struct folded *x, struct kymo_feed *feed, char *err, size_t err_size)
+{
     int rc = kymo_feed_lesson(feed, &x->lesson, err, err_size);
     if (rc != 0)
         return rc;
@@ -384,7 +404,8 @@ static int run(struct folded *x, struct kymo_feed *feed, char *err, size_t err_s
 }
 
 int kymo_export_folded(struct kymo_reader *r, const struct kymo_export_options *o,
-                       struct kymo_export_result *res, char *err, size_t err_size) {
+                       struct kymo_export_result *res, char *err, size_t err_size)
+{
     struct kymo_feed feed;
     int rc = kymo_feed_start(&feed, r, o, res, err, err_size);
     if (rc != 0)

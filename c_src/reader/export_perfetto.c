@@ -11,7 +11,8 @@
 
 /* ---- tracks ---- */
 
-static uint64_t thread_track(struct kymo_pfx *x, uint32_t slot) {
+static uint64_t thread_track(struct kymo_pfx *x, uint32_t slot)
+{
     static const char *const kinds[] = {"thread", "scheduler", "dirty cpu scheduler", "dirty io scheduler"};
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(x->r, &n);
@@ -26,21 +27,24 @@ static uint64_t thread_track(struct kymo_pfx *x, uint32_t slot) {
         char name[96];
         const struct kymo_slot *s = &slots[slot];
         const char *kind = kinds[s->thread_kind <= KYMO_T_DIRTY_IO ? s->thread_kind : 0];
-        int len = s->thread_no != 0 ? snprintf(name, sizeof name, "%s %u", kind, s->thread_no)
-                                    : snprintf(name, sizeof name, "%s %.16s (slot %u)", kind, s->thread_name, slot);
+        int len = s->thread_no != 0
+                      ? snprintf(name, sizeof name, "%s %u", kind, s->thread_no)
+                      : snprintf(name, sizeof name, "%s %.16s (slot %u)", kind, s->thread_name, slot);
         kymo_pf_track(&x->w, track, TRACK_THREADS, name, (size_t)len);
         x->threads[slot].described = true;
     }
     return track;
 }
 
-static enum kymo_pf_category category_of(uint64_t ident) {
+static enum kymo_pf_category category_of(uint64_t ident)
+{
     return KYMO_IDENT_KIND(ident) == KYMO_I_PORT ? KYMO_PF_CAT_PORT : KYMO_PF_CAT_PROCESS;
 }
 
 /* Opens the slice that spans the life of a process. `since` says from when on
  * when it is not its birth. */
-static void begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+static void begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     kymo_pf_event(&x->w, KYMO_PF_BEGIN, p->track, category_of(p->ident));
     kymo_pf_name(&x->w, KYMO_PF_N_ALIVE);
     if (ev->id == KYMO_E_SPAWNED || ev->id == KYMO_E_OPEN) {
@@ -51,13 +55,15 @@ static void begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const st
         kymo_pf_text(&x->w, KYMO_PF_K_SINCE, "before its first event in the recording");
     }
     if (ev->has_content && ev->id == KYMO_E_SPAWNED)
-        kymo_pf_term(&x->w, KYMO_PF_K_ARGS, ev->content, ev->content_len, (ev->content_flags & KYMO_C_CUT) != 0);
+        kymo_pf_term(&x->w, KYMO_PF_K_ARGS, ev->content, ev->content_len,
+                     (ev->content_flags & KYMO_C_CUT) != 0);
     kymo_pf_emit(&x->w, ev->ns);
     p->alive = true;
     x->slices++;
 }
 
-static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p) {
+static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
+{
     kymo_map_remove(&x->processes, p->ident);
     if (x->last == p)
         x->last = NULL;
@@ -66,7 +72,8 @@ static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p) {
 }
 
 /* Frees a process that the graveyard holds. */
-static void bury(struct kymo_pfx *x, struct kymo_pfx_process *p) {
+static void bury(struct kymo_pfx *x, struct kymo_pfx_process *p)
+{
     for (uint32_t i = 0; i < DEAD_MAX; i++) {
         if (x->dead[i] == p)
             x->dead[i] = NULL;
@@ -76,7 +83,8 @@ static void bury(struct kymo_pfx *x, struct kymo_pfx_process *p) {
 
 /* The process or port that an event is about; NULL when it is about something
  * else (seq_trace from a name) or there is no memory. */
-static struct kymo_pfx_process *process_of(struct kymo_pfx *x, const struct kymo_event *ev) {
+static struct kymo_pfx_process *process_of(struct kymo_pfx *x, const struct kymo_event *ev)
+{
     if (x->last != NULL && x->last->ident == ev->who)
         return x->last;
     if (KYMO_IDENT_KIND(ev->who) != KYMO_I_PID && KYMO_IDENT_KIND(ev->who) != KYMO_I_PORT)
@@ -123,12 +131,14 @@ static struct kymo_pfx_process *process_of(struct kymo_pfx *x, const struct kymo
 
 /* ---- slices of calls and collections ---- */
 
-void kymo_pfx_content(struct kymo_pfx *x, unsigned key, const struct kymo_event *ev) {
+void kymo_pfx_content(struct kymo_pfx *x, unsigned key, const struct kymo_event *ev)
+{
     if (ev->has_content)
         kymo_pf_term(&x->w, key, ev->content, ev->content_len, (ev->content_flags & KYMO_C_CUT) != 0);
 }
 
-void kymo_pfx_options(struct kymo_pfx *x, const struct kymo_event *ev) {
+void kymo_pfx_options(struct kymo_pfx *x, const struct kymo_event *ev)
+{
     if (!ev->has_opts)
         return;
     if ((ev->opt_flags & KYMO_O_MSR) != 0)
@@ -137,12 +147,14 @@ void kymo_pfx_options(struct kymo_pfx *x, const struct kymo_event *ev) {
         kymo_pf_uint(&x->w, KYMO_PF_K_SCHEDULER, ev->opt_sched);
 }
 
-static void add_gc_sizes(struct kymo_pfx *x, const struct kymo_event *ev) {
+static void add_gc_sizes(struct kymo_pfx *x, const struct kymo_event *ev)
+{
     for (unsigned i = 0; i < ev->n_gc && i < KYMO_GC_SIZES; i++)
         kymo_pf_uint(&x->w, KYMO_PF_K_GC + i, ev->gc[i]);
 }
 
-static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why) {
+static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
+{
     static const char *const ended[] = {NULL, NULL, "tail call", "not recorded", "with its process"};
     struct kymo_pfx *x = arg;
     if (f->depth >= DEPTH_MAX)
@@ -162,7 +174,9 @@ static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
     kymo_pf_emit(&x->w, x->now);
 }
 
-static void open_frame(struct kymo_pfx *x, struct kymo_pfx_process *p, struct kymo_frame *f, const struct kymo_event *ev) {
+static void open_frame(struct kymo_pfx *x, struct kymo_pfx_process *p, struct kymo_frame *f,
+                       const struct kymo_event *ev)
+{
     if (f->depth >= DEPTH_MAX)
         return;
     f->user = x->losses;
@@ -180,7 +194,8 @@ static void open_frame(struct kymo_pfx *x, struct kymo_pfx_process *p, struct ky
     x->slices++;
 }
 
-static void on_call(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+static void on_call(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     uint32_t mfa = kymo_canonical(x->r, ev->mfa);
     struct kymo_frame *f = kymo_stack_call(&p->stack, &x->lesson.facts, mfa, on_leave, x);
     if (f != NULL) {
@@ -195,7 +210,8 @@ static void on_call(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct
     x->slices++;
 }
 
-static void on_gc(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+static void on_gc(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     bool minor = ev->id == KYMO_E_GC_MINOR_START || ev->id == KYMO_E_GC_MINOR_END;
     uint8_t kind = minor ? KYMO_FRAME_GC_MINOR : KYMO_FRAME_GC_MAJOR;
     if (ev->id == KYMO_E_GC_MINOR_START || ev->id == KYMO_E_GC_MAJOR_START) {
@@ -209,7 +225,8 @@ static void on_gc(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
 
 /* ---- life ---- */
 
-static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     x->last = p;
     kymo_stack_clear(&p->stack, on_leave, x);
     if (!p->alive)
@@ -226,7 +243,8 @@ static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     kymo_pf_emit(&x->w, x->now);
 }
 
-static void on_exit_event(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+static void on_exit_event(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     if (p->dead)
         return;
     end_alive(x, p, ev);
@@ -241,7 +259,8 @@ static void on_exit_event(struct kymo_pfx *x, struct kymo_pfx_process *p, const 
 
 /* ---- schedulers ---- */
 
-static void end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_event *ev) {
+static void end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_event *ev)
+{
     struct kymo_pfx_thread *t = &x->threads[slot];
     if (t->running == KYMO_IDENT_NONE)
         return;
@@ -257,7 +276,8 @@ static void end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_eve
     kymo_pf_emit(&x->w, x->now);
 }
 
-static void on_in(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+static void on_in(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     if (ev->slot >= x->n_threads)
         return;
     end_running(x, ev->slot, NULL);
@@ -278,14 +298,16 @@ static void on_in(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
     x->slices++;
 }
 
-static void on_out(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+static void on_out(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     if (ev->slot < x->n_threads && x->threads[ev->slot].running == p->ident)
         end_running(x, ev->slot, ev);
 }
 
 /* ---- the rest ---- */
 
-static void on_name(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+static void on_name(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     uint32_t name = kymo_canonical(x->r, ev->atom);
     if (name == 0)
         return;
@@ -301,17 +323,24 @@ static void on_name(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct
 }
 
 /* Everything that is a moment on its process: fields by their letters. */
-static void instant(struct kymo_pfx *x, uint64_t track, const struct kymo_event *ev) {
+static void instant(struct kymo_pfx *x, uint64_t track, const struct kymo_event *ev)
+{
     bool seq = ev->id == KYMO_E_SEQ_TRACE;
     bool port = KYMO_IDENT_KIND(ev->who) == KYMO_I_PORT;
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, track,
-                  seq ? KYMO_PF_CAT_SEQ_TRACE : port ? KYMO_PF_CAT_PORT : KYMO_PF_CAT_PROCESS);
+                  seq    ? KYMO_PF_CAT_SEQ_TRACE
+                  : port ? KYMO_PF_CAT_PORT
+                         : KYMO_PF_CAT_PROCESS);
     kymo_pf_name(&x->w, ev->id);
     if (ev->peer != KYMO_IDENT_NONE)
         kymo_pf_ident(&x->w, KYMO_PF_K_PEER, ev->peer);
     kymo_pf_dict(&x->w, ev->id == KYMO_E_SPAWN ? KYMO_PF_K_CALLED : KYMO_PF_K_AT, ev->mfa);
     bool names = ev->id == KYMO_E_REGISTER || ev->id == KYMO_E_UNREGISTER;
-    kymo_pf_dict(&x->w, names ? KYMO_PF_K_NAME : ev->id == KYMO_E_OTHER ? KYMO_PF_K_TAG : KYMO_PF_K_REASON, ev->atom);
+    kymo_pf_dict(&x->w,
+                 names                    ? KYMO_PF_K_NAME
+                 : ev->id == KYMO_E_OTHER ? KYMO_PF_K_TAG
+                                          : KYMO_PF_K_REASON,
+                 ev->atom);
     if (seq) {
         static const char *const kinds[] = {"?", "send", "receive", "print", "other"};
         unsigned kind = ev->kind & 0x7fu;
@@ -327,7 +356,8 @@ static void instant(struct kymo_pfx *x, uint64_t track, const struct kymo_event 
     x->slices++;
 }
 
-static void on_note(struct kymo_pfx *x, const struct kymo_event *ev) {
+static void on_note(struct kymo_pfx *x, const struct kymo_event *ev)
+{
     if (ev->id == KYMO_E_LOST) {
         x->losses++;
         kymo_flows_lost(&x->flows);
@@ -346,7 +376,8 @@ static void on_note(struct kymo_pfx *x, const struct kymo_event *ev) {
     x->slices++;
 }
 
-static void on_event(struct kymo_pfx *x, const struct kymo_event *ev) {
+static void on_event(struct kymo_pfx *x, const struct kymo_event *ev)
+{
     x->now = ev->ns;
     x->cause = ev;
     if (x->held_first != x->held_next)
@@ -400,13 +431,17 @@ static void on_event(struct kymo_pfx *x, const struct kymo_event *ev) {
     case KYMO_E_GC_MAJOR_START:
     case KYMO_E_GC_MAJOR_END: on_gc(x, p, ev); break;
     case KYMO_E_REGISTER:
-    case KYMO_E_UNREGISTER: on_name(x, p, ev); instant(x, p->track, ev); break;
+    case KYMO_E_UNREGISTER:
+        on_name(x, p, ev);
+        instant(x, p->track, ev);
+        break;
     default: instant(x, p->track, ev); break;
     }
 }
 
 /* Ends what is open at the time of the last event. */
-static void end_all(struct kymo_pfx *x) {
+static void end_all(struct kymo_pfx *x)
+{
     x->cause = NULL;
     kymo_pfx_expire(x, INT64_MAX);
     for (uint32_t i = 0; i < x->n_threads; i++)
@@ -416,7 +451,8 @@ static void end_all(struct kymo_pfx *x) {
         end_alive(x, *p, NULL);
 }
 
-static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, char *err, size_t err_size) {
+static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, char *err, size_t err_size)
+{
     struct kymo_event ev;
     int rc = kymo_feed_next(feed, &ev);
     int64_t start = rc == 1 ? ev.ns : kymo_reader_meta(x->r)->t0_mono_ns;
@@ -440,7 +476,8 @@ static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, cha
 }
 
 int kymo_export_perfetto(struct kymo_reader *r, const struct kymo_export_options *o,
-                         struct kymo_export_result *res, char *err, size_t err_size) {
+                         struct kymo_export_result *res, char *err, size_t err_size)
+{
     struct kymo_feed feed;
     int rc = kymo_feed_start(&feed, r, o, res, err, err_size);
     if (rc != 0)

@@ -29,11 +29,11 @@ struct kymo_pfx_process {
     uint64_t track;
     uint64_t name_iid; /* its name as an event name and as a string; 0 = not written yet */
     uint64_t string_iid;
-    uint32_t spawned;  /* function that its spawn gave, or 0 */
-    uint64_t name;     /* registered name as an ident, or KYMO_IDENT_NONE */
+    uint32_t spawned; /* function that its spawn gave, or 0 */
+    uint64_t name;    /* registered name as an ident, or KYMO_IDENT_NONE */
     struct kymo_stack stack;
-    uint64_t losses;   /* notes of loss that the stack knows of */
-    bool alive;        /* its slice is open */
+    uint64_t losses; /* notes of loss that the stack knows of */
+    bool alive;      /* its slice is open */
     bool dead;
 };
 
@@ -64,9 +64,9 @@ struct kymo_pfx {
     struct kymo_pfx_thread *threads;
     uint32_t n_threads;
     bool threads_described;
-    bool fresh; /* the process of this event was first seen with it */
-    uint64_t losses;      /* notes of loss so far */
-    uint64_t slices;      /* slices and instants */
+    bool fresh;      /* the process of this event was first seen with it */
+    uint64_t losses; /* notes of loss so far */
+    uint64_t slices; /* slices and instants */
     int64_t now;
     /* For on_leave: the event that ends the frame, NULL if none in particular. */
     const struct kymo_event *cause;

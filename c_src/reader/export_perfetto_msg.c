@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "export_perfetto.h"
 
-static void write_held(struct kymo_pfx *x, struct kymo_pfx_held *h, uint64_t flow, int64_t ns) {
+static void write_held(struct kymo_pfx *x, struct kymo_pfx_held *h, uint64_t flow, int64_t ns)
+{
     kymo_pb_clear(&x->w.event);
     uint8_t *p = kymo_pb_room(&x->w.event, h->event.n);
     if (p != NULL) {
@@ -14,7 +15,8 @@ static void write_held(struct kymo_pfx *x, struct kymo_pfx_held *h, uint64_t flo
     h->used = false;
 }
 
-void kymo_pfx_expire(struct kymo_pfx *x, int64_t now) {
+void kymo_pfx_expire(struct kymo_pfx *x, int64_t now)
+{
     /* Held in order of time: held_first is the oldest place. */
     for (; x->held_first != x->held_next; x->held_first++) {
         struct kymo_pfx_held *h = &x->held[x->held_first % HELD_MAX];
@@ -27,7 +29,8 @@ void kymo_pfx_expire(struct kymo_pfx *x, int64_t now) {
 
 /* The receive in x->w.event has no send yet. The place of the oldest is free:
  * make_room was called before the event was started. */
-static void hold(struct kymo_pfx *x, const struct kymo_message *m) {
+static void hold(struct kymo_pfx *x, const struct kymo_message *m)
+{
     struct kymo_pfx_held *h = &x->held[x->held_next % HELD_MAX];
     kymo_pb_clear(&h->event);
     uint8_t *p = kymo_pb_room(&h->event, x->w.event.n);
@@ -42,7 +45,8 @@ static void hold(struct kymo_pfx *x, const struct kymo_message *m) {
     x->held_next++;
 }
 
-static void make_room(struct kymo_pfx *x) {
+static void make_room(struct kymo_pfx *x)
+{
     if (x->held_next - x->held_first < HELD_MAX)
         return;
     struct kymo_pfx_held *oldest = &x->held[x->held_first++ % HELD_MAX];
@@ -50,7 +54,8 @@ static void make_room(struct kymo_pfx *x) {
         write_held(x, oldest, 0, oldest->m.ns);
 }
 
-static struct kymo_pfx_held *held_for(struct kymo_pfx *x, const struct kymo_message *send) {
+static struct kymo_pfx_held *held_for(struct kymo_pfx *x, const struct kymo_message *send)
+{
     for (uint32_t i = x->held_first; i != x->held_next; i++) {
         struct kymo_pfx_held *h = &x->held[i % HELD_MAX];
         if (h->used && send->ns - h->m.ns <= HELD_NS && (h->m.to == send->to || h->m.name == send->to) &&
@@ -62,7 +67,8 @@ static struct kymo_pfx_held *held_for(struct kymo_pfx *x, const struct kymo_mess
 }
 
 /* Names the other side: processes with a track by a string written once. */
-static void peer(struct kymo_pfx *x, unsigned key, uint64_t ident) {
+static void peer(struct kymo_pfx *x, unsigned key, uint64_t ident)
+{
     struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
     if (p == NULL) {
         kymo_pf_ident(&x->w, key, ident);
@@ -76,14 +82,16 @@ static void peer(struct kymo_pfx *x, unsigned key, uint64_t ident) {
     kymo_pf_string_iid(&x->w, key, (*p)->string_iid);
 }
 
-static void add_message(struct kymo_pfx *x, const struct kymo_event *ev) {
+static void add_message(struct kymo_pfx *x, const struct kymo_event *ev)
+{
     if (ev->size != KYMO_SIZE_UNKNOWN)
         kymo_pf_uint(&x->w, KYMO_PF_K_SIZE, ev->size & ~KYMO_SIZE_MORE);
     kymo_pfx_content(x, KYMO_PF_K_MESSAGE, ev);
     kymo_pfx_options(x, ev);
 }
 
-void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     struct kymo_message m = {.from = ev->who, .to = ev->peer, .name = KYMO_IDENT_NONE};
     kymo_message_look(&m, ev);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
@@ -108,7 +116,8 @@ void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
         write_held(x, h, flow, h->m.ns > ev->ns ? h->m.ns : ev->ns);
 }
 
-void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev) {
+void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
     struct kymo_message m = {.from = ev->peer, .to = ev->who, .name = p->name};
     kymo_message_look(&m, ev);
     uint64_t flow = kymo_flows_receive(&x->flows, &m);
@@ -126,4 +135,3 @@ void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
         hold(x, &m);
     }
 }
-

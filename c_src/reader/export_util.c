@@ -8,20 +8,23 @@
 enum { PROGRESS_EVERY = 1 << 17 };
 
 /* a + b without overflow. */
-static int64_t add_clamped(int64_t a, int64_t b) {
+static int64_t add_clamped(int64_t a, int64_t b)
+{
     int64_t sum;
     if (__builtin_add_overflow(a, b, &sum))
         return b < 0 ? INT64_MIN : INT64_MAX;
     return sum;
 }
 
-int kymo_feed_error(int error, char *err, size_t err_size) {
+int kymo_feed_error(int error, char *err, size_t err_size)
+{
     snprintf(err, err_size, "can't read the recording further: %s", strerror(-error));
     return error;
 }
 
 int kymo_feed_start(struct kymo_feed *f, struct kymo_reader *r, const struct kymo_export_options *o,
-                    struct kymo_export_result *res, char *err, size_t err_size) {
+                    struct kymo_export_result *res, char *err, size_t err_size)
+{
     int64_t t0 = kymo_reader_meta(r)->t0_mono_ns;
     memset(f, 0, sizeof *f);
     memset(res, 0, sizeof *res);
@@ -34,7 +37,8 @@ int kymo_feed_start(struct kymo_feed *f, struct kymo_reader *r, const struct kym
     return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
 }
 
-static void progress(struct kymo_feed *f) {
+static void progress(struct kymo_feed *f)
+{
     f->since_progress = 0;
     if (f->o->progress != NULL) {
         uint64_t done, total;
@@ -43,7 +47,8 @@ static void progress(struct kymo_feed *f) {
     }
 }
 
-int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev) {
+int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev)
+{
     int rc;
     while ((rc = kymo_reader_next(f->r, ev)) == 1) {
         if (++f->since_progress == PROGRESS_EVERY)
@@ -67,12 +72,14 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev) {
 /* ---- lesson ---- */
 
 static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r,
-                        const struct kymo_event *ev) {
+                        const struct kymo_event *ev)
+{
     if (ev->id == KYMO_E_IN || ev->id == KYMO_E_OUT)
         l->running = true;
     if (ev->id == KYMO_E_EXIT) {
         struct kymo_stack *st = kymo_map_get(stacks, ev->who);
         if (st != NULL) {
+            kymo_stack_learn_end(st, &l->facts);
             kymo_stack_clear(st, NULL, NULL);
             kymo_map_remove(stacks, ev->who);
         }
@@ -95,13 +102,15 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
     return true;
 }
 
-static void lost_everywhere(struct kymo_map *stacks) {
+static void lost_everywhere(struct kymo_map *stacks)
+{
     size_t it = 0;
     for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;)
         kymo_stack_lost(st);
 }
 
-int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size) {
+int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size)
+{
     struct kymo_export_result ignored;
     struct kymo_export_options quiet = *f->o;
     quiet.progress = NULL;
@@ -131,8 +140,10 @@ int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err,
     }
     lesson->facts.return_to_seen = return_to;
     size_t it = 0;
-    for (struct kymo_stack *st; (st = kymo_map_next(&stacks, &it, NULL)) != NULL;)
+    for (struct kymo_stack *st; (st = kymo_map_next(&stacks, &it, NULL)) != NULL;) {
+        kymo_stack_learn_end(st, &lesson->facts);
         kymo_stack_clear(st, NULL, NULL);
+    }
     kymo_map_free(&stacks);
     if (rc >= 0)
         rc = kymo_reader_rewind(f->r);
@@ -142,12 +153,15 @@ int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err,
 /* ---- names ---- */
 
 /* Brings what a formatting function returned below size. */
-static size_t cut_length(size_t n, size_t size) {
+static size_t cut_length(size_t n, size_t size)
+{
     return n < size ? n : size - 1;
 }
 
 /* The name or the initial call of a process; 0 when neither is known. */
-static size_t known_name(const struct kymo_reader *r, uint64_t ident, uint32_t spawned, char *buf, size_t size) {
+static size_t known_name(const struct kymo_reader *r, uint64_t ident, uint32_t spawned, char *buf,
+                         size_t size)
+{
     uint32_t name = 0, mfa = 0;
     (void)kymo_reader_process(r, ident, &name, &mfa);
     mfa = mfa != 0 ? mfa : spawned;
@@ -156,7 +170,8 @@ static size_t known_name(const struct kymo_reader *r, uint64_t ident, uint32_t s
     return mfa != 0 ? cut_length(kymo_format_mfa(r, mfa, buf, size), size) : 0;
 }
 
-size_t kymo_label(const struct kymo_reader *r, uint64_t ident, uint32_t spawned, char *buf, size_t size) {
+size_t kymo_label(const struct kymo_reader *r, uint64_t ident, uint32_t spawned, char *buf, size_t size)
+{
     size_t n = cut_length(kymo_format_ident(r, ident, buf, size), size);
     if (size - n > 2) {
         size_t m = known_name(r, ident, spawned, buf + n + 1, size - n - 1);
@@ -166,7 +181,8 @@ size_t kymo_label(const struct kymo_reader *r, uint64_t ident, uint32_t spawned,
     return n;
 }
 
-size_t kymo_short_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size) {
+size_t kymo_short_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size)
+{
     size_t n = known_name(r, ident, 0, buf, size);
     return n > 0 ? n : cut_length(kymo_format_ident(r, ident, buf, size), size);
 }

@@ -43,7 +43,8 @@ struct kymo_lesson {
 int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size);
 
 /* Canonical id of a function, 0 when there is none. */
-static inline uint32_t kymo_canonical(const struct kymo_reader *r, uint32_t id) {
+static inline uint32_t kymo_canonical(const struct kymo_reader *r, uint32_t id)
+{
     return id == 0 ? 0 : kymo_reader_canonical(r, id);
 }
 

@@ -12,7 +12,8 @@ struct queue {
     uint32_t first, last; /* index + 1, 0 = none */
 };
 
-void kymo_message_look(struct kymo_message *m, const struct kymo_event *ev) {
+void kymo_message_look(struct kymo_message *m, const struct kymo_event *ev)
+{
     m->size = (ev->size & KYMO_SIZE_MORE) != 0 ? KYMO_SIZE_UNKNOWN : ev->size;
     m->hash = 0;
     m->ns = ev->ns;
@@ -26,20 +27,23 @@ void kymo_message_look(struct kymo_message *m, const struct kymo_event *ev) {
     m->hash = h != 0 ? h : 1;
 }
 
-bool kymo_message_alike(uint32_t size_a, uint64_t hash_a, uint32_t size_b, uint64_t hash_b) {
+bool kymo_message_alike(uint32_t size_a, uint64_t hash_a, uint32_t size_b, uint64_t hash_b)
+{
     if (hash_a != 0 && hash_b != 0)
         return hash_a == hash_b;
     return size_a == size_b || size_a == KYMO_SIZE_UNKNOWN || size_b == KYMO_SIZE_UNKNOWN;
 }
 
-int kymo_flows_init(struct kymo_flows *f) {
+int kymo_flows_init(struct kymo_flows *f)
+{
     memset(f, 0, sizeof *f);
     kymo_map_init(&f->queues, sizeof(struct queue));
     f->ring = calloc(KYMO_FLOWS_OPEN, sizeof *f->ring);
     return f->ring != NULL ? 0 : -ENOMEM;
 }
 
-void kymo_flows_free(struct kymo_flows *f) {
+void kymo_flows_free(struct kymo_flows *f)
+{
     free(f->ring);
     kymo_map_free(&f->queues);
     memset(f, 0, sizeof *f);
@@ -47,12 +51,14 @@ void kymo_flows_free(struct kymo_flows *f) {
 
 /* Aliases are made for one call each and don't name their process: what one
  * sender sends to any of them waits in one queue. */
-static uint64_t queue_of(uint64_t from, uint64_t to) {
+static uint64_t queue_of(uint64_t from, uint64_t to)
+{
     return KYMO_IDENT_KIND(to) == KYMO_I_REF ? KYMO_IDENT(KYMO_I_REF, from) : to;
 }
 
 /* Takes entry i, which follows prev (0 = it is the first), out of its queue. */
-static void take(struct kymo_flows *f, struct queue *q, uint32_t i, uint32_t prev) {
+static void take(struct kymo_flows *f, struct queue *q, uint32_t i, uint32_t prev)
+{
     struct kymo_flow_entry *e = &f->ring[i - 1];
     if (prev == 0)
         q->first = e->next;
@@ -65,11 +71,13 @@ static void take(struct kymo_flows *f, struct queue *q, uint32_t i, uint32_t pre
         kymo_map_remove(&f->queues, e->to);
 }
 
-uint64_t kymo_flows_id(struct kymo_flows *f) {
+uint64_t kymo_flows_id(struct kymo_flows *f)
+{
     return ++f->sent;
 }
 
-uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m) {
+uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
+{
     uint64_t id = kymo_flows_id(f);
     uint32_t i = (uint32_t)(id % KYMO_FLOWS_OPEN) + 1;
     struct kymo_flow_entry *e = &f->ring[i - 1];
@@ -95,13 +103,15 @@ uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m) {
     return id;
 }
 
-static bool fits(const struct kymo_flow_entry *e, const struct kymo_message *m) {
+static bool fits(const struct kymo_flow_entry *e, const struct kymo_message *m)
+{
     return kymo_message_alike(e->size, e->hash, m->size, m->hash);
 }
 
 /* The sender is known: its oldest send in this queue that looks the same. Older
  * ones of the same sender were received unseen: they go. */
-static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kymo_message *m) {
+static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kymo_message *m)
+{
     struct queue *q = kymo_map_get(&f->queues, key);
     if (q == NULL)
         return 0;
@@ -132,7 +142,8 @@ static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kym
  * one that fits, or the oldest when all that fit have one sender and `ordered`
  * says that these keep their order. When there are several to choose from, the
  * oldest goes without an answer, so that the numbers stay right. */
-static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kymo_message *m, bool ordered) {
+static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kymo_message *m, bool ordered)
+{
     struct queue *q = kymo_map_get(&f->queues, key);
     if (q == NULL)
         return 0;
@@ -159,7 +170,8 @@ static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kym
     return certain ? id : 0;
 }
 
-uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m) {
+uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m)
+{
     uint64_t id = 0;
     if (m->from == KYMO_IDENT_NONE) {
         id = from_anyone(f, m->to, m, true);
@@ -176,7 +188,8 @@ uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m) 
     return id;
 }
 
-static void drop_queue(struct kymo_flows *f, uint64_t key) {
+static void drop_queue(struct kymo_flows *f, uint64_t key)
+{
     struct queue *q = kymo_map_get(&f->queues, key);
     if (q == NULL)
         return;
@@ -185,12 +198,14 @@ static void drop_queue(struct kymo_flows *f, uint64_t key) {
     kymo_map_remove(&f->queues, key);
 }
 
-void kymo_flows_exit(struct kymo_flows *f, uint64_t ident) {
+void kymo_flows_exit(struct kymo_flows *f, uint64_t ident)
+{
     drop_queue(f, ident);
     drop_queue(f, KYMO_IDENT(KYMO_I_REF, ident));
 }
 
-void kymo_flows_lost(struct kymo_flows *f) {
+void kymo_flows_lost(struct kymo_flows *f)
+{
     f->lost_at = f->sent;
     kymo_map_free(&f->queues);
 }

@@ -18,8 +18,8 @@
 #define KYMO_FLOWS_OPEN 131072u
 
 struct kymo_flow_entry {
-    uint64_t id;   /* 0 = free */
-    uint64_t to;   /* key of its queue */
+    uint64_t id; /* 0 = free */
+    uint64_t to; /* key of its queue */
     uint64_t from;
     uint64_t hash; /* of the contents, 0 = not known */
     int64_t ns;

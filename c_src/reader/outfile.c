@@ -8,7 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void out_free(struct kymo_out *o) {
+static void out_free(struct kymo_out *o)
+{
     free(o->buf);
     free(o->path);
     free(o->temp);
@@ -16,13 +17,15 @@ static void out_free(struct kymo_out *o) {
     o->fd = -1;
 }
 
-static int out_say(const struct kymo_out *o, const char *what, int error, char *err, size_t err_size) {
+static int out_say(const struct kymo_out *o, const char *what, int error, char *err, size_t err_size)
+{
     snprintf(err, err_size, "%s %s: %s", what, o->path != NULL ? o->path : "output", strerror(-error));
     return error;
 }
 
 /* Opens the temporary neighbour of o->path. */
-static int out_open_temp(struct kymo_out *o) {
+static int out_open_temp(struct kymo_out *o)
+{
     size_t n = strlen(o->path) + sizeof ".XXXXXX";
     o->temp = malloc(n);
     if (o->temp == NULL)
@@ -38,7 +41,8 @@ static int out_open_temp(struct kymo_out *o) {
     return 0;
 }
 
-int kymo_out_open(struct kymo_out *o, const char *path, char *err, size_t err_size) {
+int kymo_out_open(struct kymo_out *o, const char *path, char *err, size_t err_size)
+{
     memset(o, 0, sizeof *o);
     o->fd = -1;
     int error = 0;
@@ -66,7 +70,8 @@ int kymo_out_open(struct kymo_out *o, const char *path, char *err, size_t err_si
     return error;
 }
 
-static void out_to_system(struct kymo_out *o, const uint8_t *p, size_t n) {
+static void out_to_system(struct kymo_out *o, const uint8_t *p, size_t n)
+{
     while (n > 0 && o->error == 0) {
         ssize_t done = write(o->fd, p, n);
         if (done < 0 && errno == EINTR)
@@ -81,12 +86,14 @@ static void out_to_system(struct kymo_out *o, const uint8_t *p, size_t n) {
     }
 }
 
-void kymo_out_flush(struct kymo_out *o) {
+void kymo_out_flush(struct kymo_out *o)
+{
     out_to_system(o, o->buf, o->used);
     o->used = 0;
 }
 
-void kymo_out_write(struct kymo_out *o, const void *bytes, size_t n) {
+void kymo_out_write(struct kymo_out *o, const void *bytes, size_t n)
+{
     if (o->used + n > KYMO_OUT_BUFFER)
         kymo_out_flush(o);
     if (n > KYMO_OUT_BUFFER) {
@@ -97,7 +104,8 @@ void kymo_out_write(struct kymo_out *o, const void *bytes, size_t n) {
     }
 }
 
-int kymo_out_finish(struct kymo_out *o, char *err, size_t err_size) {
+int kymo_out_finish(struct kymo_out *o, char *err, size_t err_size)
+{
     if (o->fd < 0)
         return -EBADF;
     kymo_out_flush(o);
@@ -117,7 +125,8 @@ int kymo_out_finish(struct kymo_out *o, char *err, size_t err_size) {
     return error;
 }
 
-void kymo_out_abort(struct kymo_out *o) {
+void kymo_out_abort(struct kymo_out *o)
+{
     if (o->fd >= 0) {
         close(o->fd);
         if (o->temp != NULL)

@@ -37,12 +37,14 @@ void kymo_out_flush(struct kymo_out *o);
 
 /* At least n <= KYMO_OUT_ROOM writable bytes; kymo_out_take says up to where
  * they were used. */
-static inline uint8_t *kymo_out_room(struct kymo_out *o, size_t n) {
+static inline uint8_t *kymo_out_room(struct kymo_out *o, size_t n)
+{
     if (o->used + n > KYMO_OUT_BUFFER)
         kymo_out_flush(o);
     return o->buf + o->used;
 }
-static inline void kymo_out_take(struct kymo_out *o, const uint8_t *end) {
+static inline void kymo_out_take(struct kymo_out *o, const uint8_t *end)
+{
     o->used = (size_t)(end - o->buf);
 }
 
@@ -50,7 +52,8 @@ static inline void kymo_out_take(struct kymo_out *o, const uint8_t *end) {
 void kymo_out_write(struct kymo_out *o, const void *bytes, size_t n);
 
 /* Bytes written so far, the buffered ones too. */
-static inline uint64_t kymo_out_bytes(const struct kymo_out *o) {
+static inline uint64_t kymo_out_bytes(const struct kymo_out *o)
+{
     return o->flushed + o->used;
 }
 

@@ -22,12 +22,7 @@ enum { STATE_CLEARED = 1, NEEDS_STATE = 2 };
 enum { DEFAULTS_TIMESTAMP_CLOCK = 58 };
 enum { SNAPSHOT_CLOCKS = 1, SNAPSHOT_PRIMARY = 2, CLOCK_ID = 1, CLOCK_TIMESTAMP = 2, CLOCK_INCREMENTAL = 3 };
 enum { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_DELTA_ID = 64 /* first of the sequence's own */ };
-enum {
-    DESCRIPTOR_UUID = 1,
-    DESCRIPTOR_NAME = 2,
-    DESCRIPTOR_PARENT = 5,
-    DESCRIPTOR_SIBLING_MERGE = 15
-};
+enum { DESCRIPTOR_UUID = 1, DESCRIPTOR_NAME = 2, DESCRIPTOR_PARENT = 5, DESCRIPTOR_SIBLING_MERGE = 15 };
 enum { SIBLING_MERGE_NONE = 2 };
 enum {
     EVENT_CATEGORY_IID = 3,
@@ -53,7 +48,8 @@ enum { NAMED_EVENT = 1, NAMED_STRING = 2 };
 /* ---- packets ---- */
 
 /* Writes w->packet as one packet of the sequence. */
-static void write_packet(struct kymo_pf *w) {
+static void write_packet(struct kymo_pf *w)
+{
     if (w->packet.failed || w->intern.failed || w->event.failed || w->part.failed) {
         w->out.error = w->out.error != 0 ? w->out.error : -ENOMEM;
         return;
@@ -67,26 +63,30 @@ static void write_packet(struct kymo_pf *w) {
     w->packets++;
 }
 
-static void intern(struct kymo_pf *w, uint32_t field, uint64_t iid, const char *s, size_t len) {
+static void intern(struct kymo_pf *w, uint32_t field, uint64_t iid, const char *s, size_t len)
+{
     kymo_pb_clear(&w->part);
     kymo_pb_uint(&w->part, INTERNED_IID, iid);
     kymo_pb_bytes(&w->part, INTERNED_TEXT, s, len);
     kymo_pb_message(&w->intern, field, &w->part);
 }
 
-static void intern_text(struct kymo_pf *w, uint32_t field, uint64_t iid, const char *s) {
+static void intern_text(struct kymo_pf *w, uint32_t field, uint64_t iid, const char *s)
+{
     intern(w, field, iid, s, strlen(s));
 }
 
 /* Adds to the packet what was interned since the last one. */
-static void add_interned(struct kymo_pf *w) {
+static void add_interned(struct kymo_pf *w)
+{
     if (w->intern.n > 0) {
         kymo_pb_message(&w->packet, PACKET_INTERNED_DATA, &w->intern);
         kymo_pb_clear(&w->intern);
     }
 }
 
-static void set_stamp(struct kymo_pf *w, uint64_t flags) {
+static void set_stamp(struct kymo_pf *w, uint64_t flags)
+{
     const struct kymo_meta *meta = kymo_reader_meta(w->r);
     /* A number of two bytes that two recordings hardly share, so that their
      * exports can be concatenated into one trace. */
@@ -98,7 +98,8 @@ static void set_stamp(struct kymo_pf *w, uint64_t flags) {
     w->stamp_len = (size_t)(p - w->stamp);
 }
 
-static void first_packet(struct kymo_pf *w) {
+static void first_packet(struct kymo_pf *w)
+{
     static const char *const gc_names[] = {
 #define KYMO_X(n) #n,
         KYMO_GC_NAMES(KYMO_X)
@@ -130,7 +131,8 @@ static void first_packet(struct kymo_pf *w) {
     set_stamp(w, NEEDS_STATE);
 }
 
-static void add_clock(struct kymo_pf *w, uint64_t id, int64_t ns, bool delta) {
+static void add_clock(struct kymo_pf *w, uint64_t id, int64_t ns, bool delta)
+{
     kymo_pb_clear(&w->part);
     kymo_pb_uint(&w->part, CLOCK_ID, id);
     kymo_pb_uint(&w->part, CLOCK_TIMESTAMP, ns < 0 ? 0 : (uint64_t)ns);
@@ -139,7 +141,8 @@ static void add_clock(struct kymo_pf *w, uint64_t id, int64_t ns, bool delta) {
     kymo_pb_message(&w->event, SNAPSHOT_CLOCKS, &w->part);
 }
 
-static void clock_packet(struct kymo_pf *w) {
+static void clock_packet(struct kymo_pf *w)
+{
     kymo_pb_clear(&w->event);
     add_clock(w, CLOCK_MONOTONIC_ID, w->last_ns, false);
     add_clock(w, CLOCK_REALTIME_ID, kymo_reader_wall_ns(w->r, w->last_ns), false);
@@ -150,8 +153,9 @@ static void clock_packet(struct kymo_pf *w) {
     write_packet(w);
 }
 
-int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const char *path, int64_t start_ns, char *err,
-                 size_t err_size) {
+int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const char *path, int64_t start_ns,
+                 char *err, size_t err_size)
+{
     const struct kymo_meta *meta = kymo_reader_meta(r);
     memset(w, 0, sizeof *w);
     w->out.fd = -1;
@@ -177,11 +181,13 @@ int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const char *pat
     return 0;
 }
 
-int kymo_pf_finish(struct kymo_pf *w, char *err, size_t err_size) {
+int kymo_pf_finish(struct kymo_pf *w, char *err, size_t err_size)
+{
     return kymo_out_finish(&w->out, err, err_size);
 }
 
-void kymo_pf_free(struct kymo_pf *w) {
+void kymo_pf_free(struct kymo_pf *w)
+{
     kymo_out_abort(&w->out);
     kymo_pb_free(&w->event);
     kymo_pb_free(&w->intern);
@@ -195,7 +201,8 @@ void kymo_pf_free(struct kymo_pf *w) {
 
 /* ---- tracks ---- */
 
-void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len) {
+void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len)
+{
     kymo_pb_clear(&w->part);
     kymo_pb_uint(&w->part, DESCRIPTOR_UUID, w->base + track);
     if (parent != 0)
@@ -210,7 +217,8 @@ void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const cha
 
 /* ---- events ---- */
 
-void kymo_pf_event(struct kymo_pf *w, enum kymo_pf_type type, uint64_t track, enum kymo_pf_category cat) {
+void kymo_pf_event(struct kymo_pf *w, enum kymo_pf_type type, uint64_t track, enum kymo_pf_category cat)
+{
     kymo_pb_clear(&w->event);
     uint8_t *p = kymo_pb_room(&w->event, 4 * KYMO_PB_VARINT_MAX);
     if (p == NULL)
@@ -222,7 +230,8 @@ void kymo_pf_event(struct kymo_pf *w, enum kymo_pf_type type, uint64_t track, en
     kymo_pb_took(&w->event, p);
 }
 
-void kymo_pf_emit(struct kymo_pf *w, int64_t ns) {
+void kymo_pf_emit(struct kymo_pf *w, int64_t ns)
+{
     if (ns < 0)
         ns = 0;
     if (w->intern.n > 0 || w->event.n > KYMO_OUT_ROOM / 2 || ns < w->last_ns) {
@@ -261,73 +270,88 @@ void kymo_pf_emit(struct kymo_pf *w, int64_t ns) {
         w->out.error = w->out.error != 0 ? w->out.error : -ENOMEM;
 }
 
-void kymo_pf_name(struct kymo_pf *w, uint64_t iid) {
+void kymo_pf_name(struct kymo_pf *w, uint64_t iid)
+{
     kymo_pb_uint(&w->event, EVENT_NAME_IID, iid);
 }
 
-void kymo_pf_flow(struct kymo_pf *w, uint64_t id, bool terminating) {
+void kymo_pf_flow(struct kymo_pf *w, uint64_t id, bool terminating)
+{
     kymo_pb_fixed64(&w->event, terminating ? EVENT_TERMINATING_FLOW : EVENT_FLOW, w->base + id);
 }
 
-static void start_annotation(struct kymo_pf *w, unsigned key) {
+static void start_annotation(struct kymo_pf *w, unsigned key)
+{
     kymo_pb_clear(&w->part);
     kymo_pb_uint(&w->part, ANNOTATION_NAME_IID, key);
 }
 
-static void end_annotation(struct kymo_pf *w) {
+static void end_annotation(struct kymo_pf *w)
+{
     kymo_pb_message(&w->event, EVENT_ANNOTATION, &w->part);
 }
 
-void kymo_pf_uint(struct kymo_pf *w, unsigned key, uint64_t v) {
+void kymo_pf_uint(struct kymo_pf *w, unsigned key, uint64_t v)
+{
     start_annotation(w, key);
     kymo_pb_uint(&w->part, ANNOTATION_UINT, v);
     end_annotation(w);
 }
 
-void kymo_pf_int(struct kymo_pf *w, unsigned key, int64_t v) {
+void kymo_pf_int(struct kymo_pf *w, unsigned key, int64_t v)
+{
     start_annotation(w, key);
     kymo_pb_uint(&w->part, ANNOTATION_INT, (uint64_t)v);
     end_annotation(w);
 }
 
-void kymo_pf_string(struct kymo_pf *w, unsigned key, const char *s, size_t len) {
+void kymo_pf_string(struct kymo_pf *w, unsigned key, const char *s, size_t len)
+{
     start_annotation(w, key);
     kymo_pb_bytes(&w->part, ANNOTATION_STRING, s, len);
     end_annotation(w);
 }
 
-void kymo_pf_string_iid(struct kymo_pf *w, unsigned key, uint64_t iid) {
+void kymo_pf_string_iid(struct kymo_pf *w, unsigned key, uint64_t iid)
+{
     start_annotation(w, key);
     kymo_pb_uint(&w->part, ANNOTATION_STRING_IID, iid);
     end_annotation(w);
 }
 
-void kymo_pf_text(struct kymo_pf *w, unsigned key, const char *s) {
+void kymo_pf_text(struct kymo_pf *w, unsigned key, const char *s)
+{
     kymo_pf_string(w, key, s, strlen(s));
 }
 
 /* Length of what was formatted into `size` bytes, from what snprintf-like
  * functions return. */
-static size_t formatted(size_t n, size_t size) {
+static size_t formatted(size_t n, size_t size)
+{
     return n < size ? n : size - 1;
 }
 
-void kymo_pf_ident(struct kymo_pf *w, unsigned key, uint64_t ident) {
-    kymo_pf_string(w, key, w->text, formatted(kymo_format_ident(w->r, ident, w->text, KYMO_PF_TEXT), KYMO_PF_TEXT));
+void kymo_pf_ident(struct kymo_pf *w, unsigned key, uint64_t ident)
+{
+    kymo_pf_string(w, key, w->text,
+                   formatted(kymo_format_ident(w->r, ident, w->text, KYMO_PF_TEXT), KYMO_PF_TEXT));
 }
 
 /* The text of a function or an atom, in w->text. */
-static size_t format_mfa(struct kymo_pf *w, uint32_t id) {
+static size_t format_mfa(struct kymo_pf *w, uint32_t id)
+{
     return formatted(kymo_format_mfa(w->r, id, w->text, KYMO_PF_TEXT), KYMO_PF_TEXT);
 }
 
-static size_t format_dict(struct kymo_pf *w, uint32_t id) {
+static size_t format_dict(struct kymo_pf *w, uint32_t id)
+{
     if (kymo_reader_dict_kind(w->r, id) == KYMO_DICT_MFA)
         return format_mfa(w, id);
     return formatted(kymo_format_atom(kymo_reader_atom(w->r, id), w->text, KYMO_PF_TEXT), KYMO_PF_TEXT);
 }
 
-void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id) {
+void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id)
+{
     if (id == 0 || id > w->dict_size)
         return;
     id = kymo_reader_canonical(w->r, id);
@@ -338,7 +362,8 @@ void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id) {
     kymo_pf_string_iid(w, key, id);
 }
 
-void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t len, bool cut) {
+void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t len, bool cut)
+{
     size_t n = formatted(kymo_format_value(w->r, etf, len, w->text, KYMO_PF_TEXT - 8), KYMO_PF_TEXT - 8);
     if (cut) {
         memcpy(w->text + n, " (cut)", 6);
@@ -347,7 +372,8 @@ void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t 
     kymo_pf_string(w, key, w->text, n);
 }
 
-uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id) {
+uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id)
+{
     if (id == 0 || id > w->dict_size)
         return KYMO_PF_N_UNKNOWN;
     uint64_t iid = (uint64_t)KYMO_PF_N_DICT + id;
@@ -358,13 +384,15 @@ uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id) {
     return iid;
 }
 
-uint64_t kymo_pf_new_name(struct kymo_pf *w, const char *s, size_t len) {
+uint64_t kymo_pf_new_name(struct kymo_pf *w, const char *s, size_t len)
+{
     uint64_t iid = w->next_name++;
     intern(w, INTERNED_EVENT_NAME, iid, s, len);
     return iid;
 }
 
-uint64_t kymo_pf_new_string(struct kymo_pf *w, const char *s, size_t len) {
+uint64_t kymo_pf_new_string(struct kymo_pf *w, const char *s, size_t len)
+{
     uint64_t iid = w->next_name++;
     intern(w, INTERNED_STRING, iid, s, len);
     return iid;

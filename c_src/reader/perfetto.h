@@ -26,23 +26,26 @@
 enum kymo_pf_type { KYMO_PF_BEGIN = 1, KYMO_PF_END = 2, KYMO_PF_INSTANT = 3 };
 
 /* X(SYMBOL, "category") */
-#define KYMO_PF_CATEGORIES(X)                                                                                \
-    X(CALL, "call") X(MESSAGE, "message") X(GC, "gc") X(PROCESS, "process") X(PORT, "port")                  \
-    X(RUNNING, "running") X(LOSS, "loss") X(SEQ_TRACE, "seq_trace") X(NOTE, "recorder")
+#define KYMO_PF_CATEGORIES(X) \
+    X(CALL, "call") \
+    X(MESSAGE, "message") X(GC, "gc") X(PROCESS, "process") X(PORT, "port") X(RUNNING, "running") \
+        X(LOSS, "loss") X(SEQ_TRACE, "seq_trace") X(NOTE, "recorder")
 
 /* X(SYMBOL, "key of a debug annotation") */
-#define KYMO_PF_KEYS(X)                                                                                      \
-    X(TO, "to") X(FROM, "from") X(SIZE, "size_words") X(MESSAGE, "message") X(ARGS, "arguments")             \
-    X(VALUE, "value") X(CLASS, "class") X(REASON, "reason") X(NAME, "name") X(PEER, "peer")                  \
-    X(CALLED, "initial_call") X(DRIVER, "driver") X(AT, "at") X(OPERATION, "operation") X(COUNT, "count")    \
-    X(CAUSE, "cause") X(TAG, "tag") X(TERM, "term") X(LABEL, "label") X(SERIAL, "serial")                    \
-    X(SINCE, "since") X(ENDED, "ended") X(LOST, "events_lost_meanwhile") X(RESULT, "match_spec_result")      \
-    X(PROCESS, "process") X(SCHEDULER, "scheduler") X(STATE, "state") X(KIND, "kind")
+#define KYMO_PF_KEYS(X) \
+    X(TO, "to") \
+    X(FROM, "from") X(SIZE, "size_words") X(MESSAGE, "message") X(ARGS, "arguments") X(VALUE, "value") \
+        X(CLASS, "class") X(REASON, "reason") X(NAME, "name") X(PEER, "peer") X(CALLED, "initial_call") \
+            X(DRIVER, "driver") X(AT, "at") X(OPERATION, "operation") X(COUNT, "count") X(CAUSE, "cause") \
+                X(TAG, "tag") X(TERM, "term") X(LABEL, "label") X(SERIAL, "serial") X(SINCE, "since") \
+                    X(ENDED, "ended") X(LOST, "events_lost_meanwhile") X(RESULT, "match_spec_result") \
+                        X(PROCESS, "process") X(SCHEDULER, "scheduler") X(STATE, "state") X(KIND, "kind")
 
 /* X(SYMBOL, "name of an event that is not the name of a record") */
-#define KYMO_PF_NAMES(X)                                                                                     \
-    X(UNKNOWN, "?") X(ALIVE, "alive") X(GC_MINOR, "minor gc") X(GC_MAJOR, "major gc")                        \
-    X(LOST, "events lost") X(EXITING, "exiting")
+#define KYMO_PF_NAMES(X) \
+    X(UNKNOWN, "?") \
+    X(ALIVE, "alive") X(GC_MINOR, "minor gc") X(GC_MAJOR, "major gc") X(LOST, "events lost") \
+        X(EXITING, "exiting")
 
 enum kymo_pf_category {
     KYMO_PF_CAT_NONE = 0,
@@ -55,7 +58,7 @@ enum kymo_pf_key {
 #define KYMO_X(sym, text) KYMO_PF_K_##sym,
     KYMO_PF_KEYS(KYMO_X)
 #undef KYMO_X
-    KYMO_PF_K_GC /* KYMO_GC_SIZES keys from here on, in the order of enum kymo_gc */
+        KYMO_PF_K_GC /* KYMO_GC_SIZES keys from here on, in the order of enum kymo_gc */
 };
 /* Names 1 .. 63 are those of the records with that id. */
 enum kymo_pf_fixed_name {
@@ -63,32 +66,32 @@ enum kymo_pf_fixed_name {
 #define KYMO_X(sym, text) KYMO_PF_N_##sym,
     KYMO_PF_NAMES(KYMO_X)
 #undef KYMO_X
-    KYMO_PF_N_DICT = 100 /* + dictionary id; then names of processes */
+        KYMO_PF_N_DICT = 100 /* + dictionary id; then names of processes */
 };
 
 struct kymo_pf {
     struct kymo_out out;
     const struct kymo_reader *r;
-    uint64_t base;         /* added to every track number */
-    uint64_t next_name;    /* iid of the next new name */
+    uint64_t base;      /* added to every track number */
+    uint64_t next_name; /* iid of the next new name */
     uint32_t dict_size;
     uint8_t *named;        /* by dictionary id: bit 0 event name, bit 1 string value */
     struct kymo_pb event;  /* of the TrackEvent being built */
     struct kymo_pb intern; /* InternedData for its packet */
     struct kymo_pb packet, part;
-    uint8_t stamp[8];      /* the two fields that every packet has */
+    uint8_t stamp[8]; /* the two fields that every packet has */
     size_t stamp_len;
-    int64_t last_ns;       /* the time that deltas refer to */
+    int64_t last_ns; /* the time that deltas refer to */
     uint64_t packets;
-    char *text;            /* KYMO_PF_TEXT bytes for formatting terms */
+    char *text; /* KYMO_PF_TEXT bytes for formatting terms */
 };
 #define KYMO_PF_TEXT 16384u
 
 /* Opens the file and writes what comes before the first event. start_ns is the
  * CLOCK_MONOTONIC time that deltas begin with, not after the first event. 0 or a
  * negative errno with a sentence in err. */
-int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const char *path, int64_t start_ns, char *err,
-                 size_t err_size);
+int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const char *path, int64_t start_ns,
+                 char *err, size_t err_size);
 int kymo_pf_finish(struct kymo_pf *w, char *err, size_t err_size);
 /* For the way out after a failure and after finish. */
 void kymo_pf_free(struct kymo_pf *w);

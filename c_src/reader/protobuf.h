@@ -27,7 +27,8 @@ enum { KYMO_PB_VARINT = 0, KYMO_PB_FIXED64 = 1, KYMO_PB_BYTES = 2 };
 #define KYMO_PB_KEY_MAX 5u
 
 /* Stores v at p, where KYMO_PB_VARINT_MAX bytes are free; returns the end. */
-static inline uint8_t *kymo_pb_put_varint(uint8_t *p, uint64_t v) {
+static inline uint8_t *kymo_pb_put_varint(uint8_t *p, uint64_t v)
+{
     while (v >= 0x80) {
         *p++ = (uint8_t)(v | 0x80);
         v >>= 7;
@@ -36,12 +37,14 @@ static inline uint8_t *kymo_pb_put_varint(uint8_t *p, uint64_t v) {
     return p;
 }
 
-static inline uint8_t *kymo_pb_put_key(uint8_t *p, uint32_t field, unsigned wire) {
+static inline uint8_t *kymo_pb_put_key(uint8_t *p, uint32_t field, unsigned wire)
+{
     return kymo_pb_put_varint(p, (uint64_t)field << 3 | wire);
 }
 
 /* Room for n more bytes at the returned place, NULL when there is no memory. */
-static inline uint8_t *kymo_pb_room(struct kymo_pb *b, size_t n) {
+static inline uint8_t *kymo_pb_room(struct kymo_pb *b, size_t n)
+{
     if (b->room - b->n < n) {
         size_t room = b->room == 0 ? 256 : b->room;
         while (room - b->n < n)
@@ -57,17 +60,20 @@ static inline uint8_t *kymo_pb_room(struct kymo_pb *b, size_t n) {
     return b->p + b->n;
 }
 
-static inline void kymo_pb_took(struct kymo_pb *b, const uint8_t *end) {
+static inline void kymo_pb_took(struct kymo_pb *b, const uint8_t *end)
+{
     b->n = (size_t)(end - b->p);
 }
 
-static inline void kymo_pb_uint(struct kymo_pb *b, uint32_t field, uint64_t v) {
+static inline void kymo_pb_uint(struct kymo_pb *b, uint32_t field, uint64_t v)
+{
     uint8_t *p = kymo_pb_room(b, KYMO_PB_KEY_MAX + KYMO_PB_VARINT_MAX);
     if (p != NULL)
         kymo_pb_took(b, kymo_pb_put_varint(kymo_pb_put_key(p, field, KYMO_PB_VARINT), v));
 }
 
-static inline void kymo_pb_fixed64(struct kymo_pb *b, uint32_t field, uint64_t v) {
+static inline void kymo_pb_fixed64(struct kymo_pb *b, uint32_t field, uint64_t v)
+{
     uint8_t *p = kymo_pb_room(b, KYMO_PB_KEY_MAX + 8);
     if (p != NULL) {
         p = kymo_pb_put_key(p, field, KYMO_PB_FIXED64);
@@ -77,7 +83,8 @@ static inline void kymo_pb_fixed64(struct kymo_pb *b, uint32_t field, uint64_t v
     }
 }
 
-static inline void kymo_pb_bytes(struct kymo_pb *b, uint32_t field, const void *bytes, size_t n) {
+static inline void kymo_pb_bytes(struct kymo_pb *b, uint32_t field, const void *bytes, size_t n)
+{
     uint8_t *p = kymo_pb_room(b, KYMO_PB_KEY_MAX + KYMO_PB_VARINT_MAX + n);
     if (p != NULL) {
         p = kymo_pb_put_varint(kymo_pb_put_key(p, field, KYMO_PB_BYTES), n);
@@ -87,20 +94,24 @@ static inline void kymo_pb_bytes(struct kymo_pb *b, uint32_t field, const void *
     }
 }
 
-static inline void kymo_pb_text(struct kymo_pb *b, uint32_t field, const char *s) {
+static inline void kymo_pb_text(struct kymo_pb *b, uint32_t field, const char *s)
+{
     kymo_pb_bytes(b, field, s, strlen(s));
 }
 
-static inline void kymo_pb_message(struct kymo_pb *b, uint32_t field, const struct kymo_pb *inner) {
+static inline void kymo_pb_message(struct kymo_pb *b, uint32_t field, const struct kymo_pb *inner)
+{
     b->failed = b->failed || inner->failed;
     kymo_pb_bytes(b, field, inner->p, inner->n);
 }
 
-static inline void kymo_pb_clear(struct kymo_pb *b) {
+static inline void kymo_pb_clear(struct kymo_pb *b)
+{
     b->n = 0;
 }
 
-static inline void kymo_pb_free(struct kymo_pb *b) {
+static inline void kymo_pb_free(struct kymo_pb *b)
+{
     free(b->p);
     memset(b, 0, sizeof *b);
 }

@@ -2,8 +2,7 @@
  *
  * Recorder clock to CLOCK_MONOTONIC: linear between two calibration points,
  * the nominal rate where there is no second point. Results never go down when
- * ticks go up: within a piece the product is rounded down, and a piece ends
- * where the next one begins.
+ * ticks go up: a piece ends where the next one begins, and is cut there.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +14,8 @@ __extension__ typedef unsigned __int128 u128;
 enum { NS_PER_SEC = 1000000000, SHORTEST_NS = 1000000 };
 
 static void set_rate(struct kymo_piece *p, uint64_t ns, uint64_t ticks) {
-    u128 q = ((u128)ns << 64) / ticks;
+    /* Rounded up, so that a rate like 1/3 gives whole numbers where it should. */
+    u128 q = (((u128)ns << 64) + ticks - 1) / ticks;
     uint32_t shift = 64;
     while (q >> 64 != 0) {
         q >>= 1;
@@ -86,7 +86,8 @@ int64_t kymo_clock_ns(const struct kymo_clockmap *c, uint32_t *hint, uint64_t ti
         }
         *hint = i = low;
     }
-    return add_sat(p[i].ns, (u128)(ticks - p[i].ticks) * p[i].mult >> p[i].shift);
+    int64_t ns = add_sat(p[i].ns, (u128)(ticks - p[i].ticks) * p[i].mult >> p[i].shift);
+    return i + 1 < c->n && ns > p[i + 1].ns ? p[i + 1].ns : ns;
 }
 
 void kymo_clock_free(struct kymo_clockmap *c) {

@@ -7,37 +7,43 @@
 enum { OP_NONE = 0, OP_RETURN_FROM = 1, OP_RETURN_TO = 2 };
 
 /* Bounds of the searches, so that no recording makes them quadratic. */
-enum { SEARCH_MAX = 4096, LOOP_MAX = 1024, INFERRED_RUN_MAX = 32 };
+enum { SEARCH_MAX = 4096, LOOP_MAX = 1024, INFERRED_RUN_MAX = 32, CYCLE_MAX = 8 };
 
-void kymo_facts_init(struct kymo_facts *facts) {
+void kymo_facts_init(struct kymo_facts *facts)
+{
     memset(facts, 0, sizeof *facts);
     kymo_map_init(&facts->returns, 0);
     kymo_map_init(&facts->pairs, sizeof(struct kymo_pair));
 }
 
-void kymo_facts_free(struct kymo_facts *facts) {
+void kymo_facts_free(struct kymo_facts *facts)
+{
     kymo_map_free(&facts->returns);
     kymo_map_free(&facts->pairs);
 }
 
-void kymo_stack_free(struct kymo_stack *st) {
+void kymo_stack_free(struct kymo_stack *st)
+{
     free(st->f);
     memset(st, 0, sizeof *st);
 }
 
 /* ---- what is known of pairs ---- */
 
-static uint64_t pair_key(uint32_t caller, uint32_t callee) {
+static uint64_t pair_key(uint32_t caller, uint32_t callee)
+{
     return (uint64_t)caller << 32 | callee;
 }
 
-static struct kymo_pair pair_get(const struct kymo_facts *facts, uint32_t caller, uint32_t callee) {
+static struct kymo_pair pair_get(const struct kymo_facts *facts, uint32_t caller, uint32_t callee)
+{
     const struct kymo_pair *p = kymo_map_get(&facts->pairs, pair_key(caller, callee));
     return p != NULL ? *p : (struct kymo_pair){0, 0};
 }
 
 static void learn(const struct kymo_stack *st, struct kymo_facts *facts, uint32_t caller, uint32_t callee,
-                  bool kept) {
+                  bool kept)
+{
     if (st->doubtful || caller == 0 || callee == 0)
         return;
     uint64_t key = pair_key(caller, callee);
@@ -54,7 +60,8 @@ static void learn(const struct kymo_stack *st, struct kymo_facts *facts, uint32_
 
 /* ---- frames ---- */
 
-static struct kymo_frame *push(struct kymo_stack *st, uint8_t kind, uint32_t mfa) {
+static struct kymo_frame *push(struct kymo_stack *st, uint8_t kind, uint32_t mfa)
+{
     if (st->n == st->room) {
         uint32_t room = st->room == 0 ? 8 : st->room * 2;
         struct kymo_frame *f = realloc(st->f, room * sizeof *f);
@@ -73,7 +80,8 @@ static struct kymo_frame *push(struct kymo_stack *st, uint8_t kind, uint32_t mfa
     return f;
 }
 
-static void pop(struct kymo_stack *st, kymo_leave_fn leave, void *arg, enum kymo_leave why) {
+static void pop(struct kymo_stack *st, kymo_leave_fn leave, void *arg, enum kymo_leave why)
+{
     struct kymo_frame *f = &st->f[--st->n];
     if (f->kind != KYMO_FRAME_INFERRED) {
         st->shown--;
@@ -85,19 +93,22 @@ static void pop(struct kymo_stack *st, kymo_leave_fn leave, void *arg, enum kymo
         st->doubtful = false;
 }
 
-static void pop_to(struct kymo_stack *st, uint32_t n, kymo_leave_fn leave, void *arg, enum kymo_leave why) {
+static void pop_to(struct kymo_stack *st, uint32_t n, kymo_leave_fn leave, void *arg, enum kymo_leave why)
+{
     while (st->n > n)
         pop(st, leave, arg, why);
 }
 
 /* A collection ends before anything else happens in its process; if not, its
  * end was lost. */
-static void end_gc(struct kymo_stack *st, kymo_leave_fn leave, void *arg) {
+static void end_gc(struct kymo_stack *st, kymo_leave_fn leave, void *arg)
+{
     while (st->n > 0 && st->f[st->n - 1].kind >= KYMO_FRAME_GC_MINOR)
         pop(st, leave, arg, KYMO_LEAVE_LOST);
 }
 
-static void infer(struct kymo_stack *st, uint32_t mfa, uint32_t above) {
+static void infer(struct kymo_stack *st, uint32_t mfa, uint32_t above)
+{
     if (mfa == 0)
         return;
     uint32_t run = 0;
@@ -115,12 +126,14 @@ static void infer(struct kymo_stack *st, uint32_t mfa, uint32_t above) {
 }
 
 /* The lowest index that a search from `end` down looks at. */
-static uint32_t search_end(uint32_t end, uint32_t most) {
+static uint32_t search_end(uint32_t end, uint32_t most)
+{
     return end > most ? end - most : 0;
 }
 
 /* Index of the topmost call below `end`, or UINT32_MAX. */
-static uint32_t top_call(const struct kymo_stack *st, uint32_t end) {
+static uint32_t top_call(const struct kymo_stack *st, uint32_t end)
+{
     for (uint32_t i = end; i-- > 0;) {
         if (st->f[i].kind == KYMO_FRAME_CALL)
             return i;
@@ -129,7 +142,8 @@ static uint32_t top_call(const struct kymo_stack *st, uint32_t end) {
 }
 
 /* Index of the topmost frame of mfa below `end`, called or inferred. */
-static uint32_t find(const struct kymo_stack *st, uint32_t end, uint32_t mfa) {
+static uint32_t find(const struct kymo_stack *st, uint32_t end, uint32_t mfa)
+{
     if (mfa != 0) {
         for (uint32_t i = end, low = search_end(end, SEARCH_MAX); i-- > low;) {
             if (st->f[i].mfa == mfa && st->f[i].kind <= KYMO_FRAME_INFERRED)
@@ -146,7 +160,8 @@ static uint32_t find(const struct kymo_stack *st, uint32_t end, uint32_t mfa) {
  * stack that has grown to KYMO_STACK_LOOP without any return is taken for one
  * as long as nothing is known to the contrary. */
 static void end_loop(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, kymo_leave_fn leave,
-                     void *arg) {
+                     void *arg)
+{
     bool deep = st->calls >= KYMO_STACK_LOOP && kymo_map_get(&facts->returns, mfa) == NULL;
     uint32_t callee = mfa, start = st->n;
     for (uint32_t i = st->n, low = search_end(i, LOOP_MAX); i-- > low && st->f[i].kind == KYMO_FRAME_CALL;) {
@@ -169,7 +184,8 @@ static void end_loop(struct kymo_stack *st, struct kymo_facts *facts, uint32_t m
 }
 
 struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
-                                   kymo_leave_fn leave, void *arg) {
+                                   kymo_leave_fn leave, void *arg)
+{
     end_gc(st, leave, arg);
     st->last_op = OP_NONE;
     if (!facts->return_to_seen && kymo_map_get(&facts->returns, mfa) == NULL)
@@ -190,7 +206,8 @@ struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *fac
  * call is taken to have ended: when that was wrong its own return is still to
  * come, and tells. */
 static void cut(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t callee, kymo_leave_fn leave,
-                void *arg) {
+                void *arg)
+{
     bool noted = st->doubtful;
     while (st->n > 0 && st->f[st->n - 1].kind == KYMO_FRAME_CALL) {
         uint32_t caller = st->f[st->n - 1].mfa;
@@ -210,7 +227,8 @@ static void cut(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t 
 }
 
 /* The call at index j has ended and the frame at index k < j runs again. */
-static void learn_return(const struct kymo_stack *st, struct kymo_facts *facts, uint32_t k, uint32_t j) {
+static void learn_return(const struct kymo_stack *st, struct kymo_facts *facts, uint32_t k, uint32_t j)
+{
     for (uint32_t i = k; i < j; i++) {
         const struct kymo_frame *below = &st->f[i], *above = &st->f[i + 1];
         if (below->kind == KYMO_FRAME_CALL && above->kind == KYMO_FRAME_CALL)
@@ -225,7 +243,8 @@ static void learn_return(const struct kymo_stack *st, struct kymo_facts *facts, 
 
 /* return_to straight after return_from: the call has ended already. */
 static void return_to_after_from(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t mfa,
-                                 kymo_leave_fn leave, void *arg) {
+                                 kymo_leave_fn leave, void *arg)
+{
     uint32_t k = find(st, st->n, mfa);
     if (k != UINT32_MAX) {
         pop_to(st, k + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
@@ -236,7 +255,8 @@ static void return_to_after_from(struct kymo_stack *st, const struct kymo_facts 
 }
 
 static void return_to_nothing_open(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
-                                   kymo_leave_fn leave, void *arg) {
+                                   kymo_leave_fn leave, void *arg)
+{
     /* A return without an open call: the last cut was wrong, what was inferred
      * since then ran above the call that was cut. */
     if (st->cut_above != 0) {
@@ -257,7 +277,8 @@ static void return_to_nothing_open(struct kymo_stack *st, struct kymo_facts *fac
 }
 
 static void return_to_open(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, uint32_t j,
-                           kymo_leave_fn leave, void *arg) {
+                           kymo_leave_fn leave, void *arg)
+{
     uint32_t k = find(st, j, mfa);
     uint32_t ended = st->f[j].mfa;
     bool wrong_cut = st->cut_above != 0 && st->cut_n == j + 1;
@@ -281,17 +302,23 @@ static void return_to_open(struct kymo_stack *st, struct kymo_facts *facts, uint
         learn(st, facts, mfa, mfa, true);
     if (j + 1 < st->n)
         learn(st, facts, ended, st->f[j + 1].above, true);
-    pop_to(st, j, leave, arg, KYMO_LEAVE_RETURN_TO);
     if (mfa == 0) {
+        /* The bottom: all calls had replaced each other. */
+        for (uint32_t i = 0; i < j; i++) {
+            if (st->f[i].kind == KYMO_FRAME_CALL && st->f[i + 1].kind == KYMO_FRAME_CALL)
+                learn(st, facts, st->f[i].mfa, st->f[i + 1].mfa, false);
+        }
         pop_to(st, 0, leave, arg, KYMO_LEAVE_RETURN_TO);
     } else {
+        pop_to(st, j, leave, arg, KYMO_LEAVE_RETURN_TO);
         cut(st, facts, ended, leave, arg);
         infer(st, mfa, ended);
     }
 }
 
-void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
-                          kymo_leave_fn leave, void *arg) {
+void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, kymo_leave_fn leave,
+                          void *arg)
+{
     facts->return_to_seen = true;
     end_gc(st, leave, arg);
     if (st->beyond > 0) {
@@ -310,7 +337,8 @@ void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint3
 }
 
 bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
-                            kymo_leave_fn leave, void *arg) {
+                            kymo_leave_fn leave, void *arg)
+{
     facts->return_from_seen = true;
     (void)kymo_map_put(&facts->returns, mfa, NULL);
     end_gc(st, leave, arg);
@@ -337,25 +365,44 @@ bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uin
 
 /* ---- garbage collection, loss, end ---- */
 
-struct kymo_frame *kymo_stack_gc_start(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg) {
+struct kymo_frame *kymo_stack_gc_start(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg)
+{
     end_gc(st, leave, arg);
     return push(st, kind, 0);
 }
 
-bool kymo_stack_gc_end(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg) {
+bool kymo_stack_gc_end(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg)
+{
     if (st->n == 0 || st->f[st->n - 1].kind != kind)
         return false;
     pop(st, leave, arg, KYMO_LEAVE_RETURN);
     return true;
 }
 
-void kymo_stack_lost(struct kymo_stack *st) {
+void kymo_stack_learn_end(const struct kymo_stack *st, struct kymo_facts *facts)
+{
+    for (uint32_t i = search_end(st->n, LOOP_MAX); i + 1 < st->n; i++) {
+        const struct kymo_frame *f = &st->f[i], *g = &st->f[i + 1];
+        if (f->kind != KYMO_FRAME_CALL || g->kind != KYMO_FRAME_CALL)
+            continue;
+        /* Repeated: the same caller and callee a few frames further up. */
+        bool again = false;
+        for (uint32_t j = i + 1; j + 1 < st->n && j <= i + CYCLE_MAX && !again; j++)
+            again = st->f[j].mfa == f->mfa && st->f[j + 1].mfa == g->mfa;
+        if (again && pair_get(facts, f->mfa, g->mfa).kept == 0)
+            learn(st, facts, f->mfa, g->mfa, false);
+    }
+}
+
+void kymo_stack_lost(struct kymo_stack *st)
+{
     st->doubtful = st->n > 0;
     st->last_op = OP_NONE;
     st->cut_above = 0;
 }
 
-void kymo_stack_clear(struct kymo_stack *st, kymo_leave_fn leave, void *arg) {
+void kymo_stack_clear(struct kymo_stack *st, kymo_leave_fn leave, void *arg)
+{
     pop_to(st, 0, leave, arg, KYMO_LEAVE_END);
     kymo_stack_free(st);
 }

@@ -60,7 +60,7 @@ typedef void (*kymo_leave_fn)(void *arg, const struct kymo_frame *f, enum kymo_l
 /* What the recording has told about its functions so far; one for all
  * processes. */
 struct kymo_facts {
-    bool return_to_seen;    /* return_to events exist */
+    bool return_to_seen; /* return_to events exist */
     bool return_from_seen;
     struct kymo_map returns; /* set of functions with return_from or exception_from */
     struct kymo_map pairs;   /* caller << 32 | callee -> struct kymo_pair */
@@ -77,12 +77,12 @@ struct kymo_pair {
 struct kymo_stack {
     struct kymo_frame *f;
     uint32_t n, room;
-    uint32_t shown;      /* frames that are not inferred */
-    uint32_t calls;      /* frames of KYMO_FRAME_CALL */
-    uint32_t beyond;     /* calls over KYMO_STACK_MAX, not stored */
-    uint32_t last;       /* function that ended last */
-    uint8_t last_op;     /* private */
-    bool doubtful;       /* events were lost: nothing is learnt until it is empty */
+    uint32_t shown;                /* frames that are not inferred */
+    uint32_t calls;                /* frames of KYMO_FRAME_CALL */
+    uint32_t beyond;               /* calls over KYMO_STACK_MAX, not stored */
+    uint32_t last;                 /* function that ended last */
+    uint8_t last_op;               /* private */
+    bool doubtful;                 /* events were lost: nothing is learnt until it is empty */
     uint32_t cut_below, cut_above; /* pair cut last for want of knowledge; above 0: none */
     uint32_t cut_n;                /* frames left by that cut */
 };
@@ -106,8 +106,8 @@ void kymo_stack_free(struct kymo_stack *st);
  * when this call opens none (see above, or no memory). */
 struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
                                    kymo_leave_fn leave, void *arg);
-void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
-                          kymo_leave_fn leave, void *arg);
+void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, kymo_leave_fn leave,
+                          void *arg);
 /* return_from and exception_from. True when a frame of mfa ended by it. */
 bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
                             kymo_leave_fn leave, void *arg);
@@ -115,6 +115,10 @@ bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uin
 struct kymo_frame *kymo_stack_gc_start(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg);
 /* False when none of that kind is open. */
 bool kymo_stack_gc_end(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg);
+/* To be called before the end of a process, or of what is read of it: calls that
+ * repeat themselves, still open although nothing is known of any return to their
+ * caller, were a loop of tail calls. */
+void kymo_stack_learn_end(const struct kymo_stack *st, struct kymo_facts *facts);
 /* Events of this process may have been lost. */
 void kymo_stack_lost(struct kymo_stack *st);
 /* Ends everything. */

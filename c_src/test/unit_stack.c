@@ -5,7 +5,7 @@
  *
  *   fF  call F        rF  return_from F     tF  return_to F   t0  to undefined
  *   m/M start/end of a minor collection     g/G of a major one
- *   x   exit          l   lost events
+ *   x   exit          l   lost events      X   the lesson of an end
  *
  * The output: "F(" when a frame opens, and for each that ends ")" and its name
  * and a letter that says why: r return_from, t return_to, T tail call, l lost, e end.
@@ -28,7 +28,8 @@ struct play {
     int open; /* opened and not ended: must never be negative, 0 at the end */
 };
 
-static void put(struct play *p, const char *s) {
+static void put(struct play *p, const char *s)
+{
     size_t len = strlen(s);
     if (p->n + len + 1 < sizeof p->out) {
         memcpy(p->out + p->n, s, len + 1);
@@ -36,11 +37,13 @@ static void put(struct play *p, const char *s) {
     }
 }
 
-static char frame_name(const struct kymo_frame *f) {
+static char frame_name(const struct kymo_frame *f)
+{
     return f->kind == KYMO_FRAME_GC_MINOR ? 'm' : f->kind == KYMO_FRAME_GC_MAJOR ? 'g' : (char)f->mfa;
 }
 
-static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why) {
+static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
+{
     struct play *p = arg;
     char s[4] = {')', frame_name(f), "rtTle"[why], 0};
     put(p, s);
@@ -50,7 +53,8 @@ static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
     assert_int_equal((int)f->depth, p->open);
 }
 
-static void on_open(struct play *p, const struct kymo_frame *f) {
+static void on_open(struct play *p, const struct kymo_frame *f)
+{
     if (f != NULL) {
         char s[3] = {frame_name(f), '(', 0};
         put(p, s);
@@ -59,33 +63,44 @@ static void on_open(struct play *p, const struct kymo_frame *f) {
     }
 }
 
-static void play_init(struct play *p) {
+static void play_init(struct play *p)
+{
     memset(p, 0, sizeof *p);
     kymo_facts_init(&p->facts);
 }
 
-static void play_free(struct play *p) {
+static void play_free(struct play *p)
+{
     kymo_stack_clear(&p->st, NULL, NULL);
     kymo_facts_free(&p->facts);
 }
 
 /* Plays the events; what they print is in p->out. */
-static void play(struct play *p, const char *events) {
+static void play(struct play *p, const char *events)
+{
     struct kymo_stack *st = &p->st;
     p->n = 0;
     p->out[0] = 0;
     for (const char *e = events; *e != 0; e++) {
         switch (*e) {
         case ' ': break;
-        case 'f': e++; on_open(p, kymo_stack_call(st, &p->facts, (uint32_t)*e, on_leave, p)); break;
-        case 'r': e++; kymo_stack_return_from(st, &p->facts, (uint32_t)*e, on_leave, p); break;
-        case 't': e++;
+        case 'f':
+            e++;
+            on_open(p, kymo_stack_call(st, &p->facts, (uint32_t)*e, on_leave, p));
+            break;
+        case 'r':
+            e++;
+            kymo_stack_return_from(st, &p->facts, (uint32_t)*e, on_leave, p);
+            break;
+        case 't':
+            e++;
             kymo_stack_return_to(st, &p->facts, *e == '0' ? 0u : (uint32_t)*e, on_leave, p);
             break;
         case 'm': on_open(p, kymo_stack_gc_start(st, KYMO_FRAME_GC_MINOR, on_leave, p)); break;
         case 'g': on_open(p, kymo_stack_gc_start(st, KYMO_FRAME_GC_MAJOR, on_leave, p)); break;
         case 'M': kymo_stack_gc_end(st, KYMO_FRAME_GC_MINOR, on_leave, p); break;
         case 'G': kymo_stack_gc_end(st, KYMO_FRAME_GC_MAJOR, on_leave, p); break;
+        case 'X': kymo_stack_learn_end(st, &p->facts); break;
         case 'x': kymo_stack_clear(st, on_leave, p); break;
         case 'l': kymo_stack_lost(st); break;
         default: fail_msg("bad event %c", *e);
@@ -93,7 +108,8 @@ static void play(struct play *p, const char *events) {
     }
 }
 
-static void expect_after(const char *lesson, const char *events, const char *out) {
+static void expect_after(const char *lesson, const char *events, const char *out)
+{
     struct play p;
     play_init(&p);
     play(&p, lesson);
@@ -103,21 +119,25 @@ static void expect_after(const char *lesson, const char *events, const char *out
     play_free(&p);
 }
 
-static void expect(const char *events, const char *out) {
+static void expect(const char *events, const char *out)
+{
     expect_after("", events, out);
 }
 
 /* Return_to is known to be traced, nothing else. */
-static void expect_to(const char *events, const char *out) {
+static void expect_to(const char *events, const char *out)
+{
     expect_after("tZ", events, out);
 }
 
-static void test_no_returns_no_frames(void **state) {
+static void test_no_returns_no_frames(void **state)
+{
     (void)state;
     expect("fAfBfC x", "");
 }
 
-static void test_return_from(void **state) {
+static void test_return_from(void **state)
+{
     (void)state;
     expect_after("rArB", "fA fB rB fB rB rA", "A(B()BrB()Br)Ar");
     /* Only functions known to return open frames. */
@@ -130,7 +150,8 @@ static void test_return_from(void **state) {
     expect_after("rArB", "fA fB fA fB rB rA rB rA", "A(B(A(B()Br)Ar)Br)Ar");
 }
 
-static void test_return_to(void **state) {
+static void test_return_to(void **state)
+{
     (void)state;
     expect_to("fA fB tA fB tA tX", "A(B()BtB()Bt)At");
     expect_to("fA fA fA tA tA tX", "A(A(A()At)At)At");
@@ -138,7 +159,8 @@ static void test_return_to(void **state) {
     expect_to("fA fB t0", "A(B()Bt)At");
 }
 
-static void test_tail_call_ends_with_its_callee(void **state) {
+static void test_tail_call_ends_with_its_callee(void **state)
+{
     (void)state;
     /* A calls B, B ends by a tail call of C, C returns to A. */
     expect_to("fA fB fC tA tX", "A(B(C()Ct)Bt)At");
@@ -147,17 +169,33 @@ static void test_tail_call_ends_with_its_callee(void **state) {
     expect_to("fA fB tX fA fB tX", "A(B()Bt)AtA(B()Bt)At");
 }
 
-static void test_tail_loop_does_not_nest(void **state) {
+static void test_tail_loop_does_not_nest(void **state)
+{
     (void)state;
     /* Once seen to be a loop of tail calls, each round ends the one before. */
     expect_after("tZ fP fL fL fL tP", "fP fL fL fL tP", "P(L()LTL()LTL()Lt");
-    expect_after("tZ fP fA fB fA fB tP", "fP fA fB fA fB fA tP",
-                 "P(A(B()BT)ATA(B()BT)ATA()At");
+    expect_after("tZ fP fA fB fA fB tP", "fP fA fB fA fB fA tP", "P(A(B()BT)ATA(B()BT)ATA()At");
     /* Body recursion is not a loop. */
     expect_after("tZ fP fL fL fL tL tL tP", "fP fL fL fL tL tL tP", "P(L(L(L()Lt)Lt)Lt");
 }
 
-static void test_endless_loop_stays_bounded(void **state) {
+static void test_loop_that_never_returns(void **state)
+{
+    (void)state;
+    /* A server: its loop is known by what is open in the end. */
+    expect_after("tZ fS fH tS fS fH tS fS fH tS fS X", "fS fH tS fS fH tS fS", "S(H()Ht)STS(H()Ht)STS(");
+    /* ... or by its return to the bottom. */
+    expect_after("tZ fS fH tS fS fH tS fS t0", "fS fH tS fS fH tS fS", "S(H()Ht)STS(H()Ht)STS(");
+    /* Two functions in turn. */
+    expect_after("tZ fA fB fA fB fA X", "fA fB fA fB", "A(B()BT)ATA(B(");
+    /* Open recursion that is known to return to itself is none. */
+    expect_after("tZ fP fR fR fR tR tR tP fR fR fR fR X", "fR fR fR", "R(R(R(");
+    /* Different functions are none. */
+    expect_after("tZ fA fB fC fD X", "fA fB fC fD", "A(B(C(D(");
+}
+
+static void test_endless_loop_stays_bounded(void **state)
+{
     (void)state;
     struct play p;
     play_init(&p);
@@ -172,7 +210,8 @@ static void test_endless_loop_stays_bounded(void **state) {
     play_free(&p);
 }
 
-static void test_deep_recursion(void **state) {
+static void test_deep_recursion(void **state)
+{
     (void)state;
     struct play p;
     play_init(&p);
@@ -192,7 +231,8 @@ static void test_deep_recursion(void **state) {
     play_free(&p);
 }
 
-static void test_untraced_caller_stays(void **state) {
+static void test_untraced_caller_stays(void **state)
+{
     (void)state;
     /* A calls the untraced X (say lists:map), which calls B again and again. That
      * A was still there shows at its own return; from then on it is known. */
@@ -208,16 +248,17 @@ static void test_untraced_caller_stays(void **state) {
     expect_after(lesson, "fA fC tX", "A(C()Ct)At");
 }
 
-static void test_tail_knowledge_wins_at_the_bottom(void **state) {
+static void test_tail_knowledge_wins_at_the_bottom(void **state)
+{
     (void)state;
     /* H body-calls F and tail-calls B. The first round in a new process returns
      * to a function that nobody called. */
     const char *lesson = "tZ fH fF tH fB tX fH fF tH fB tX fH fF tH fB tX";
-    expect_after(lesson, "fH fF tH fB tX fH fF tH fB tX",
-                 "H(F()FtB()Bt)HtH(F()FtB()Bt)Ht");
+    expect_after(lesson, "fH fF tH fB tX fH fF tH fB tX", "H(F()FtB()Bt)HtH(F()FtB()Bt)Ht");
 }
 
-static void test_return_to_unknown(void **state) {
+static void test_return_to_unknown(void **state)
+{
     (void)state;
     expect_to("tQ tR tQ fA tQ tR", "A()At");
     expect_to("fA t0 t0 t0", "A()At");
@@ -230,7 +271,8 @@ static void test_return_to_unknown(void **state) {
     play_free(&p);
 }
 
-static void test_both_returns_for_one_frame(void **state) {
+static void test_both_returns_for_one_frame(void **state)
+{
     (void)state;
     const char *lesson = "tZ rArB";
     expect_after(lesson, "fA fB rB tA fB rB tA rA tX", "A(B()BrB()Br)Ar");
@@ -243,7 +285,8 @@ static void test_both_returns_for_one_frame(void **state) {
     expect_after("tZ rB", "fA fC fB rB tA tX", "A(C(B()Br)Ct)At");
 }
 
-static void test_exception(void **state) {
+static void test_exception(void **state)
+{
     (void)state;
     /* exception_from of each frame on the way, then return_to the catcher. */
     expect_after("tZ rArBrC", "fA fB fC rC rB tA rA tX", "A(B(C()Cr)Br)Ar");
@@ -253,13 +296,15 @@ static void test_exception(void **state) {
     expect_after("rArBrC", "fA fB fC rA", "A(B(C()Ct)Bt)Ar");
 }
 
-static void test_exit_with_open_frames(void **state) {
+static void test_exit_with_open_frames(void **state)
+{
     (void)state;
     expect_to("fA fB m x", "A(B(m()me)Be)Ae");
     expect_to("x x", "");
 }
 
-static void test_start_in_the_middle(void **state) {
+static void test_start_in_the_middle(void **state)
+{
     (void)state;
     /* Returns of calls that are older than the recording. */
     expect_after("rArB", "rB rA fA rA rB", "A()Ar");
@@ -267,7 +312,8 @@ static void test_start_in_the_middle(void **state) {
     expect("M G", "");
 }
 
-static void test_lost_events(void **state) {
+static void test_lost_events(void **state)
+{
     (void)state;
     /* The returns of C and B are lost. */
     expect_to("fA fB fC l tA fB tA tX", "A(B(C()Ct)BtB()Bt)At");
@@ -279,7 +325,8 @@ static void test_lost_events(void **state) {
     expect_to("fA m fB M tA tX", "A(m()mlB()Bt)At");
 }
 
-static void test_gc(void **state) {
+static void test_gc(void **state)
+{
     (void)state;
     expect_to("fA m M g G tX", "A(m()mrg()gr)At");
     expect_to("m g G M", "m()mlg()gr");
@@ -287,7 +334,8 @@ static void test_gc(void **state) {
 }
 
 /* Any order of events: frames leave from the top, each once, memory is bounded. */
-static void test_random(void **state) {
+static void test_random(void **state)
+{
     (void)state;
     struct play p;
     play_init(&p);
@@ -308,13 +356,15 @@ static void test_random(void **state) {
     play_free(&p);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_returns_no_frames),
         cmocka_unit_test(test_return_from),
         cmocka_unit_test(test_return_to),
         cmocka_unit_test(test_tail_call_ends_with_its_callee),
         cmocka_unit_test(test_tail_loop_does_not_nest),
+        cmocka_unit_test(test_loop_that_never_returns),
         cmocka_unit_test(test_endless_loop_stays_bounded),
         cmocka_unit_test(test_deep_recursion),
         cmocka_unit_test(test_untraced_caller_stays),
