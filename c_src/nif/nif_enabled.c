@@ -58,19 +58,22 @@ static void expect_send(ErlNifEnv *env, ERL_NIF_TERM port)
 static NIF_RARE ERL_NIF_TERM answer_any(ErlNifEnv *env, const struct nif_handle *h, const ERL_NIF_TERM argv[])
 {
     ERL_NIF_TERM tag = argv[0];
-    if (tag == nif_am.seq_trace) {
-        return nif_wanted(h, NIF_SEQ, KYMO_E_SEQ_TRACE) ? nif_am.trace : nif_am.discard;
-    }
+    bool known = false, wanted = false;
     for (enum nif_class c = 0; c < NIF_CLASSES; c++) {
         unsigned event = nif_tag_event(c, tag);
-        if (nif_wanted(h, c, event) && sampled(h, argv[2])) {
-            if (c == NIF_SEND && event != KYMO_E_OTHER && nif_is_local_port(argv[2])) {
-                expect_send(env, argv[2]);
-            }
-            return nif_am.trace;
-        }
+        known = known || event != KYMO_E_OTHER;
+        wanted = wanted || (event != KYMO_E_OTHER && nif_wanted(h, c, event));
     }
-    return nif_am.discard;
+    for (enum nif_class c = 0; !known && c < NIF_CLASSES; c++) {
+        wanted = wanted || nif_wanted(h, c, KYMO_E_OTHER);
+    }
+    if (!wanted || !sampled(h, argv[2])) {
+        return nif_am.discard;
+    }
+    if (nif_is_local_port(argv[2]) && nif_tag_event(NIF_SEND, tag) != KYMO_E_OTHER) {
+        expect_send(env, argv[2]);
+    }
+    return nif_am.trace;
 }
 
 /* A state that the shortcut does not know: mostly that of another module. */

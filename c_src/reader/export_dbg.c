@@ -292,7 +292,7 @@ static void elements(struct dbg *x, const struct kymo_event *ev)
         if (ev->atom != 0)
             dict_atom(x, ev->atom);
         else
-            missing(x);
+            kymo_etf_int(&x->term, 0);
         break;
     case KYMO_E_GC_MINOR_START:
     case KYMO_E_GC_MINOR_END:
