@@ -13,7 +13,7 @@
 -import(kymo_conform, [role/2]).
 
 all() ->
-    [{group, same_run}, {group, two_runs}, {group, ways}].
+    [{group, Mode} || Mode <- kymo_conform:modes()] ++ [{group, ways}].
 
 groups() ->
     Tags = [call, call_terms, call_arity, call_global, return_to, return_from, exception_from,
@@ -26,7 +26,8 @@ groups() ->
     %% second of them memory that it has freed, and may die of it.
     [{same_run, [], Tags -- [sequential, collections, heap_limit]},
      {two_runs, [], Tags},
-     {ways, [], [meta, meta_returns, dbg_tracer, session, seq_system_tracer]}].
+     {ways, [], [meta, meta_returns, dbg_tracer, seq_system_tracer] ++
+                [session || lists:member(same_run, kymo_conform:modes())]}].
 
 suite() ->
     [{timetrap, {minutes, 2}}].
@@ -43,10 +44,7 @@ end_per_suite(_) ->
 init_per_group(ways, Config) ->
     Config;
 init_per_group(Mode, Config) ->
-    case lists:member(Mode, kymo_conform:modes()) of
-        true -> [{mode, Mode} | Config];
-        false -> {skip, "this runtime has no trace sessions"}
-    end.
+    [{mode, Mode} | Config].
 
 end_per_group(_, _) ->
     ok.
@@ -343,24 +341,32 @@ port_messages(Config) ->
                           receive {'EXIT', Cat, _} -> ok end
                   end}).
 
-%% The port's owner is dead when the driver sends: the runtime then asks the
-%% tracer in a way of its own.
+%% The driver answers a process that is dead meanwhile: the runtime then asks the
+%% tracer in a way of its own (see c_src/nif/nif_trace.c).
 port_to_nobody(Config) ->
-    conform(Config, [open, closed],
-            #{flags => [procs, set_on_spawn], ports => [ports, send, 'receive'],
+    conform(Config, [send, send_to_non_existing_process],
+            #{flags => [procs], ports => [send],
               workload =>
                   fun() ->
-                          {Pid, Ref} = spawn_monitor(?MODULE, port_owner, []),
-                          role(owner, Pid),
-                          receive {'DOWN', Ref, _, _, _} -> ok end,
-                          receive after 50 -> ok end
+                          {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}, binary]),
+                          {ok, Number} = inet:port(Listen),
+                          {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Number, [{active, false}, binary]),
+                          {ok, Server} = gen_tcp:accept(Listen),
+                          [role(Name, Port) || {Name, Port} <- [{listen, Listen}, {client, Client}, {server, Server}]],
+                          [begin
+                               {Pid, Ref} = spawn_monitor(?MODULE, ask_and_die, [Server]),
+                               role(asks, Pid),
+                               receive {'DOWN', Ref, _, _, _} -> ok end,
+                               ok = gen_tcp:send(Client, <<"data">>),
+                               {error, timeout} = gen_tcp:recv(Client, 0, 50)
+                           end || _ <- lists:seq(1, 3)],
+                          [gen_tcp:close(S) || S <- [Server, Client, Listen]]
                   end,
-              keep => fun(E) -> is_port(element(2, E)) end}).
+              keep => fun({_, Port, _, Msg, _}) -> is_port(Port) andalso element(1, Msg) =:= inet_async end},
+            fun({T, Who, Tag, Msg, To}) -> {T, Who, Tag, setelement(3, Msg, id), To} end).
 
-port_owner() ->
-    Port = open_port({spawn, "cat"}, [binary, stream]),
-    [port_command(Port, <<"data">>) || _ <- lists:seq(1, 3)],
-    receive {Port, _} -> exit(kill) end.
+ask_and_die(Socket) ->
+    {ok, _} = prim_inet:async_recv(Socket, 0, -1).
 
 %% ---- scheduling and garbage collection -------------------------------------------------
 
@@ -634,22 +640,17 @@ dbg_stop() ->
     receive {'DOWN', Ref, _, _, _} -> ok end.
 
 session(Config) ->
-    case erlang:function_exported(trace, session_create, 3) of
-        true ->
-            {ok, State} = kymo_tracer:open(#{dir => ?config(dir, Config), calls => arguments}),
-            Session = trace:session_create(kymo, {kymo_tracer, State}, []),
-            1 = trace:function(Session, {kymo_workload, id, 1}, true, [local]),
-            1 = trace:process(Session, self(), true, [call]),
-            kymo_workload:id(in_a_session),
-            true = trace:session_destroy(Session),
-            kymo_workload:id(no_more),
-            ok = kymo_tracer:stop(State),
-            Self = self(),
-            ?assertEqual([{trace, Self, call, {kymo_workload, id, [in_a_session]}}],
-                         kymo_conform:recorded(?config(dir, Config)));
-        false ->
-            {skip, "this runtime has no trace sessions"}
-    end.
+    {ok, State} = kymo_tracer:open(#{dir => ?config(dir, Config), calls => arguments}),
+    Session = trace:session_create(kymo, {kymo_tracer, State}, []),
+    1 = trace:function(Session, {kymo_workload, id, 1}, true, [local]),
+    1 = trace:process(Session, self(), true, [call]),
+    kymo_workload:id(in_a_session),
+    true = trace:session_destroy(Session),
+    kymo_workload:id(no_more),
+    ok = kymo_tracer:stop(State),
+    Self = self(),
+    ?assertEqual([{trace, Self, call, {kymo_workload, id, [in_a_session]}}],
+                 kymo_conform:recorded(?config(dir, Config))).
 
 %% The tracer is there as long as the recorder records, and no longer.
 seq_system_tracer(Config) ->
