@@ -85,30 +85,24 @@ static void bury(struct kymo_pfx *x, struct kymo_pfx_process *p)
  * else (seq_trace from a name) or there is no memory. */
 static struct kymo_pfx_process *process_of(struct kymo_pfx *x, const struct kymo_event *ev)
 {
-    if (x->last != NULL && x->last->ident == ev->who)
+    bool born = ev->id == KYMO_E_SPAWNED || ev->id == KYMO_E_OPEN;
+    if (x->last != NULL && x->last->ident == ev->who && !(born && x->last->dead))
         return x->last;
     if (KYMO_IDENT_KIND(ev->who) != KYMO_I_PID && KYMO_IDENT_KIND(ev->who) != KYMO_I_PORT)
         return NULL;
-    bool added;
-    struct kymo_pfx_process **slot = kymo_map_put(&x->processes, ev->who, &added);
-    if (slot == NULL) {
-        x->w.out.error = x->w.out.error != 0 ? x->w.out.error : -ENOMEM;
-        return NULL;
-    }
-    if (!added && (*slot)->dead && (ev->id == KYMO_E_SPAWNED || ev->id == KYMO_E_OPEN)) {
-        /* The pid came round again. */
-        bury(x, *slot);
-        slot = kymo_map_put(&x->processes, ev->who, &added);
-    }
-    if (!added)
-        return x->last = *slot;
-    x->fresh = true;
+    struct kymo_pfx_process **known = kymo_map_get(&x->processes, ev->who);
+    if (known != NULL && !(born && (*known)->dead))
+        return x->last = *known;
+    if (known != NULL)
+        bury(x, *known); /* the pid came round again */
     struct kymo_pfx_process *p = calloc(1, sizeof *p);
-    if (p == NULL) {
-        kymo_map_remove(&x->processes, ev->who);
+    struct kymo_pfx_process **slot = p != NULL ? kymo_map_put(&x->processes, ev->who, NULL) : NULL;
+    if (slot == NULL) {
+        free(p);
         x->w.out.error = x->w.out.error != 0 ? x->w.out.error : -ENOMEM;
         return NULL;
     }
+    x->fresh = true;
     *slot = p;
     p->ident = ev->who;
     p->track = x->next_track++;
@@ -121,6 +115,7 @@ static struct kymo_pfx_process *process_of(struct kymo_pfx *x, const struct kymo
     if (kymo_reader_process(x->r, p->ident, &name, &mfa) && name != 0) {
         name = kymo_canonical(x->r, name);
         p->name = KYMO_IDENT(KYMO_I_ATOM, name);
+        bool added;
         uint64_t *to = kymo_map_put(&x->names, name, &added);
         if (to != NULL && added)
             *to = p->ident;

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The exporters, over recordings made by hand whose right answer is known.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kymo_export.h"
+#include "pf_check.h"
+#include "testrec.h"
+
+#define PID(n) KYMO_IDENT(KYMO_I_PID, n)
+
+/* One thread's records in the order written, and a place for files. */
+struct bench {
+    char dir[64], rec[96], out[96];
+    struct testrec t;
+    struct testseg s;
+    uint64_t now;
+    uint32_t a, b, c, name, reason;
+    char err[256];
+    struct kymo_export_result res;
+    char *text; /* contents of the output */
+    size_t len;
+};
+
+static int setup(void **state)
+{
+    struct bench *x = calloc(1, sizeof *x);
+    if (x == NULL)
+        return -1;
+    snprintf(x->dir, sizeof x->dir, "/tmp/kymo-export-XXXXXX");
+    if (mkdtemp(x->dir) == NULL)
+        return -1;
+    snprintf(x->rec, sizeof x->rec, "%s/rec", x->dir);
+    snprintf(x->out, sizeof x->out, "%s/out", x->dir);
+    tr_init(&x->t);
+    uint32_t m = tr_atom(&x->t, "m");
+    x->a = tr_mfa(&x->t, m, tr_atom(&x->t, "a"), 0);
+    x->b = tr_mfa(&x->t, m, tr_atom(&x->t, "b"), 1);
+    x->c = tr_mfa(&x->t, m, tr_atom(&x->t, "c"), 2);
+    x->name = tr_atom(&x->t, "boss");
+    x->reason = tr_atom(&x->t, "normal");
+    for (unsigned i = 0; i < 2; i++) {
+        x->t.slots[i].used = 1;
+        x->t.slots[i].thread_kind = KYMO_T_SCHEDULER;
+        x->t.slots[i].thread_no = i + 1;
+    }
+    x->now = 2000000;
+    ts_open(&x->s, &x->t, 0, 1, x->now);
+    *state = x;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct bench *x = *state;
+    tr_free(&x->t);
+    free(x->text);
+    tr_remove(x->rec);
+    unlink(x->out);
+    int rc = rmdir(x->dir); /* fails when an exporter has left something behind */
+    free(x);
+    return rc;
+}
+
+/* ---- records ---- */
+
+static void at(struct bench *x, uint64_t dt)
+{
+    x->now += dt;
+}
+
+static void wm(struct bench *x, unsigned id, uint64_t who, uint32_t mfa)
+{
+    at(x, 10);
+    ts_wm(&x->s, x->now, id, who, mfa);
+}
+
+static void msg(struct bench *x, unsigned id, uint64_t who, uint64_t peer, uint32_t size)
+{
+    at(x, 10);
+    ts_send(&x->s, x->now, id, who, peer, size);
+}
+
+static void gc(struct bench *x, unsigned id, uint64_t who)
+{
+    uint8_t body[9];
+    memcpy(body, &who, 8);
+    body[8] = 0;
+    at(x, 10);
+    ts_record(&x->s, x->now, id, body, sizeof body, false);
+}
+
+static void lost(struct bench *x, uint64_t n)
+{
+    uint8_t body[9] = {KYMO_LOST_RING_FULL};
+    memcpy(body + 1, &n, 8);
+    at(x, 10);
+    ts_record(&x->s, x->now, KYMO_E_LOST, body, sizeof body, false);
+}
+
+/* ---- export ---- */
+
+typedef int export_fn(struct kymo_reader *, const struct kymo_export_options *, struct kymo_export_result *,
+                      char *, size_t);
+
+static int export_to(struct bench *x, export_fn *f, const char *out, bool wall)
+{
+    struct kymo_export_options o = {.out = out, .from_ns = INT64_MIN, .to_ns = INT64_MAX, .wall = wall};
+    struct kymo_reader *r;
+    x->err[0] = 0;
+    assert_int_equal(kymo_reader_open(x->rec, &r, x->err, sizeof x->err), 0);
+    int rc = f(r, &o, &x->res, x->err, sizeof x->err);
+    kymo_reader_close(r);
+    return rc;
+}
+
+static void load(struct bench *x)
+{
+    FILE *f = fopen(x->out, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    x->len = (size_t)ftell(f);
+    rewind(f);
+    free(x->text);
+    x->text = calloc(x->len + 1, 1);
+    assert_int_equal(fread(x->text, 1, x->len, f), x->len);
+    fclose(f);
+}
+
+static void write_recording(struct bench *x)
+{
+    ts_close(&x->s, true);
+    tr_to_data(&x->t, 1, &x->s, true);
+    tr_write(&x->t, x->rec);
+}
+
+static void export(struct bench *x, export_fn *f, bool wall)
+{
+    write_recording(x);
+    assert_int_equal(export_to(x, f, x->out, wall), 0);
+    load(x);
+    assert_int_equal(x->len, x->res.bytes);
+}
+
+/* What a Perfetto trace says, as text: one word per event. */
+struct story {
+    char text[4096];
+    size_t n;
+};
+
+static void tell(void *arg, const struct pf_check *c, const struct pf_track *t, const struct pf_event *e)
+{
+    struct story *s = arg;
+    (void)c;
+    (void)t;
+    if (strcmp(e->name, "alive") != 0 && s->n < sizeof s->text)
+        s->n +=
+            (size_t)snprintf(s->text + s->n, sizeof s->text - s->n, "%s%s%s%s%s",
+                             e->type == 2 ? ")" : e->name, e->type == 1 ? "(" : "", e->flow != 0 ? ">" : "",
+                             e->ends_flow != 0 ? "<" : "", e->type == 2 ? "" : " ");
+}
+
+static void expect_story(struct bench *x, const char *story, uint64_t flows)
+{
+    struct story s = {.n = 0};
+    struct pf_check c = {.seen = tell, .arg = &s};
+    export(x, kymo_export_perfetto, false);
+    pf_check(&c, (const uint8_t *)x->text, x->len);
+    if (c.error != NULL)
+        fail_msg("%s", c.error);
+    assert_string_equal(s.text, story);
+    assert_int_equal(c.flows, flows);
+    assert_int_equal(x->res.written, c.begins + c.instants);
+    pf_check_free(&c);
+}
+
+/* ---- perfetto ---- */
+
+static void test_perfetto_calls(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_RETURN_TO, PID(9), x->a);
+    wm(x, KYMO_E_CALL, PID(1), x->a);
+    wm(x, KYMO_E_CALL, PID(1), x->b);
+    gc(x, KYMO_E_GC_MINOR_START, PID(1));
+    gc(x, KYMO_E_GC_MINOR_END, PID(1));
+    wm(x, KYMO_E_RETURN_TO, PID(1), x->a);
+    gc(x, KYMO_E_GC_MAJOR_END, PID(1)); /* its start was lost */
+    wm(x, KYMO_E_CALL, PID(1), x->c);   /* never returns */
+    expect_story(x, "m:a/0( m:b/1( minor gc( ))m:c/2( ))", 0);
+}
+
+static void test_perfetto_calls_without_returns_are_instants(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_CALL, PID(1), x->a);
+    wm(x, KYMO_E_CALL, PID(1), x->b);
+    expect_story(x, "m:a/0 m:b/1 ", 0);
+}
+
+static void test_perfetto_schedulers(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_OUT, PID(1), x->a); /* began before the recording */
+    wm(x, KYMO_E_IN, PID(1), x->a);
+    wm(x, KYMO_E_OUT, PID(1), x->b);
+    wm(x, KYMO_E_IN, PID(1), x->b); /* its out is lost */
+    wm(x, KYMO_E_IN, PID(2), x->b);
+    wm(x, KYMO_E_OUT, PID(1), x->b);
+    expect_story(x, "<0.1.0>( )<0.1.0>( )<0.2.0>( )", 0);
+}
+
+static void test_perfetto_messages(void **state)
+{
+    struct bench *x = *state;
+    tr_process(&x->t, PID(3), x->name, 0);
+    msg(x, KYMO_E_SEND, PID(1), PID(2), 3);
+    msg(x, KYMO_E_SEND, PID(1), PID(2), 5);
+    msg(x, KYMO_E_RECEIVE, PID(2), PID(1), 3);
+    msg(x, KYMO_E_RECEIVE, PID(2), PID(1), 5);
+    /* To a name, before its process was ever seen. */
+    msg(x, KYMO_E_SEND, PID(1), KYMO_IDENT(KYMO_I_ATOM, x->name), 7);
+    msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 7);
+    /* To an alias. */
+    msg(x, KYMO_E_SEND, PID(2), KYMO_IDENT(KYMO_I_REF, 4711), 9);
+    msg(x, KYMO_E_RECEIVE, PID(1), PID(2), 9);
+    /* The sender is not known, but it can only be this one. */
+    msg(x, KYMO_E_SEND, PID(1), PID(2), 11);
+    msg(x, KYMO_E_RECEIVE, PID(2), KYMO_IDENT_NONE, 11);
+    expect_story(x, "send> send> receive< receive< send> receive< send> receive< send> receive< ", 5);
+}
+
+static void test_perfetto_no_doubtful_arrow(void **state)
+{
+    struct bench *x = *state;
+    /* Either sender: no arrow, and the next one is right again. */
+    msg(x, KYMO_E_SEND, PID(1), PID(3), 3);
+    msg(x, KYMO_E_SEND, PID(2), PID(3), 3);
+    msg(x, KYMO_E_RECEIVE, PID(3), KYMO_IDENT_NONE, 3);
+    msg(x, KYMO_E_RECEIVE, PID(3), KYMO_IDENT_NONE, 3);
+    /* A receive whose send is not there. */
+    msg(x, KYMO_E_SEND, PID(1), PID(3), 4);
+    msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 8);
+    msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 4);
+    /* The receive of 5 is lost: 6 finds its send all the same. */
+    msg(x, KYMO_E_SEND, PID(1), PID(3), 5);
+    msg(x, KYMO_E_SEND, PID(1), PID(3), 6);
+    msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 6);
+    /* Nothing is certain across a loss. */
+    msg(x, KYMO_E_SEND, PID(1), PID(3), 2);
+    lost(x, 17);
+    msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 2);
+    at(x, 100000);
+    gc(x, KYMO_E_GC_MINOR_END, PID(1)); /* lets the held ones go */
+    expect_story(x,
+                 "send> send> receive< send> receive< send> send> receive< send> events lost "
+                 "receive receive receive ",
+                 3);
+}
+
+static void test_perfetto_early_receive_is_clamped(void **state)
+{
+    struct bench *x = *state;
+    msg(x, KYMO_E_RECEIVE, PID(2), PID(1), 3);
+    msg(x, KYMO_E_SEND, PID(1), PID(2), 3); /* stamped 10 ns later */
+    /* Too late to be the same message. */
+    msg(x, KYMO_E_RECEIVE, PID(2), PID(1), 4);
+    at(x, 1000000);
+    msg(x, KYMO_E_SEND, PID(1), PID(2), 4);
+    expect_story(x, "send> receive< receive send> ", 1);
+}
+
+static void test_perfetto_lives(void **state)
+{
+    struct bench *x = *state;
+    uint8_t spawned[20], gone[12];
+    uint64_t child = PID(2), parent = PID(1);
+    memcpy(spawned, &child, 8);
+    memcpy(spawned + 8, &parent, 8);
+    memcpy(spawned + 16, &x->a, 4);
+    memcpy(gone, &child, 8);
+    memcpy(gone + 8, &x->reason, 4);
+    wm(x, KYMO_E_RETURN_TO, PID(1), x->c);
+    for (int i = 0; i < 2; i++) { /* the pid comes round again */
+        at(x, 10);
+        ts_record(&x->s, x->now, KYMO_E_SPAWNED, spawned, sizeof spawned, false);
+        wm(x, KYMO_E_CALL, child, x->a);
+        wm(x, KYMO_E_CALL, child, x->b);
+        at(x, 10);
+        ts_record(&x->s, x->now, KYMO_E_EXIT, gone, sizeof gone, false);
+        wm(x, KYMO_E_OUT_EXITED, child, 0); /* still a word of the dead */
+    }
+    expect_story(x, "m:a/0( m:b/1( ))m:a/0( m:b/1( ))", 0);
+}
+
+/* ---- folded ---- */
+
+static void test_folded_scheduled(void **state)
+{
+    struct bench *x = *state;
+    tr_process(&x->t, PID(1), x->name, 0);
+    wm(x, KYMO_E_IN, PID(1), x->a);
+    wm(x, KYMO_E_CALL, PID(1), x->a); /* boss 10 */
+    wm(x, KYMO_E_CALL, PID(1), x->b); /* a 10 */
+    wm(x, KYMO_E_OUT, PID(1), x->b);  /* b 10 */
+    at(x, 1000);
+    wm(x, KYMO_E_IN, PID(1), x->b);
+    gc(x, KYMO_E_GC_MINOR_START, PID(1));  /* b 10 */
+    gc(x, KYMO_E_GC_MINOR_END, PID(1));    /* gc 10 */
+    wm(x, KYMO_E_RETURN_TO, PID(1), x->a); /* b 10 */
+    wm(x, KYMO_E_OUT, PID(1), x->a);       /* a 10 */
+    export(x, kymo_export_folded, false);
+    assert_string_equal(x->text,
+                        "boss 10\nboss;m:a/0 20\nboss;m:a/0;m:b/1 30\nboss;m:a/0;m:b/1;(minor gc) 10\n");
+    assert_int_equal(x->res.written, 4);
+    assert_int_equal(export_to(x, kymo_export_folded, x->out, true), 0);
+    load(x);
+    assert_string_equal(x->text,
+                        "boss 10\nboss;m:a/0 20\nboss;m:a/0;m:b/1 1040\nboss;m:a/0;m:b/1;(minor gc) 10\n");
+}
+
+static void test_folded_by_wall_without_running(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_CALL, PID(7), x->a);
+    wm(x, KYMO_E_CALL, PID(7), x->b);
+    wm(x, KYMO_E_RETURN_TO, PID(7), x->a);
+    wm(x, KYMO_E_RETURN_TO, PID(7), x->c);
+    export(x, kymo_export_folded, false);
+    assert_string_equal(x->text, "<0.7.0>;m:a/0 20\n<0.7.0>;m:a/0;m:b/1 10\n");
+}
+
+static void test_folded_lost_out(void **state)
+{
+    struct bench *x = *state;
+    /* Process 2 runs on the thread: 1 can't, although its out is not there. */
+    wm(x, KYMO_E_IN, PID(1), 0);
+    wm(x, KYMO_E_IN, PID(2), 0);
+    at(x, 500);
+    wm(x, KYMO_E_OUT, PID(2), 0);
+    export(x, kymo_export_folded, false);
+    assert_string_equal(x->text, "<0.1.0> 10\n<0.2.0> 510\n");
+}
+
+/* ---- dbg ---- */
+
+static void test_dbg_bytes(void **state)
+{
+    struct bench *x = *state;
+    x->t.meta.creation = 3;
+    wm(x, KYMO_E_CALL, PID(5), x->b);
+    lost(x, UINT64_C(0x100000001));
+    export(x, kymo_export_dbg, false);
+    static const char expected[] = "\0\0\0\0\x36\x83h\4w\5trace"
+                                   "Xw\15nonode@nohost\0\0\0\5\0\0\0\0\0\0\0\3"
+                                   "w\4call"
+                                   "h\3w\1mw\1ba\1"
+                                   "\1\xff\xff\xff\xff\1\0\0\0\2";
+    assert_int_equal(x->len, sizeof expected - 1);
+    assert_memory_equal(x->text, expected, sizeof expected - 1);
+}
+
+/* ---- ctf ---- */
+
+static void remove_ctf(const char *dir)
+{
+    static const char *const names[] = {"metadata", "dictionary", "thread_0000", "thread_0001"};
+    char path[512];
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+static void test_ctf_files(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_CALL, PID(5), x->b);
+    write_recording(x);
+    assert_int_equal(export_to(x, kymo_export_ctf, x->out, false), 0);
+    assert_int_equal(x->res.events, 1);
+    /* The segment is there byte by byte but for its header. */
+    char path[128];
+    snprintf(path, sizeof path, "%s/thread_0000", x->out);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    uint8_t bytes[TR_SEGMENT];
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    assert_int_equal(n, x->s.len);
+    assert_memory_equal(bytes + KYMO_SEG_HEADER, x->s.b + KYMO_SEG_HEADER, n - KYMO_SEG_HEADER);
+    /* A folder with something in it is never touched. */
+    assert_int_equal(export_to(x, kymo_export_ctf, x->out, false), -EEXIST);
+    remove_ctf(x->out);
+    /* An empty one is taken. */
+    assert_int_equal(mkdir(x->out, 0700), 0);
+    assert_int_equal(export_to(x, kymo_export_ctf, x->out, false), 0);
+    remove_ctf(x->out);
+}
+
+static bool keep_all(void *arg, const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    (void)arg;
+    (void)r;
+    (void)ev;
+    return true;
+}
+
+static void test_ctf_refuses_filters(void **state)
+{
+    struct bench *x = *state;
+    struct kymo_export_options o = {
+        .out = x->out, .from_ns = INT64_MIN, .to_ns = INT64_MAX, .keep = keep_all};
+    struct kymo_reader *r;
+    write_recording(x);
+    assert_int_equal(kymo_reader_open(x->rec, &r, x->err, sizeof x->err), 0);
+    assert_int_equal(kymo_export_ctf(r, &o, &x->res, x->err, sizeof x->err), -ENOTSUP);
+    o.keep = NULL;
+    o.to_ns = 5;
+    assert_int_equal(kymo_export_ctf(r, &o, &x->res, x->err, sizeof x->err), -ENOTSUP);
+    assert_int_not_equal(x->err[0], 0);
+    kymo_reader_close(r);
+}
+
+/* ---- window, filter, errors ---- */
+
+static bool keep_pid_1(void *arg, const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    (void)r;
+    ++*(int *)arg;
+    return ev->who == PID(1);
+}
+
+static void test_window_and_filter(void **state)
+{
+    struct bench *x = *state;
+    for (unsigned i = 0; i < 10; i++)
+        wm(x, KYMO_E_IN, PID(i % 2), 0);
+    write_recording(x);
+    /* The recording starts at 1,000,000; the records at 2,000,010 and on. */
+    int asked = 0;
+    struct kymo_export_options o = {
+        .out = x->out, .from_ns = 1000020, .to_ns = 1000070, .keep = keep_pid_1, .keep_arg = &asked};
+    struct kymo_reader *r;
+    assert_int_equal(kymo_reader_open(x->rec, &r, x->err, sizeof x->err), 0);
+    assert_int_equal(kymo_export_dbg(r, &o, &x->res, x->err, sizeof x->err), 0);
+    kymo_reader_close(r);
+    assert_int_equal(asked, 6);
+    assert_int_equal(x->res.events, 3);
+    assert_int_equal(x->res.written, 3);
+}
+
+static export_fn *const streams[] = {kymo_export_perfetto, kymo_export_folded, kymo_export_dbg};
+
+static void test_errors_leave_nothing(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_IN, PID(1), 0);
+    wm(x, KYMO_E_OUT, PID(1), 0);
+    write_recording(x);
+    char missing[128];
+    snprintf(missing, sizeof missing, "%s/none/out", x->dir);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(export_to(x, streams[i], missing, false), -ENOENT);
+        assert_non_null(strstr(x->err, missing));
+        assert_int_equal(export_to(x, streams[i], x->dir, false), -EISDIR);
+        assert_int_equal(export_to(x, streams[i], "/dev/full", false), -ENOSPC);
+        assert_non_null(strstr(x->err, "/dev/full"));
+        assert_int_equal(export_to(x, streams[i], "/dev/null", false), 0);
+    }
+    assert_int_equal(export_to(x, kymo_export_ctf, missing, false), -ENOENT);
+    assert_int_equal(export_to(x, kymo_export_ctf, "/dev/full", false), -EEXIST);
+    /* teardown fails when a temporary file is left in x->dir */
+}
+
+static void test_output_is_private_and_replaces(void **state)
+{
+    struct bench *x = *state;
+    struct stat st;
+    wm(x, KYMO_E_IN, PID(1), 0);
+    write_recording(x);
+    tr_file(x->dir, "out", "old", 3);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(export_to(x, streams[i], x->out, false), 0);
+        assert_int_equal(stat(x->out, &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+    }
+}
+
+static void test_empty_recording(void **state)
+{
+    struct bench *x = *state;
+    tr_write(&x->t, x->rec);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(export_to(x, streams[i], x->out, false), 0);
+        assert_int_equal(x->res.events, 0);
+    }
+    assert_int_equal(unlink(x->out), 0);
+    assert_int_equal(export_to(x, kymo_export_ctf, x->out, false), 0);
+    remove_ctf(x->out);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_perfetto_calls),
+        TEST(test_perfetto_calls_without_returns_are_instants),
+        TEST(test_perfetto_schedulers),
+        TEST(test_perfetto_messages),
+        TEST(test_perfetto_no_doubtful_arrow),
+        TEST(test_perfetto_early_receive_is_clamped),
+        TEST(test_perfetto_lives),
+        TEST(test_folded_scheduled),
+        TEST(test_folded_by_wall_without_running),
+        TEST(test_folded_lost_out),
+        TEST(test_dbg_bytes),
+        TEST(test_ctf_files),
+        TEST(test_ctf_refuses_filters),
+        TEST(test_window_and_filter),
+        TEST(test_errors_leave_nothing),
+        TEST(test_output_is_private_and_replaces),
+        TEST(test_empty_recording),
+    };
+    return cmocka_run_group_tests_name("export", tests, NULL, NULL);
+}
