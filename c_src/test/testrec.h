@@ -25,7 +25,7 @@
 
 struct tr_buf {
     uint8_t *p;
-    size_t n;
+    size_t n, room;
 };
 
 struct testrec {
@@ -45,9 +45,12 @@ struct testseg {
 };
 
 static inline void tr_append(struct tr_buf *b, const void *p, size_t n) {
-    b->p = realloc(b->p, b->n + n + 1);
-    if (b->p == NULL)
-        abort();
+    if (b->n + n > b->room) {
+        b->room = 2 * (b->n + n);
+        b->p = realloc(b->p, b->room);
+        if (b->p == NULL)
+            abort();
+    }
     memcpy(b->p + b->n, p, n);
     b->n += n;
 }
@@ -212,7 +215,7 @@ static inline void tr_file(const char *dir, const char *name, const void *p, siz
 }
 
 static inline void tr_write(const struct testrec *t, const char *dir) {
-    struct tr_buf meta = {NULL, 0};
+    struct tr_buf meta = {NULL, 0, 0};
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
         abort();
     tr_append(&meta, &t->meta, sizeof t->meta);

@@ -77,7 +77,7 @@ static void pack(const struct testrec *t, const char *dir, const char *name, siz
         perror(path);
         exit(1);
     }
-    struct tr_buf meta = {NULL, 0};
+    struct tr_buf meta = {NULL, 0, 0};
     tr_append(&meta, &t->meta, sizeof t->meta);
     if (calibrated)
         tr_append(&meta, t->calib, 4 * sizeof t->calib[0]);
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
     tr_mfa(&t, tr_atom(&t, "lists"), f, 2);
     char path[512];
     snprintf(path, sizeof path, "%s/fuzz_dict", argv[1]);
-    struct tr_buf dict = {NULL, 0};
+    struct tr_buf dict = {NULL, 0, 0};
     tr_append(&dict, "\x01", 1);
     tr_append(&dict, t.dict.p, t.dict.n);
     tr_file(path, "all-kinds", dict.p, dict.n);
