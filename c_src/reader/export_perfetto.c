@@ -62,12 +62,15 @@ static void begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const st
     x->slices++;
 }
 
+static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why);
+
 static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
 {
+    /* Even after its exit it may have called something. */
+    x->last = p;
+    kymo_stack_clear(&p->stack, on_leave, x);
+    x->last = NULL;
     kymo_map_remove(&x->processes, p->ident);
-    if (x->last == p)
-        x->last = NULL;
-    kymo_stack_clear(&p->stack, NULL, NULL);
     free(p);
 }
 

@@ -300,8 +300,9 @@ static void test_perfetto_lives(void **state)
         at(x, 10);
         ts_record(&x->s, x->now, KYMO_E_EXIT, gone, sizeof gone, false);
         wm(x, KYMO_E_OUT_EXITED, child, 0); /* still a word of the dead */
+        wm(x, KYMO_E_CALL, child, x->c);    /* ... and one that can't be */
     }
-    expect_story(x, "m:a/0( m:b/1( ))m:a/0( m:b/1( ))", 0);
+    expect_story(x, "m:a/0( m:b/1( ))m:c/2( )m:a/0( m:b/1( ))m:c/2( )", 0);
 }
 
 /* ---- folded ---- */
