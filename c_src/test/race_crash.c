@@ -60,7 +60,9 @@ static void *produce(void *arg)
     }
 }
 
-/* The child: never returns. Tells through the pipe that it may be killed. */
+/* The child: never returns. Tells through the pipe that it may be killed: when a
+ * producer has recorded so much, or, at a gate, when a thread comes by the so
+ * manyth time. */
 static void run(const struct kymo_options *o, enum kymo_point at, uint64_t after, int ready)
 {
     static struct producer p[PRODUCERS];
@@ -69,19 +71,19 @@ static void run(const struct kymo_options *o, enum kymo_point at, uint64_t after
 
     if (kymo_recorder_open(o, &r, NULL) != 0)
         _exit(1);
+    if (at != KYMO_AT_IDLE)
+        rc_arm_nth(at, at == KYMO_AT_QUIESCE ? 1 : (unsigned)after);
     for (unsigned i = 0; i < PRODUCERS; i++) {
         p[i] = (struct producer){r, i};
         if (pthread_create(&t, NULL, produce, &p[i]) != 0)
             _exit(1);
     }
-    while (kymo_get(&knows[0].committed) < after)
+    while ((at == KYMO_AT_IDLE || at == KYMO_AT_QUIESCE) && kymo_get(&knows[0].committed) < after)
         sched_yield();
-    if (at != KYMO_AT_IDLE) {
-        rc_arm(at);
-        if (at == KYMO_AT_QUIESCE)
-            kymo_recorder_stop_async(r, KYMO_R_STOP);
+    if (at == KYMO_AT_QUIESCE)
+        kymo_recorder_stop_async(r, KYMO_R_STOP);
+    if (at != KYMO_AT_IDLE)
         rc_await_gate(at);
-    }
     if (write(ready, "x", 1) != 1)
         _exit(1);
     for (;;)
@@ -166,15 +168,18 @@ static void at_any_moment(void **state)
 
 static void at_the_worst_moments(void **state)
 {
-    static const enum kymo_point points[] = {KYMO_AT_SEGMENT_RESET, KYMO_AT_SEGMENT_OPEN, KYMO_AT_DICT_RESERVED,
-                                             KYMO_AT_QUIESCE};
+    static const struct {
+        enum kymo_point at;
+        uint64_t nth;
+    } points[] = {{KYMO_AT_SEGMENT_RESET, 40}, {KYMO_AT_SEGMENT_OPEN, 41}, {KYMO_AT_DICT_RESERVED, 700},
+                  {KYMO_AT_QUIESCE, 3000}};
 
     (void)state;
     for (unsigned i = 0; i < 4; i++) {
-        crash(KYMO_OVERWRITE, points[i], 3000);
-        crash(KYMO_DISCARD, points[i], 3000);
+        crash(KYMO_OVERWRITE, points[i].at, points[i].nth);
+        crash(KYMO_DISCARD, points[i].at, points[i].nth);
     }
-    crash(KYMO_DISCARD, KYMO_AT_DRAIN, 3000);
+    crash(KYMO_DISCARD, KYMO_AT_DRAIN, 10);
 }
 
 static int setup(void **state)

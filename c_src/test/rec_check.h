@@ -187,7 +187,7 @@ static inline uint64_t rc_lost(const struct kymo_info *i)
 static pthread_mutex_t rc_gate_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t rc_gate_cond = PTHREAD_COND_INITIALIZER;
 static struct {
-    bool armed;     /* the next thread stops here */
+    unsigned armed; /* the how manyth thread from now stops here, 0 = none */
     bool held;      /* a thread stands here */
     unsigned passed; /* times that a thread came by, stopped or not */
 } rc_gates[KYMO_AT_IDLE + 1];
@@ -197,8 +197,7 @@ void kymo_test_point(enum kymo_point at)
     pthread_mutex_lock(&rc_gate_mutex);
     rc_gates[at].passed++;
     pthread_cond_broadcast(&rc_gate_cond);
-    if (rc_gates[at].armed) {
-        rc_gates[at].armed = false;
+    if (rc_gates[at].armed > 0 && --rc_gates[at].armed == 0) {
         rc_gates[at].held = true;
         pthread_cond_broadcast(&rc_gate_cond);
         while (rc_gates[at].held)
@@ -207,11 +206,16 @@ void kymo_test_point(enum kymo_point at)
     pthread_mutex_unlock(&rc_gate_mutex);
 }
 
-static inline void rc_arm(enum kymo_point at)
+static inline void rc_arm_nth(enum kymo_point at, unsigned n)
 {
     pthread_mutex_lock(&rc_gate_mutex);
-    rc_gates[at].armed = true;
+    rc_gates[at].armed = n;
     pthread_mutex_unlock(&rc_gate_mutex);
+}
+
+static inline void rc_arm(enum kymo_point at)
+{
+    rc_arm_nth(at, 1);
 }
 
 /* Returns when a thread stands at the gate. */
@@ -227,7 +231,7 @@ static inline void rc_release(enum kymo_point at)
 {
     pthread_mutex_lock(&rc_gate_mutex);
     rc_gates[at].held = false;
-    rc_gates[at].armed = false;
+    rc_gates[at].armed = 0;
     pthread_cond_broadcast(&rc_gate_cond);
     pthread_mutex_unlock(&rc_gate_mutex);
 }
