@@ -1,0 +1,1032 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% The API. Every case runs in the tracing that all share and, where the runtime
+%% has trace sessions, in a session, and must leave the node as it was: processes,
+%% ports, tables, open and mapped files, trace flags, breakpoints, sessions.
+-module(kymo_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+-import(kymo_cli, [events/1, until/1]).
+
+all() ->
+    Session =
+        case lists:member(session, kymo_tracing:modes()) of
+            true -> {group, session};
+            false -> no_sessions
+        end,
+    [{group, global}, Session, cli_path].
+
+groups() ->
+    Common = [
+        start_stop, start_errors, bad_handles, error_texts, named,
+        owner_dies, owner_none, owner_given, server_killed, janitor_killed, both_killed_in_turn,
+        killed_while_setting, spawn_storm, system_tracer_cleared,
+        calls, calls_arguments, global_calls, return_to, returns, text_match_spec, messages_and_senders,
+        senders_off, every_event, new_processes, registered_names, ports,
+        nothing_or_all, spec_errors, untrace_all, untrace_parts, reload, load_first, pause_resume,
+        limit_ends, snapshot, process_names, many_processes,
+        record, record_raises, record_errors, application, own_processes, several
+    ],
+    [
+        {global, [],
+            Common ++
+                [held_process, held_function, held_receive, held_new, held_existing, others_untouched, replaced_by_other]},
+        {session, [], Common ++ [others_untouched, both_at_once]}
+    ].
+
+init_per_suite(Config) ->
+    %% What starts or loads on first use would look as if a recorder had left it.
+    [{module, _} = code:ensure_loaded(M) || M <- [kymo_tracer, kymo, kymo_server, kymo_janitor, kymo_app, kymo_sup, dbg]],
+    Config.
+
+end_per_suite(_) ->
+    ok.
+
+init_per_group(Mode, Config) ->
+    [{mode, Mode} | Config].
+
+end_per_group(_, _) ->
+    ok.
+
+init_per_testcase(Case, Config) ->
+    Unique = integer_to_list(erlang:unique_integer([positive])),
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case) ++ Unique),
+    ok = file:make_dir(Dir),
+    [{dir, Dir}, {before, node_state(Dir)} | Config].
+
+end_per_testcase(_, Config) ->
+    case ?config(tc_status, Config) of
+        ok -> nothing_left(Config);
+        _ -> ok
+    end.
+
+nothing_left(Config) ->
+    Before = ?config(before, Config),
+    Dir = ?config(dir, Config),
+    case until(fun() -> node_state(Dir) =:= Before end) of
+        true ->
+            ok;
+        false ->
+            Now = node_state(Dir),
+            {fail,
+                {left_behind, [
+                    {Key, {new, New -- Old}, {gone, Old -- New}}
+                 || {Key, New} <- maps:to_list(Now), Old <- [maps:get(Key, Before)], New =/= Old
+                ]}}
+    end.
+
+%% Everything that tracing could leave, as sorted lists.
+node_state(Dir) ->
+    #{
+        processes => [
+            {P, Call}
+         || P <- lists:sort(processes() -- [self()]), {_, Call} <- [process_info(P, initial_call)]
+        ],
+        ports => lists:sort(erlang:ports()),
+        tables => lists:sort(ets:all()),
+        files => files(Dir),
+        flags => flags(),
+        breakpoints => breakpoints(),
+        'receive' => [erlang:trace_info('receive', match_spec), erlang:trace_info(send, match_spec)],
+        system_tracer => [seq_trace:get_system_tracer()],
+        sessions => sessions()
+    }.
+
+files(Dir) ->
+    {ok, Fds} = file:list_dir("/proc/self/fd"),
+    Links = [L || Fd <- Fds, {ok, L} <- [file:read_link("/proc/self/fd/" ++ Fd)]],
+    {ok, Maps} = file:read_file("/proc/self/maps"),
+    lists:sort([L || L <- Links ++ string:split(binary_to_list(Maps), "\n", all), string:find(L, Dir) =/= nomatch]).
+
+flags() ->
+    [
+        {P, F}
+     || P <- [new_processes, new_ports | lists:sort(processes() ++ erlang:ports())],
+        {flags, F} <- [erlang:trace_info(P, flags)],
+        F =/= []
+    ].
+
+breakpoints() ->
+    lists:sort([
+        {M, F, A}
+     || {M, _} <- code:all_loaded(),
+        {F, A} <- erlang:get_module_info(M, functions),
+        {all, Set} <- [erlang:trace_info({M, F, A}, all)],
+        Set =/= false,
+        Set =/= undefined
+    ]).
+
+sessions() ->
+    case lists:member(session, kymo_tracing:modes()) of
+        true -> lists:sort(apply(trace, session_info, [all]));
+        false -> []
+    end.
+
+%% ---- life -----------------------------------------------------------------------
+
+start_stop(Config) ->
+    Dir = sub(Config, rec),
+    R = start(Config, #{dir => Dir}),
+    #{state := active, tracing := none, events := 0} = kymo:info(R),
+    {kymo_tracer, State} = kymo:tracer(R),
+    true = is_reference(State),
+    {ok, #{state := closed, reason := stop, tracing := none}} = kymo:stop(R),
+    {error, already_stopped} = kymo:stop(R),
+    {error, already_stopped} = kymo:trace(R, #{events => [procs]}),
+    {error, already_stopped} = kymo:untrace(R),
+    {error, already_stopped} = kymo:untrace(R, #{events => [procs]}),
+    {error, already_stopped} = kymo:pause(R),
+    {error, already_stopped} = kymo:resume(R),
+    #{state := closed, tracing := none} = kymo:info(R),
+    %% What it holds can still be copied.
+    {ok, #{events := 0}} = kymo:snapshot(R, sub(Config, snap)),
+    {error, eexist} = kymo:start(#{dir => Dir}).
+
+start_errors(Config) ->
+    Dir = sub(Config, rec),
+    [
+        ?assertEqual({Options, {error, Error}}, {Options, kymo:start(maps:merge(#{dir => Dir}, Options))})
+     || {Options, Error} <- [
+            {#{owner => me}, {bad_option, owner, me}},
+            {#{name => "n"}, {bad_option, name, "n"}},
+            {#{names => -1}, {bad_option, names, -1}},
+            {#{tracing => wild}, {bad_option, tracing, wild}},
+            {#{no_such => 1}, {unknown_option, no_such}},
+            {#{policy => keep}, {bad_option, policy, keep}},
+            {#{dir => 1}, {bad_option, dir, 1}}
+        ]
+    ],
+    {error, {missing_option, dir}} = kymo:start(#{}),
+    {error, enoent} = kymo:start(#{dir => sub(Config, "no/such")}),
+    File = sub(Config, file),
+    ok = file:write_file(File, "x"),
+    {error, Why} = kymo:start(#{dir => File}),
+    true = lists:member(Why, [enotdir, eexist]),
+    %% None of these has made anything.
+    {ok, ["file"]} = file:list_dir(?config(dir, Config)).
+
+bad_handles(Config) ->
+    R = start(Config),
+    Dir = sub(Config, snap),
+    Wrong = [self(), 1, "x", no_such_recorder, undefined, {kymo_recorder, 1, 2}, {kymo_tracer, make_ref()}],
+    [
+        bad_argument(1, F, [H | Args])
+     || H <- Wrong,
+        {F, Args} <- [
+            {stop, []}, {pause, []}, {resume, []}, {info, []}, {snapshot, [Dir]}, {trace, [#{}]},
+            {untrace, []}, {untrace, [#{}]}, {tracer, []}
+        ]
+    ],
+    bad_argument(1, start, [[{dir, Dir}]]),
+    bad_argument(2, record, [Dir, [], fun() -> ok end]),
+    bad_argument(3, record, [Dir, #{}, fun(_) -> ok end]),
+    %% A process that only looks like a recorder.
+    {kymo_recorder, _, State} = R,
+    Other = tracee(),
+    run(Other, fun() -> ok end),
+    gone(Other),
+    {error, already_stopped} = kymo:stop({kymo_recorder, Other, State}),
+    {ok, _} = kymo:stop(R).
+
+%% The runtime's printer of exceptions finds out which argument was wrong.
+bad_argument(N, Function, Args) ->
+    try apply(kymo, Function, Args) of
+        Value -> error({no_exception, Function, Args, Value})
+    catch
+        error:badarg:Stack ->
+            [{kymo, Function, _, Info} = Top | _] = Stack,
+            #{module := kymo} = proplists:get_value(error_info, Info),
+            #{N := Text} = kymo:format_error(badarg, [Top]),
+            true = is_list(Text) andalso Text =/= ""
+    end.
+
+error_texts(_) ->
+    [
+        ?assertMatch({_, [_ | _]}, {Reason, lists:flatten(kymo:format_error(Reason))})
+     || Reason <- [
+            {bad_option, a, 1}, {unknown_option, b}, {missing_option, dir}, {no_process, c}, {no_port, d},
+            {already_traced, self()}, {already_traced, {lists, map, 2}}, {already_started, n}, already_stopped,
+            ended, too_many_recorders, eexist, enospc, {some, thing}
+        ]
+    ],
+    "another tracer has set lists:map/2" = lists:flatten(kymo:format_error({already_traced, {lists, map, 2}})).
+
+named(Config) ->
+    R = start(Config, #{dir => sub(Config, rec), name => flight}),
+    {error, {already_started, flight}} = kymo:start(#{dir => sub(Config, rec2), name => flight}),
+    %% Not in the way of processes with the same name.
+    true = register(flight, self()),
+    {ok, _} = kymo:trace(flight, #{processes => [self()], events => [procs]}),
+    true = kymo:tracer(R) =:= kymo:tracer(flight),
+    ok = kymo:untrace(flight),
+    true = unregister(flight),
+    {ok, _} = kymo:stop(flight),
+    bad_argument(1, stop, [flight]),
+    %% The name is free again.
+    R2 = start(Config, #{dir => sub(Config, rec3), name => flight}),
+    {ok, _} = kymo:stop(R2).
+
+owner_dies(Config) ->
+    Self = self(),
+    {Owner, Monitor} = spawn_monitor(fun() ->
+        R = start(Config),
+        {ok, _} = trace_all(R),
+        Self ! {recorder, R},
+        receive
+            never -> ok
+        end
+    end),
+    R = receive {recorder, Recorder} -> Recorder end,
+    Watched = watch(R),
+    exit(Owner, kill),
+    receive {'DOWN', Monitor, process, Owner, killed} -> ok end,
+    gone(Watched),
+    {error, already_stopped} = kymo:stop(R),
+    #{state := closed, reason := owner} = kymo:info(R).
+
+owner_none(Config) ->
+    Self = self(),
+    {_, Monitor} = spawn_monitor(fun() ->
+        Self ! {recorder, start(Config, #{dir => sub(Config, rec), owner => none})}
+    end),
+    R = receive {recorder, Recorder} -> Recorder end,
+    receive {'DOWN', Monitor, process, _, normal} -> ok end,
+    #{state := active} = kymo:info(R),
+    {ok, _} = kymo:stop(R).
+
+owner_given(Config) ->
+    Owner = tracee(),
+    R = start(Config, #{dir => sub(Config, rec), owner => Owner}),
+    {ok, _} = trace_all(R),
+    Watched = watch(R),
+    gone(Owner),
+    gone(Watched).
+
+server_killed(Config) ->
+    R = start(Config),
+    {ok, _} = trace_all(R),
+    [Server | _] = Watched = watch(R),
+    exit(element(1, Server), kill),
+    gone(Watched),
+    {error, already_stopped} = kymo:stop(R),
+    #{state := closed} = kymo:info(R).
+
+janitor_killed(Config) ->
+    R = start(Config),
+    {ok, _} = trace_all(R),
+    [_, {Janitor, Monitor}] = watch(R),
+    exit(Janitor, kill),
+    receive {'DOWN', Monitor, process, Janitor, killed} -> ok end,
+    #{state := active} = kymo:info(R),
+    {ok, #{functions := 1}} = kymo:trace(R, #{functions => "lists:seq/2"}),
+    {ok, #{reason := stop}} = kymo:stop(R).
+
+both_killed_in_turn(Config) ->
+    R = start(Config),
+    {ok, _} = trace_all(R),
+    [_, {Janitor, Monitor}] = watch(R),
+    exit(Janitor, kill),
+    receive {'DOWN', Monitor, process, Janitor, killed} -> ok end,
+    %% The server's answer shows that it has seen that.
+    _ = kymo:info(R),
+    [{Server, _} | _] = Watched = watch(R),
+    exit(Server, kill),
+    gone(Watched).
+
+%% Killed at any moment of setting a lot.
+killed_while_setting(Config) ->
+    [
+        begin
+            R = start(Config, #{dir => sub(Config, N)}),
+            [{Server, _} | _] = Watched = watch(R),
+            {_, Caller} = spawn_monitor(fun() ->
+                kymo:trace(R, #{functions => ["lists:_/_", "_:handle_call/3"], events => [messages, procs, set_on_spawn]})
+            end),
+            [erlang:yield() || _ <- lists:seq(1, N * 3)],
+            exit(Server, kill),
+            receive {'DOWN', Caller, process, _, _} -> ok end,
+            gone(Watched),
+            case breakpoints() of
+                [] -> ok;
+                Left -> error({left, N, Left})
+            end
+        end
+     || N <- lists:seq(1, 25)
+    ].
+
+%% Tracees that make tracees while they are cleared.
+spawn_storm(Config) ->
+    R = start(Config),
+    Self = self(),
+    Storm = spawn(fun() -> storm(Self, 20000) end),
+    {ok, _} = kymo:trace(R, #{processes => [Storm], events => [procs, set_on_spawn]}),
+    Storm ! go,
+    receive storming -> ok end,
+    {ok, #{events := Events}} = kymo:stop(R),
+    true = Events > 0,
+    [] = flags(),
+    receive over -> ok end.
+
+storm(Parent, 20000) ->
+    receive go -> ok end,
+    Parent ! storming,
+    storm_on(Parent, 20000).
+
+storm_on(Parent, 0) ->
+    Parent ! over;
+storm_on(Parent, N) ->
+    spawn(fun() -> storm_on(Parent, N - 1) end).
+
+system_tracer_cleared(Config) ->
+    R = start(Config),
+    Tracer = kymo:tracer(R),
+    seq_trace:set_system_tracer(Tracer),
+    Tracer = seq_trace:get_system_tracer(),
+    {ok, _} = kymo:trace(R, #{processes => [self()], events => [procs]}),
+    {ok, _} = kymo:stop(R),
+    false = seq_trace:get_system_tracer(),
+    %% Without anything traced, too.
+    R2 = start(Config, #{dir => sub(Config, rec2)}),
+    seq_trace:set_system_tracer(kymo:tracer(R2)),
+    {ok, _} = kymo:stop(R2),
+    false = seq_trace:get_system_tracer().
+
+%% ---- what is recorded --------------------------------------------------------------
+
+calls(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1"}),
+    run(P, fun() -> ?MODULE:f(1), f(2), g(3) end),
+    Events = stop_and_read(Config, R),
+    [{trace, P, call, {?MODULE, f, 1}}, {trace, P, call, {?MODULE, f, 1}}] = Events,
+    gone(P).
+
+calls_arguments(Config) ->
+    {P, R} = traced(Config, #{calls => arguments, content_bytes => 200}, #{
+        functions => [{?MODULE, f, 1}, {?MODULE, g}]
+    }),
+    run(P, fun() -> f([a, #{b => 1}]) end),
+    [{trace, P, call, {?MODULE, f, [[a, #{b := 1}]]}}, {trace, P, call, {?MODULE, g, [[a, #{b := 1}]]}}] =
+        stop_and_read(Config, R),
+    gone(P).
+
+global_calls(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1", scope => global}),
+    run(P, fun() -> f(1), ?MODULE:f(2) end),
+    [{trace, P, call, {?MODULE, f, 1}}] = stop_and_read(Config, R),
+    gone(P).
+
+return_to(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1", events => [return_to]}),
+    run(P, fun returning/0),
+    [{trace, P, call, {?MODULE, f, 1}}, {trace, P, return_to, {?MODULE, returning, 0}}] = stop_and_read(Config, R),
+    gone(P).
+
+returning() ->
+    f(1),
+    ok.
+
+returns(Config) ->
+    {P, R} = traced(Config, #{returns => values, content_bytes => 200}, #{
+        functions => ["kymo_SUITE:f/1", "kymo_SUITE:boom"], returns => true
+    }),
+    run(P, fun() -> f(1), catch boom(because), ok end),
+    [
+        {trace, P, call, {?MODULE, f, 1}},
+        {trace, P, return_from, {?MODULE, f, 1}, {1}},
+        {trace, P, call, {?MODULE, boom, 1}},
+        {trace, P, exception_from, {?MODULE, boom, 1}, {throw, because}}
+    ] = stop_and_read(Config, R),
+    gone(P).
+
+text_match_spec(Config) ->
+    {P, R} = traced(Config, #{calls => arguments, content_bytes => 200}, #{
+        functions => "kymo_SUITE:f(X) when X > 5 -> return"
+    }),
+    run(P, fun() -> [f(N) || N <- [1, 6, 5, 7]] end),
+    [
+        {trace, P, call, {?MODULE, f, [6]}},
+        {trace, P, return_from, {?MODULE, f, 1}, _},
+        {trace, P, call, {?MODULE, f, [7]}},
+        {trace, P, return_from, {?MODULE, f, 1}, _}
+    ] = stop_and_read(Config, R),
+    gone(P).
+
+messages_and_senders(Config) ->
+    R = start(Config, #{dir => sub(Config, rec), messages => contents, content_bytes => 200}),
+    P = tracee(),
+    Q = tracee(),
+    {ok, #{processes := 2}} = kymo:trace(R, #{processes => [P, Q], events => [messages]}),
+    run(P, fun() -> Q ! {hello, 1} end),
+    {hello, 1} = asked(Q),
+    Events = stop_and_read(Config, R),
+    [{trace, P, send, {hello, 1}, Q}] = [E || {trace, _, send, {hello, _}, _} = E <- Events],
+    %% The match spec result is the sender.
+    [{trace, Q, 'receive', {hello, 1}, P}] = [E || E <- Events, element(3, E) =:= 'receive', element(4, E) =:= {hello, 1}],
+    gone(P),
+    gone(Q).
+
+senders_off(Config) ->
+    R = start(Config, #{dir => sub(Config, rec), messages => contents, content_bytes => 200}),
+    P = tracee(),
+    {ok, _} = kymo:trace(R, #{processes => [P], events => ['receive'], senders => false}),
+    true = erlang:trace_info('receive', match_spec) =:= {match_spec, true},
+    P ! {hello, 2},
+    {hello, 2} = asked(P),
+    Events = stop_and_read(Config, R),
+    [{trace, P, 'receive', {hello, 2}}] = [E || E <- Events, element(3, E) =:= 'receive', element(4, E) =:= {hello, 2}],
+    gone(P).
+
+%% Each event of the specification is accepted and brings its kind.
+every_event(Config) ->
+    {P, R} = traced(Config, #{}, #{
+        functions => "kymo_SUITE:f/1",
+        events => [
+            calls, return_to, messages, send, 'receive', procs, ports, running, running_procs, running_ports,
+            exiting, garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link
+        ]
+    }),
+    run(P, fun() ->
+        f(1),
+        garbage_collect(),
+        {_, M} = spawn_monitor(fun() -> f(2) end),
+        receive {'DOWN', M, _, _, _} -> ok end
+    end),
+    Events = stop_and_read(Config, R),
+    Tags = lists:usort([element(3, E) || E <- Events]),
+    [] = [call, return_to, send, 'receive', spawn, spawned, exit, in, out, gc_major_start, gc_major_end] -- Tags,
+    %% set_on_spawn: the child's call is there too.
+    2 = length(lists:usort([element(2, E) || E <- Events, element(3, E) =:= call])),
+    gone(P).
+
+new_processes(Config) ->
+    R = start(Config),
+    Old = tracee(),
+    {ok, #{processes := 0}} = kymo:trace(R, #{processes => new, functions => "kymo_SUITE:f/1"}),
+    New = tracee(),
+    run(Old, fun() -> f(1) end),
+    run(New, fun() -> f(2) end),
+    [{trace, New, call, {?MODULE, f, 1}}] = stop_and_read(Config, R),
+    gone(Old),
+    gone(New).
+
+registered_names(Config) ->
+    P = tracee(),
+    register(kymo_some_name, P),
+    R = start(Config),
+    {ok, #{processes := 1, functions := 1}} =
+        kymo:trace(R, #{processes => [kymo_some_name], functions => {?MODULE, f, 1}}),
+    run(P, fun() -> f(1) end),
+    [{trace, P, call, _}] = stop_and_read(Config, R),
+    {error, {no_process, kymo_no_such_name}} =
+        kymo:trace(R, #{processes => [kymo_no_such_name], events => [procs]}),
+    gone(P).
+
+ports(Config) ->
+    R = start(Config),
+    {ok, #{processes := 0}} = kymo:trace(R, #{processes => none, ports => new, events => [ports]}),
+    {0, _} = kymo_cli:run(["--version"]),
+    Events = stop_and_read(Config, R),
+    [open, closed] = [Tag || {trace, Port, Tag, _} <- opened(Events), is_port(Port)].
+
+%% open has a fifth element.
+opened(Events) ->
+    [{trace, element(2, E), element(3, E), element(4, E)} || E <- Events, lists:member(element(3, E), [open, closed])].
+
+%% ---- the specification ----------------------------------------------------------------
+
+nothing_or_all(Config) ->
+    R = start(Config),
+    Dead = tracee(),
+    gone(Dead),
+    P = tracee(),
+    Clean = flags(),
+    [
+        begin
+            ?assertEqual({Spec, {error, Error}}, {Spec, kymo:trace(R, Spec)}),
+            ?assertEqual({Spec, [], Clean}, {Spec, breakpoints() -- [{erlang, finish_loading, 1}], flags()})
+        end
+     || {Spec, Error} <- [
+            {#{functions => ["lists:seq/2", "lists:no/2"]}, {no_functions, "lists:no/2"}},
+            {#{functions => ["lists:seq/2"], processes => [P, Dead]}, {no_process, Dead}},
+            {#{functions => ["lists:seq/2"], processes => [P, nobody]}, {no_process, nobody}},
+            {#{events => [ports], ports => [nobody]}, {no_port, nobody}},
+            {#{functions => ["lists:seq/2", {a, b, c, d, e}]},
+                {bad_pattern, {a, b, c, d, e}, none, "neither a text nor {Module, Function, Arity}"}}
+        ]
+    ],
+    {ok, #{events := 0}} = kymo:stop(R),
+    gone(P).
+
+spec_errors(Config) ->
+    R = start(Config),
+    [
+        ?assertEqual({Spec, {error, Error}}, {Spec, kymo:trace(R, Spec)})
+     || {Spec, Error} <- [
+            {[], {bad_option, trace, []}},
+            {#{}, {missing_option, events}},
+            {#{functions => []}, {missing_option, events}},
+            {#{events => []}, {missing_option, events}},
+            {#{event => [procs]}, {unknown_option, event}},
+            {#{events => procs}, {bad_option, events, procs}},
+            {#{events => [procs, sneezes]}, {bad_option, events, sneezes}},
+            {#{events => [procs | x]}, {bad_option, events, [procs | x]}},
+            {#{events => [procs], processes => some}, {bad_option, processes, some}},
+            {#{events => [procs], processes => [1]}, {bad_option, processes, 1}},
+            {#{events => [procs], processes => [self() | x]}, {bad_option, processes, [self() | x]}},
+            {#{events => [ports], ports => self()}, {bad_option, ports, self()}},
+            {#{events => [ports], ports => [self()]}, {bad_option, ports, self()}},
+            {#{functions => 1}, {bad_option, functions, 1}},
+            {#{functions => "lists", scope => here}, {bad_option, scope, here}},
+            {#{functions => "lists", returns => yes}, {bad_option, returns, yes}},
+            {#{events => [messages], senders => 1}, {bad_option, senders, 1}}
+        ]
+    ],
+    {ok, _} = kymo:stop(R).
+
+untrace_all(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1", events => [procs, messages]}),
+    run(P, fun() -> f(1) end),
+    ok = kymo:untrace(R),
+    ok = kymo:untrace(R),
+    [] = flags(),
+    [] = breakpoints(),
+    #{events := Events, tracing := none} = kymo:info(R),
+    true = Events > 0,
+    run(P, fun() -> f(1) end),
+    #{events := Events} = kymo:info(R),
+    %% And again.
+    {ok, _} = kymo:trace(R, #{processes => [P], functions => "kymo_SUITE:f/1"}),
+    run(P, fun() -> f(1) end),
+    Again = Events + 1,
+    {ok, #{events := Again}} = kymo:stop(R),
+    gone(P).
+
+untrace_parts(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1"]}),
+    run(P, fun() -> f(1) end),
+    #{events := 2} = kymo:info(R),
+    ok = kymo:untrace(R, #{functions => "kymo_SUITE:g/1", processes => none}),
+    run(P, fun() -> f(1) end),
+    #{events := 3, tracing := #{functions := 1}} = kymo:info(R),
+    ok = kymo:untrace(R, #{processes => [P], events => [calls]}),
+    run(P, fun() -> f(1) end),
+    #{events := 3} = kymo:info(R),
+    {ok, _} = kymo:stop(R),
+    gone(P).
+
+%% Loading a module takes its breakpoints away; kymo sets them again, also on
+%% functions that the new version brings.
+reload(Config) ->
+    load_version(1),
+    {P, R} = traced(Config, #{}, #{functions => "kymo_reloaded:_/_"}),
+    run(P, fun() -> kymo_reloaded:version() end),
+    #{events := 1} = kymo:info(R),
+    load_version(2),
+    true = until(fun() -> #{tracing := #{functions := N}} = kymo:info(R), N >= 4 end),
+    run(P, fun() -> kymo_reloaded:version(), kymo_reloaded:added() end),
+    {ok, #{events := 3}} = kymo:stop(R),
+    gone(P),
+    unload_version().
+
+%% A wildcard stands for modules that come later too.
+load_first(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => ["_:version/0"]}),
+    #{tracing := #{functions := Before}} = kymo:info(R),
+    load_version(1),
+    true = until(fun() -> #{tracing := #{functions := N}} = kymo:info(R), N > Before end),
+    run(P, fun() -> kymo_reloaded:version() end),
+    {ok, #{events := 1}} = kymo:stop(R),
+    gone(P),
+    unload_version().
+
+load_version(N) ->
+    Functions = [version | [added || N > 1]],
+    Forms =
+        [{attribute, 1, module, kymo_reloaded}, {attribute, 1, export, [{F, 0} || F <- Functions]}] ++
+            [{function, 1, F, 0, [{clause, 1, [], [], [{integer, 1, N}]}]} || F <- Functions],
+    {ok, kymo_reloaded, Code} = compile:forms(Forms),
+    code:purge(kymo_reloaded),
+    {module, kymo_reloaded} = code:load_binary(kymo_reloaded, "kymo_reloaded", Code).
+
+unload_version() ->
+    code:purge(kymo_reloaded),
+    code:delete(kymo_reloaded),
+    code:purge(kymo_reloaded).
+
+pause_resume(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1"}),
+    run(P, fun() -> f(1) end),
+    ok = kymo:pause(R),
+    {error, already_paused} = kymo:pause(R),
+    #{state := paused} = kymo:info(R),
+    run(P, fun() -> f(1) end),
+    ok = kymo:resume(R),
+    {error, not_paused} = kymo:resume(R),
+    run(P, fun() -> f(1) end),
+    {ok, #{events := 2}} = kymo:stop(R),
+    gone(P).
+
+%% A recorder that has ended by itself takes its tracing away by itself.
+limit_ends(Config) ->
+    {P, R} = traced(Config, #{limit => #{events => 10}}, #{functions => "kymo_SUITE:f/1"}),
+    run(P, fun() -> [f(N) || N <- lists:seq(1, 100)] end),
+    true = until(fun() -> breakpoints() =:= [] andalso flags() =:= [] end),
+    true = until(fun() -> maps:get(tracing, kymo:info(R)) =:= none end),
+    #{state := closed, reason := events, events := 10} = kymo:info(R),
+    {error, ended} = kymo:trace(R, #{events => [procs]}),
+    {ok, #{reason := events}} = kymo:stop(R),
+    gone(P).
+
+%% ---- snapshots and names ---------------------------------------------------------------
+
+snapshot(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1"}),
+    run(P, fun() -> f(1) end),
+    Snap = sub(Config, snap),
+    {ok, #{events := 1, segments := 1}} = kymo:snapshot(R, Snap),
+    {error, eexist} = kymo:snapshot(R, Snap),
+    {error, enoent} = kymo:snapshot(R, sub(Config, "no/such")),
+    [{trace, P, call, {?MODULE, f, 1}}] = events(Snap),
+    %% It goes on.
+    run(P, fun() -> f(1) end),
+    2 = length(stop_and_read(Config, R)),
+    gone(P).
+
+%% Names of processes that were there before the recorder are in the recording.
+process_names(Config) ->
+    P = tracee(),
+    register(kymo_named_tracee, P),
+    Q = proc_lib:spawn(?MODULE, tracee_loop, []),
+    R = start(Config),
+    {ok, _} = kymo:trace(R, #{processes => [P, Q], functions => "kymo_SUITE:f/1"}),
+    run(P, fun() -> f(1) end),
+    run(Q, fun() -> f(1) end),
+    Snap = sub(Config, snap),
+    {ok, _} = kymo:snapshot(R, Snap),
+    {ok, _} = kymo:stop(R),
+    [
+        begin
+            {0, Text} = kymo_cli:run(["info", Dir]),
+            {match, _} = re:run(Text, "kymo_named_tracee"),
+            {match, _} = re:run(Text, "kymo_SUITE:tracee_loop/0")
+        end
+     || Dir <- [Snap, sub(Config, rec)]
+    ],
+    gone(P),
+    gone(Q).
+
+%% More processes than `names' are traced all the same.
+many_processes(Config) ->
+    Self = self(),
+    Ps = [spawn(fun() -> receive go -> f(1), Self ! done end, receive stop -> ok end end) || _ <- lists:seq(1, 10000)],
+    R = start(Config, #{dir => sub(Config, rec), names => 50}),
+    {ok, #{processes := N}} = kymo:trace(R, #{functions => "kymo_SUITE:f/1"}),
+    true = N >= 10000,
+    [P ! go || P <- Ps],
+    [receive done -> ok end || _ <- Ps],
+    {ok, #{events := 10000}} = kymo:stop(R),
+    Ms = [monitor(process, P) || P <- Ps],
+    [P ! stop || P <- Ps],
+    [receive {'DOWN', M, _, _, _} -> ok end || M <- Ms].
+
+%% ---- record/3 ------------------------------------------------------------------------
+
+record(Config) ->
+    Dir = sub(Config, rec),
+    {ok, 42, #{events := 3, state := closed}} =
+        kymo:record(Dir, #{functions => "kymo_SUITE:f/1", tracing => proplists:get_value(mode, Config, auto)}, fun() ->
+            [f(N) || N <- lists:seq(1, 3)],
+            42
+        end),
+    Self = self(),
+    [{trace, Self, call, {?MODULE, f, 1}}, _, _] = events(Dir),
+    %% Without anything asked for: what the process does and its children do.
+    Dir2 = sub(Config, rec2),
+    {ok, ok, _} = kymo:record(Dir2, #{tracing => proplists:get_value(mode, Config, auto)}, fun() ->
+        {_, M} = spawn_monitor(fun() -> ok end),
+        receive {'DOWN', M, _, _, _} -> ok end
+    end),
+    Tags = lists:usort([element(3, E) || E <- events(Dir2)]),
+    [] = [spawn, spawned, exit, send, 'receive', in, out] -- ([send | Tags] -- []).
+
+record_raises(Config) ->
+    Mode = proplists:get_value(mode, Config, auto),
+    [
+        try
+            kymo:record(sub(Config, Class), #{functions => "kymo_SUITE:f/1", tracing => Mode}, fun() -> raise(Class) end)
+        of
+            _ -> error(no_exception)
+        catch
+            Class:because:Stack ->
+                %% Where it came from is still to be seen.
+                [{?MODULE, raise, 1, _} | _] = Stack,
+                [{trace, _, call, {?MODULE, f, 1}}] = events(sub(Config, Class))
+        end
+     || Class <- [error, throw, exit]
+    ].
+
+raise(Class) ->
+    f(1),
+    erlang:Class(because).
+
+record_errors(Config) ->
+    Never = fun() -> error(called) end,
+    {error, {unknown_option, event}} = kymo:record(sub(Config, a), #{event => []}, Never),
+    {error, {no_functions, "lists:no/1"}} = kymo:record(sub(Config, b), #{functions => "lists:no/1"}, Never),
+    {error, enoent} = kymo:record(sub(Config, "no/such"), #{}, Never),
+    %% Stopped while it runs, by a limit or by hand.
+    {ok, done, #{reason := events, events := 2}} =
+        kymo:record(sub(Config, c), #{functions => "kymo_SUITE:f/1", limit => #{events => 2}}, fun() ->
+            [f(N) || N <- lists:seq(1, 10)],
+            done
+        end),
+    {ok, done, #{reason := stop}} = kymo:record(sub(Config, d), #{name => by_hand}, fun() ->
+        {ok, _} = kymo:stop(by_hand),
+        done
+    end).
+
+%% ---- company -------------------------------------------------------------------------
+
+%% With the application: supervised, and stopped with it.
+application(Config) ->
+    {ok, _} = application:ensure_all_started(kymo),
+    try
+        R = start(Config, #{dir => sub(Config, rec), owner => none}),
+        {ok, _} = trace_all(R),
+        [{_, Server, worker, [kymo_server]}] = supervisor:which_children(kymo_sup),
+        {kymo_recorder, Server, _} = R,
+        R2 = start(Config, #{dir => sub(Config, rec2)}),
+        {error, {unknown_option, no_such}} = kymo:start(#{dir => sub(Config, rec3), no_such => 1}),
+        {ok, _} = kymo:stop(R2),
+        [_] = supervisor:which_children(kymo_sup),
+        ok = application:stop(kymo),
+        [] = flags(),
+        [] = breakpoints(),
+        #{state := closed, reason := stop} = kymo:info(R)
+    after
+        application:stop(kymo),
+        application:unload(kymo)
+    end.
+
+%% Neither its own processes' events nor its own calls.
+own_processes(Config) ->
+    R = start(Config, #{dir => sub(Config, rec), names => 0}),
+    [{Server, _}, {Janitor, _}] = Watched = watch(R),
+    {ok, _} = kymo:trace(R, #{events => [messages, procs, running, garbage_collection]}),
+    [kymo:info(R) || _ <- lists:seq(1, 10)],
+    Events = stop_and_read(Config, R),
+    gone(Watched),
+    [] = [E || E <- Events, lists:member(element(2, E), [Server, Janitor])].
+
+%% Two at once, each with its own events. In the shared tracing they need
+%% processes and functions of their own.
+several(Config) ->
+    {P, R1} = traced(Config, #{}, #{functions => "kymo_SUITE:f2/1"}),
+    Q = tracee(),
+    R2 = start(Config, #{dir => sub(Config, rec2), calls => arguments, content_bytes => 100}),
+    {ok, _} = kymo:trace(R2, #{functions => "kymo_SUITE:g/1", processes => [Q]}),
+    run(P, fun() -> f2(1) end),
+    run(Q, fun() -> g(2) end),
+    {ok, #{events := 1}} = kymo:stop(R1),
+    run(Q, fun() -> g(3) end),
+    {ok, #{events := 2}} = kymo:stop(R2),
+    [{trace, Q, call, {?MODULE, g, [2]}}, {trace, Q, call, {?MODULE, g, [3]}}] = events(sub(Config, rec2)),
+    gone(P),
+    gone(Q).
+
+%% What a tracer of somebody else holds, in the shared tracing.
+
+held_process(Config) ->
+    P = tracee(),
+    Free = tracee(),
+    with_other(fun(Other) ->
+        1 = erlang:trace(P, true, [send, {tracer, Other}]),
+        R = start(Config),
+        {error, {already_traced, P}} = kymo:trace(R, #{processes => [Free, P], functions => "kymo_SUITE:f/1"}),
+        [] = breakpoints() -- [{erlang, finish_loading, 1}],
+        [{P, [send]}] = flags(),
+        {ok, _} = kymo:stop(R),
+        {tracer, Other} = erlang:trace_info(P, tracer),
+        1 = erlang:trace(P, false, [send])
+    end),
+    gone(P),
+    gone(Free).
+
+held_existing(Config) ->
+    P = tracee(),
+    with_other(fun(Other) ->
+        1 = erlang:trace(P, true, [send, {tracer, Other}]),
+        R = start(Config),
+        {ok, #{skipped := [P]}} = kymo:trace(R, #{processes => existing, events => [procs]}),
+        {flags, [send]} = erlang:trace_info(P, flags),
+        {ok, _} = kymo:stop(R),
+        {tracer, Other} = erlang:trace_info(P, tracer),
+        [{P, [send]}] = flags(),
+        1 = erlang:trace(P, false, [send])
+    end),
+    gone(P).
+
+held_function(Config) ->
+    Spec = [{[1], [], []}],
+    1 = erlang:trace_pattern({?MODULE, f, 1}, Spec, [local]),
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:g/1"}),
+    {error, {already_traced, {?MODULE, f, 1}}} = kymo:trace(R, #{functions => "kymo_SUITE:f/1", processes => [P]}),
+    {ok, #{skipped := [{?MODULE, f, 1}], functions := N}} =
+        kymo:trace(R, #{functions => "kymo_SUITE:_/_", processes => [P]}),
+    N = length(?MODULE:module_info(functions)) - 1,
+    {match_spec, Spec} = erlang:trace_info({?MODULE, f, 1}, match_spec),
+    {ok, _} = kymo:stop(R),
+    {match_spec, Spec} = erlang:trace_info({?MODULE, f, 1}, match_spec),
+    [{?MODULE, f, 1}] = breakpoints(),
+    1 = erlang:trace_pattern({?MODULE, f, 1}, false, [local]),
+    gone(P).
+
+held_receive(Config) ->
+    Spec = [{['_', '_', '_'], [], [{message, mine}]}],
+    erlang:trace_pattern('receive', Spec, []),
+    R = start(Config),
+    {ok, #{skipped := ['receive']}} = kymo:trace(R, #{processes => [self()], events => ['receive']}),
+    {match_spec, Spec} = erlang:trace_info('receive', match_spec),
+    {ok, _} = kymo:stop(R),
+    {match_spec, Spec} = erlang:trace_info('receive', match_spec),
+    erlang:trace_pattern('receive', true, []).
+
+held_new(Config) ->
+    with_other(fun(Other) ->
+        erlang:trace(new_processes, true, [send, {tracer, Other}]),
+        R = start(Config),
+        {error, {already_traced, new_processes}} = kymo:trace(R, #{processes => new, events => [procs]}),
+        {error, {already_traced, new_processes}} = kymo:trace(R, #{processes => all, events => [procs]}),
+        {ok, _} = kymo:trace(R, #{processes => [self()], events => [procs]}),
+        {ok, _} = kymo:stop(R),
+        {tracer, Other} = erlang:trace_info(new_processes, tracer),
+        {flags, [send]} = erlang:trace_info(new_processes, flags),
+        erlang:trace(new_processes, false, [send])
+    end).
+
+%% A process and a function that both want to trace: possible with sessions.
+both_at_once(Config) ->
+    Self = self(),
+    P = tracee(),
+    {ok, _} = dbg:tracer(process, {fun(E, _) -> Self ! {dbg, E} end, none}),
+    {ok, _} = dbg:p(P, [call]),
+    {ok, _} = dbg:tpl(?MODULE, g, 1, [{[2], [], []}]),
+    R = start(Config),
+    {ok, #{skipped := []}} = kymo:trace(R, #{processes => [P], functions => "kymo_SUITE:g/1"}),
+    run(P, fun() -> g(1), g(2) end),
+    {ok, #{events := 2}} = kymo:stop(R),
+    run(P, fun() -> g(2) end),
+    Expected = {trace, P, call, {?MODULE, g, [2]}},
+    [Expected, Expected] = [receive {dbg, E} -> E end || _ <- [1, 2]],
+    stop_dbg(),
+    gone(P).
+
+%% dbg goes on beside a recorder that traces other things, and after it.
+others_untouched(Config) ->
+    Self = self(),
+    P = tracee(),
+    Q = tracee(),
+    {ok, _} = dbg:tracer(process, {fun(E, _) -> Self ! {dbg, E} end, none}),
+    {ok, _} = dbg:p(P, [call]),
+    {ok, _} = dbg:tpl(?MODULE, g, 1, []),
+    R = start(Config),
+    {ok, _} = kymo:trace(R, #{processes => [Q], functions => "kymo_SUITE:f2/1"}),
+    run(P, fun() -> g(1) end),
+    run(Q, fun() -> f2(1) end),
+    #{events := 1} = kymo:info(R),
+    {ok, #{events := 1}} = kymo:stop(R),
+    run(P, fun() -> g(3) end),
+    Seen = [receive {dbg, E} -> E end || _ <- [g1, g3]],
+    [{trace, P, call, {?MODULE, g, [1]}}, {trace, P, call, {?MODULE, g, [3]}}] = Seen,
+    stop_dbg(),
+    gone(P),
+    gone(Q).
+
+%% On OTP 25 and 26 stop/0 leaves the patterns, which are the node's, not dbg's.
+stop_dbg() ->
+    Dbg = monitor(process, dbg),
+    {ok, _} = dbg:ctpl(),
+    _ = dbg:stop(),
+    receive {'DOWN', Dbg, process, _, _} -> ok end.
+
+%% A pattern that somebody has put in place of ours is theirs now.
+replaced_by_other(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1"]}),
+    Spec = [{[7], [], []}],
+    1 = erlang:trace_pattern({?MODULE, f, 1}, Spec, [local]),
+    {ok, _} = kymo:stop(R),
+    {match_spec, Spec} = erlang:trace_info({?MODULE, f, 1}, match_spec),
+    [{?MODULE, f, 1}] = breakpoints(),
+    1 = erlang:trace_pattern({?MODULE, f, 1}, false, [local]),
+    gone(P).
+
+no_sessions(_) ->
+    {skip, "this runtime has no trace sessions"}.
+
+cli_path(_) ->
+    Path = kymo:cli_path(),
+    {0, <<"kymo ", _/binary>>} = kymo_cli:run(["--version"]),
+    true = filelib:is_regular(Path).
+
+%% ---- help ------------------------------------------------------------------------------
+
+sub(Config, Name) ->
+    filename:join(?config(dir, Config), lists:flatten(io_lib:format("~s", [
+        case Name of
+            N when is_integer(N) -> integer_to_list(N);
+            _ -> Name
+        end
+    ]))).
+
+start(Config) ->
+    start(Config, #{dir => sub(Config, rec)}).
+
+start(Config, Options) ->
+    {ok, R} = kymo:start(Options#{tracing => proplists:get_value(mode, Config, auto)}),
+    R.
+
+%% A process and a recorder that traces it.
+traced(Config, Options, Spec) ->
+    R = start(Config, Options#{dir => sub(Config, rec)}),
+    P = tracee(),
+    {ok, #{skipped := []}} = kymo:trace(R, Spec#{processes => [P]}),
+    {P, R}.
+
+trace_all(R) ->
+    kymo:trace(R, #{
+        functions => ["lists:_/_", "_:handle_info/2"],
+        events => [messages, procs, ports, running, garbage_collection, set_on_spawn, set_on_link]
+    }).
+
+stop_and_read(Config, R) ->
+    {ok, #{events := N}} = kymo:stop(R),
+    Events = events(sub(Config, rec)),
+    ?assertEqual(N, length(Events)),
+    Events.
+
+tracee() ->
+    spawn(?MODULE, tracee_loop, []).
+
+tracee_loop() ->
+    receive
+        {run, From, Ref, Fun} ->
+            Fun(),
+            From ! {ran, Ref},
+            ?MODULE:tracee_loop();
+        {ask, From, Ref} ->
+            receive Message -> From ! {ran, Ref, Message} end,
+            ?MODULE:tracee_loop()
+    end.
+
+%% Lets the process run the function.
+run(P, Fun) ->
+    Ref = make_ref(),
+    P ! {run, self(), Ref, Fun},
+    receive {ran, Ref} -> ok end.
+
+%% The first other message that the process has got.
+asked(P) ->
+    Ref = make_ref(),
+    P ! {ask, self(), Ref},
+    receive {ran, Ref, Message} -> Message end.
+
+%% The server and its janitor, monitored.
+watch({kymo_recorder, Server, _}) ->
+    {monitors, Monitored} = process_info(Server, monitors),
+    [Janitor] = [P || {process, P} <- Monitored, {current_function, {kymo_janitor, loop, 3}} =:= process_info(P, current_function)],
+    [{P, monitor(process, P)} || P <- [Server, Janitor]].
+
+gone(Watched) when is_list(Watched) ->
+    [receive {'DOWN', M, process, P, _} -> ok end || {P, M} <- Watched];
+gone(P) ->
+    M = monitor(process, P),
+    exit(P, kill),
+    receive {'DOWN', M, process, P, _} -> ok end.
+
+with_other(Fun) ->
+    Other = spawn(fun F() -> receive _ -> F() end end),
+    Fun(Other),
+    gone(Other).
+
+%% ---- traced ----------------------------------------------------------------------------
+
+f(X) ->
+    g(X),
+    {X}.
+
+f2(X) ->
+    X.
+
+version() ->
+    0.
+
+g(X) ->
+    X.
+
+boom(Why) ->
+    throw(Why).

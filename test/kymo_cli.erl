@@ -1,0 +1,81 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% What the suites of the API share: the command `kymo', and OTP's own reader of
+%% dbg files for what the command exports.
+-module(kymo_cli).
+
+-export([run/1, run/2, events/1, until/1, read_dbg/1]).
+
+%% Runs the command. Status and output, standard error included.
+run(Args) -> run(Args, 120000).
+
+run(Args, Timeout) ->
+    Port = open_port(
+        {spawn_executable, kymo:cli_path()},
+        [{args, Args}, exit_status, stderr_to_stdout, binary, use_stdio, hide]
+    ),
+    collect(Port, [], Timeout).
+
+collect(Port, Acc, Timeout) ->
+    receive
+        {Port, {data, Data}} -> collect(Port, [Acc, Data], Timeout);
+        {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Acc)}
+    after Timeout ->
+        port_close(Port),
+        error({no_end, iolist_to_binary(Acc)})
+    end.
+
+%% The events of a recording, as a process tracer would have got them, without
+%% time stamps.
+events(Dir) ->
+    File = filename:join(filename:dirname(Dir), "events-" ++ integer_to_list(erlang:unique_integer([positive])) ++ ".dbg"),
+    case run(["export", "dbg", "-o", File, Dir]) of
+        {0, _} -> [plain(E) || E <- read_dbg(File)];
+        Failed -> error(Failed)
+    end.
+
+plain(Event) when element(1, Event) =:= trace_ts ->
+    setelement(1, erlang:delete_element(tuple_size(Event), Event), trace);
+plain(Event) ->
+    Event.
+
+read_dbg(File) ->
+    Self = self(),
+    Handler = fun
+        (end_of_trace, Acc) -> Self ! {?MODULE, lists:reverse(Acc)}, [];
+        (Event, Acc) -> [Event | Acc]
+    end,
+    Client = dbg:trace_client(file, File, {Handler, []}),
+    Monitor = monitor(process, Client),
+    Events =
+        receive
+            {?MODULE, Es} -> Es;
+            {'DOWN', Monitor, process, Client, Reason} -> error({trace_client, Reason})
+        end,
+    receive {'DOWN', Monitor, process, Client, _} -> ok end,
+    %% The server that this has started. Not dbg:stop/0: it clears flags that are
+    %% not its own.
+    Server = whereis(dbg),
+    Gone = monitor(process, Server),
+    exit(Server, kill),
+    receive {'DOWN', Gone, process, Server, _} -> Events end.
+
+%% Waits for something that happens in another process soon, and cannot be
+%% waited for otherwise. False after twenty seconds.
+until(Fun) -> until(Fun, erlang:monotonic_time(second) + 20).
+
+until(Fun, Deadline) ->
+    garbage_collect(),
+    case Fun() of
+        true ->
+            true;
+        false ->
+            case erlang:monotonic_time(second) < Deadline of
+                true ->
+                    receive
+                    after 5 -> until(Fun, Deadline)
+                    end;
+                false ->
+                    false
+            end
+    end.

@@ -1,0 +1,491 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% What is left of a recording when the node, the disk or the folder goes away.
+%%
+%% A node of its own runs workers; each counts its steps in the first argument of
+%% a traced call, so the recording itself shows order and holes. What the node had
+%% confirmed before its end must be there. It is read by the command `kymo'.
+-module(kymo_durability_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+-define(WORKERS, 4).
+%% A step's record has at least a header, a pid, a function and its arguments.
+-define(STEP_BYTES, 20).
+
+all() ->
+    [
+        kill_9, kill_9_wrapped, kill_9_discard, segmentation_fault, halt_abort, out_of_memory,
+        halt_now, orderly_stop, application_stop, snapshot_under_load, read_while_written,
+        limit_events, limit_bytes, limit_duration, rotation_by_size, rotation_by_age,
+        disk_full, disk_full_at_start, read_only, not_permitted, folder_removed, paused_when_killed
+    ].
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case)),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, Config) ->
+    Mount = sub(Config, "disk"),
+    filelib:is_dir(Mount) andalso os:cmd("umount " ++ Mount),
+    ok.
+
+%% ---- the end of the node --------------------------------------------------------
+
+kill_9(Config) ->
+    killed(Config, #{}, fun(Peer, OsPid) -> signal(Peer, OsPid, "KILL") end).
+
+%% Rings so small that the workers go round them many times.
+kill_9_wrapped(Config) ->
+    Info = killed(
+        Config,
+        #{ring_size => 65536, segment_size => 4096},
+        fun(Peer, OsPid) -> signal(Peer, OsPid, "KILL") end
+    ),
+    #{overwritten := Overwritten} = Info,
+    true = Overwritten > 0.
+
+kill_9_discard(Config) ->
+    killed(Config, #{policy => discard}, fun(Peer, OsPid) -> signal(Peer, OsPid, "KILL") end).
+
+segmentation_fault(Config) ->
+    killed(Config, #{}, fun(Peer, OsPid) -> signal(Peer, OsPid, "SEGV") end).
+
+halt_abort(Config) ->
+    killed(Config, #{}, fun(Peer, _) -> cast_and_wait(Peer, erlang, halt, [abort]) end).
+
+out_of_memory(Config) ->
+    killed(Config, #{}, fun(Peer, _) ->
+        %% More than the limit that the node was started with.
+        cast_and_wait(Peer, binary, copy, [<<0>>, 1 bsl 33])
+    end).
+
+%% Ends the node in some way under load, and looks at what is left.
+killed(Config, Options, Kill) ->
+    {Peer, OsPid} = start_node(),
+    Rec = sub(Config, "rec"),
+    start_load(Peer, Options#{dir => Rec}),
+    Confirmed = wait_for_steps(Peer, 100000),
+    Kill(Peer, OsPid),
+    Info = check(Rec, Confirmed),
+    #{state := "crashed"} = Info,
+    %% The names of processes that were there before the recorder.
+    Text = output(["info", Rec]),
+    {match, _} = re:run(Text, "kymo_worker_1"),
+    Info.
+
+%% Ends in order: the files are whole and say so.
+halt_now(Config) ->
+    ended(Config, "unload", fun(Peer) -> cast_and_wait(Peer, erlang, halt, [0]) end).
+
+orderly_stop(Config) ->
+    ended(Config, "unload", fun(Peer) -> cast_and_wait(Peer, init, stop, []) end).
+
+application_stop(Config) ->
+    {Peer, _} = start_node(),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [kymo]),
+    Rec = sub(Config, "rec"),
+    start_load(Peer, #{dir => Rec, policy => discard}),
+    Confirmed = wait_for_steps(Peer, 20000),
+    ok = peer:call(Peer, application, stop, [kymo]),
+    #{state := "closed", reason := "stop"} = check(Rec, Confirmed),
+    [] = peer:call(Peer, ?MODULE, traced, []),
+    stop_node(Peer).
+
+ended(Config, Reason, End) ->
+    [
+        begin
+            {Peer, _} = start_node(),
+            Rec = sub(Config, atom_to_list(Policy)),
+            start_load(Peer, #{dir => Rec, policy => Policy}),
+            Confirmed = wait_for_steps(Peer, 50000),
+            End(Peer),
+            #{state := "closed", reason := Reason} = check(Rec, Confirmed)
+        end
+     || Policy <- [overwrite, discard]
+    ].
+
+paused_when_killed(Config) ->
+    {Peer, OsPid} = start_node(),
+    Rec = sub(Config, "rec"),
+    R = start_load(Peer, #{dir => Rec}),
+    Confirmed = wait_for_steps(Peer, 10000),
+    ok = peer:call(Peer, kymo, pause, [R]),
+    #{events := N} = peer:call(Peer, kymo, info, [R]),
+    signal(Peer, OsPid, "KILL"),
+    #{state := "crashed", events := N} = check(Rec, Confirmed).
+
+%% ---- while it runs ------------------------------------------------------------------
+
+%% Whole segments, though the writers never wait.
+snapshot_under_load(Config) ->
+    {Peer, _} = start_node(),
+    R = start_load(Peer, #{dir => sub(Config, "rec"), ring_size => 262144, segment_size => 4096}),
+    [
+        begin
+            Confirmed = wait_for_steps(Peer, 20000 * N),
+            Snap = sub(Config, "snap" ++ integer_to_list(N)),
+            {ok, #{events := Events}} = peer:call(Peer, kymo, snapshot, [R, Snap]),
+            #{events := Events} = check(Snap, Confirmed),
+            {match, _} = re:run(output(["info", Snap]), "kymo_worker_1")
+        end
+     || N <- [1, 2, 3, 4, 5]
+    ],
+    {ok, _} = peer:call(Peer, kymo, stop, [R]),
+    stop_node(Peer).
+
+read_while_written(Config) ->
+    {Peer, _} = start_node(),
+    [
+        begin
+            Rec = sub(Config, atom_to_list(Policy)),
+            R = start_load(Peer, #{dir => Rec, policy => Policy}),
+            Confirmed = wait_for_steps(Peer, 20000),
+            #{state := "active"} = check(Rec, Confirmed),
+            {ok, _} = peer:call(Peer, kymo, stop, [R]),
+            peer:call(Peer, ?MODULE, stop_workers, [])
+        end
+     || Policy <- [overwrite, discard]
+    ],
+    stop_node(Peer).
+
+%% ---- limits and rotation ---------------------------------------------------------------
+
+limit_events(Config) ->
+    %% Threads take their share of the limit in parts, so a part may stay unused.
+    limited(Config, #{events => 12345}, "events", fun(#{events := Events}, _) ->
+        true = Events =< 12345,
+        true = Events > 12000
+    end).
+
+limit_bytes(Config) ->
+    limited(Config, #{bytes => 1048576}, "bytes", fun(_, Size) -> true = Size =< 1048576 end).
+
+limit_duration(Config) ->
+    limited(Config, #{duration => 300}, "duration", fun(#{last_ns := Last}, _) -> true = Last =< 2000000000 end).
+
+limited(Config, Limit, Reason, Check) ->
+    {Peer, _} = start_node(),
+    Rec = sub(Config, "rec"),
+    R = start_load(Peer, #{dir => Rec, policy => discard, segment_size => 4096, ring_size => 1048576, limit => Limit}),
+    true = kymo_cli:until(fun() -> maps:get(state, peer:call(Peer, kymo, info, [R])) =:= closed end),
+    %% Nothing is traced any more, and the node works on.
+    true = kymo_cli:until(fun() -> peer:call(Peer, ?MODULE, traced, []) =:= [] end),
+    wait_for_steps(Peer, 1000),
+    Info = check(Rec, #{}),
+    #{state := "closed", reason := Reason} = Info,
+    Check(Info, lists:sum([filelib:file_size(F) || F <- data_files(Rec)])),
+    stop_node(Peer).
+
+%% What was taken away with old files is counted.
+rotation_by_size(Config) ->
+    {Peer, _} = start_node(),
+    Rec = sub(Config, "rec"),
+    R = start_load(Peer, #{
+        dir => Rec, policy => discard, segment_size => 4096, file_size => 262144, max_files => 3
+    }),
+    true = kymo_cli:until(fun() -> maps:get(files_removed, peer:call(Peer, kymo, info, [R])) >= 3 end),
+    {ok, Info} = peer:call(Peer, kymo, stop, [R]),
+    #{events := Events, events_removed := Removed, files := Newest, files_removed := Gone} = Info,
+    Files = data_files(Rec),
+    true = length(Files) =< 3,
+    [true = filelib:file_size(F) =< 262144 || F <- Files],
+    Newest = Gone + length(Files),
+    #{events := Here} = check(Rec, #{}),
+    Events = Here + Removed,
+    stop_node(Peer).
+
+rotation_by_age(Config) ->
+    {Peer, _} = start_node(),
+    Rec = sub(Config, "rec"),
+    R = start_load(Peer, #{dir => Rec, policy => discard, segment_size => 4096, file_age => 1}),
+    true = kymo_cli:until(fun() -> maps:get(files, peer:call(Peer, kymo, info, [R])) >= 2 end),
+    {ok, #{events := Events}} = peer:call(Peer, kymo, stop, [R]),
+    #{events := Events} = check(Rec, #{}),
+    stop_node(Peer).
+
+%% ---- bad disks ---------------------------------------------------------------------------
+
+disk_full(Config) ->
+    on_disk(Config, "size=24m", fun(Disk) ->
+        {Peer, _} = start_node(),
+        Rec = filename:join(Disk, "rec"),
+        R = start_load(Peer, #{
+            dir => Rec, policy => discard, segment_size => 4096, ring_size => 262144, dict_size => 1048576
+        }),
+        true = kymo_cli:until(fun() -> maps:get(io, maps:get(lost, peer:call(Peer, kymo, info, [R]))) > 0 end),
+        %% The node works on, and the recorder says why it can't.
+        wait_for_steps(Peer, 1000),
+        #{io_error := enospc} = peer:call(Peer, kymo, info, [R]),
+        ok = peer:call(Peer, ?MODULE, stop_workers, []),
+        Steps = lists:sum(maps:values(peer:call(Peer, ?MODULE, steps, []))),
+        {ok, #{lost := #{io := Lost}}} = peer:call(Peer, kymo, stop, [R]),
+        #{events := Here, lost := #{io := Lost, total := Total}} = check(Rec, #{}),
+        %% Nothing is missing that is not counted. What could not be written is
+        %% counted, and may all the same be found in the rings.
+        ?assert(Here + Total >= Steps),
+        InRings = 2 * 262144 div ?STEP_BYTES,
+        ?assert(Here + Total - Steps =< InRings),
+        stop_node(Peer)
+    end).
+
+disk_full_at_start(Config) ->
+    on_disk(Config, "size=2m", fun(Disk) ->
+        {error, enospc} = kymo:start(#{dir => filename:join(Disk, "rec")}),
+        {ok, []} = file:list_dir(Disk),
+        {ok, R} = kymo:start(#{dir => sub(Config, "rec")}),
+        {ok, _} = kymo:trace(R, #{processes => [self()], functions => "kymo_durability_SUITE:step/2"}),
+        [step(N, 1) || N <- lists:seq(1, 100000)],
+        {error, enospc} = kymo:snapshot(R, filename:join(Disk, "snap")),
+        {ok, []} = file:list_dir(Disk),
+        {ok, _} = kymo:stop(R)
+    end).
+
+read_only(Config) ->
+    on_disk(Config, "ro", fun(Disk) ->
+        {error, erofs} = kymo:start(#{dir => filename:join(Disk, "rec")})
+    end).
+
+not_permitted(Config) ->
+    case os:cmd("id -u") of
+        "0\n" ->
+            {skip, "the superuser is permitted everything"};
+        _ ->
+            Dir = sub(Config, "closed"),
+            ok = file:make_dir(Dir),
+            ok = file:change_mode(Dir, 8#500),
+            {error, eacces} = kymo:start(#{dir => filename:join(Dir, "rec")})
+    end.
+
+folder_removed(Config) ->
+    [
+        begin
+            {Peer, _} = start_node(),
+            Rec = sub(Config, atom_to_list(Policy)),
+            R = start_load(Peer, #{
+                dir => Rec, policy => Policy, segment_size => 4096, ring_size => 262144, file_size => 262144
+            }),
+            wait_for_steps(Peer, 10000),
+            ok = file:del_dir_r(Rec),
+            wait_for_steps(Peer, 50000),
+            #{state := active} = Info = peer:call(Peer, kymo, info, [R]),
+            %% There is no file to go on with.
+            case Policy of
+                discard -> true = kymo_cli:until(fun() -> maps:get(io_error, peer:call(Peer, kymo, info, [R])) =:= enoent end);
+                overwrite -> #{io_error := none} = Info
+            end,
+            {ok, #{state := closed}} = peer:call(Peer, kymo, stop, [R]),
+            stop_node(Peer)
+        end
+     || Policy <- [overwrite, discard]
+    ].
+
+%% Runs Fun with a small file system of its own.
+on_disk(Config, Options, Fun) ->
+    Disk = sub(Config, "disk"),
+    ok = file:make_dir(Disk),
+    case os:cmd("mount -t tmpfs -o " ++ Options ++ " kymo_test " ++ Disk ++ " && echo mounted") of
+        "mounted\n" -> Fun(Disk);
+        Why -> {skip, "no file system can be mounted: " ++ string:trim(Why)}
+    end.
+
+%% ---- what was recorded -----------------------------------------------------------------------
+
+%% Reads a recording whole: every worker's steps in order, without holes but for
+%% what the recording counts as lost, overwritten or removed, and nothing
+%% missing of what was confirmed. Returns what `kymo info' says.
+check(Rec, Confirmed) ->
+    Lines = string:split(output(["print", "--quiet", Rec]), "\n", all),
+    Calls = [call(L) || L <- Lines, string:find(L, " call ") =/= nomatch],
+    Info = info(Rec),
+    #{lost := Lost, overwritten := Overwritten, events_removed := Removed} = Info,
+    Total = maps:get(total, Lost),
+    Whole = Overwritten =:= 0 andalso Removed =:= 0 andalso Total =:= 0,
+    %% From here on every thread's ring is there. Times are strings of digits.
+    Start = lists:max([0 | [T || _ <- [here], Overwritten > 0, {_, T} <- first_times(Calls)]]),
+    maps:foreach(
+        fun(Worker, Steps) ->
+            Ns = [N || {_, N} <- Steps],
+            ?assertEqual({Worker, Ns}, {Worker, lists:usort(Ns)}),
+            Recent = [N || {T, N} <- Steps, T >= Start],
+            Holes = case Recent of [] -> 0; _ -> lists:last(Recent) - hd(Recent) + 1 - length(Recent) end,
+            Total =:= 0 andalso ?assertEqual({Worker, 0}, {Worker, Holes}),
+            ?assert(Holes =< Total),
+            Whole andalso ?assertEqual({Worker, 1}, {Worker, hd(Ns)})
+        end,
+        maps:groups_from_list(fun({_, _, W, _}) -> W end, fun({T, _, _, N}) -> {T, N} end, Calls)
+    ),
+    Last = maps:from_list([{W, N} || {_, _, W, N} <- Calls]),
+    Total =:= 0 andalso
+        maps:foreach(fun(W, N) -> ?assert(maps:get(W, Last, 0) >= N) end, Confirmed),
+    ct:log("~ts", [output(["info", Rec])]),
+    Info.
+
+%% "12.345 s1 <0.1.0> call kymo_durability_SUITE:step/2 args=[17,3]"
+call(Line) ->
+    {match, [Seconds, Nanos, Thread, N, W]} =
+        re:run(
+            Line,
+            "^(\\d+)\\.(\\d{9}) (\\S+) <0\\.\\d+\\.\\d+>\\S* call kymo_durability_SUITE:step/2 args=\\[(\\d+),(\\d+)\\]$",
+            [{capture, all_but_first, binary}]
+        ),
+    Time = binary_to_integer(Seconds) * 1000000000 + binary_to_integer(Nanos),
+    {Time, Thread, binary_to_integer(W), binary_to_integer(N)}.
+
+first_times(Calls) ->
+    maps:to_list(maps:from_list(lists:reverse([{Thread, T} || {T, Thread, _, _} <- Calls]))).
+
+%% The parts of `kymo info --json' that the cases need.
+info(Rec) ->
+    Json = output(["info", "--json", Rec]),
+    Number = fun(Text, Key) ->
+        case re:run(Text, ["\"", Key, "\":(\\d+|null)"], [{capture, all_but_first, list}]) of
+            {match, ["null"]} -> 0;
+            {match, [N]} -> list_to_integer(N)
+        end
+    end,
+    Word = fun(Key) ->
+        {match, [W]} = re:run(Json, ["\"", Key, "\":\"([^\"]*)\""], [{capture, all_but_first, list}]),
+        W
+    end,
+    {match, [Lost]} = re:run(Json, "\"lost\":({[^}]*})", [{capture, all_but_first, binary}]),
+    {match, [Damage]} = re:run(Json, "\"damage\":({[^}]*})", [{capture, all_but_first, binary}]),
+    [?assertEqual(0, Number(Damage, Key)) || Key <- ["segments_bad", "records_bad", "dict_bad"]],
+    #{
+        state => Word("state"),
+        reason => Word("reason"),
+        events => Number(Json, "events"),
+        overwritten => Number(Json, "overwritten"),
+        events_removed => Number(Json, "events_removed"),
+        last_ns => Number(Json, "last_ns"),
+        lost => #{total => Number(Lost, "total"), io => Number(Lost, "io")}
+    }.
+
+output(Args) ->
+    {0, Text} = kymo_cli:run(Args),
+    Text.
+
+data_files(Rec) ->
+    filelib:wildcard(filename:join(Rec, "data.*")).
+
+sub(Config, Name) ->
+    filename:join(?config(dir, Config), Name).
+
+%% ---- the node under load --------------------------------------------------------------------------
+
+%% A runtime of its own that may not have more than some gigabytes, reached
+%% without distribution.
+start_node() ->
+    [Erl | _] = [E || E <- [filename:join([code:root_dir(), "bin", "erl"])], filelib:is_regular(E)],
+    Sh = os:find_executable("sh"),
+    {ok, Peer, _} = peer:start(#{
+        connection => standard_io,
+        exec => {Sh, ["-c", "ulimit -v 6000000; ulimit -c 0; exec \"$@\"", "sh", Erl]},
+        args => ["-pa", filename:dirname(code:which(kymo)), filename:dirname(code:which(?MODULE))],
+        env => [{"ERL_CRASH_DUMP_SECONDS", "0"}],
+        peer_down => continue
+    }),
+    {Peer, peer:call(Peer, os, getpid, [])}.
+
+stop_node(Peer) ->
+    peer:stop(Peer).
+
+signal(Peer, OsPid, Signal) ->
+    Monitor = monitor(process, Peer),
+    [] = os:cmd("kill -" ++ Signal ++ " " ++ OsPid),
+    wait_for_end(Peer, Monitor).
+
+cast_and_wait(Peer, M, F, A) ->
+    Monitor = monitor(process, Peer),
+    ok = peer:cast(Peer, M, F, A),
+    wait_for_end(Peer, Monitor).
+
+wait_for_end(Peer, _) ->
+    true = kymo_cli:until(fun() -> element(1, peer_state(Peer)) =:= down end),
+    peer:stop(Peer).
+
+peer_state(Peer) ->
+    case peer:get_state(Peer) of
+        {down, _} = Down -> Down;
+        State -> {State, running}
+    end.
+
+%% Workers, and a recorder that traces them with arguments. The recorder is
+%% nobody's: the calling process in the other node is gone at once.
+start_load(Peer, Options) ->
+    ok = peer:call(Peer, ?MODULE, start_workers, []),
+    {ok, R} = peer:call(Peer, kymo, start, [
+        maps:merge(#{owner => none, calls => arguments, threads => 8, ring_size => 16777216}, Options)
+    ]),
+    Workers = [worker_name(W) || W <- lists:seq(1, ?WORKERS)],
+    {ok, #{functions := 1, processes := ?WORKERS}} =
+        peer:call(Peer, kymo, trace, [R, #{processes => Workers, functions => "kymo_durability_SUITE:step/2"}]),
+    ok = peer:call(Peer, ?MODULE, go, []),
+    R.
+
+%% Until the workers have gone so far together. What each has done by now, in
+%% steps that have ended before this was asked.
+wait_for_steps(Peer, Steps) ->
+    Begin = lists:sum(maps:values(peer:call(Peer, ?MODULE, steps, []))),
+    wait_for_steps(Peer, Begin + Steps, #{}).
+
+wait_for_steps(Peer, Goal, _) ->
+    Now = peer:call(Peer, ?MODULE, steps, []),
+    case lists:sum(maps:values(Now)) >= Goal of
+        true -> Now;
+        false -> wait_for_steps(Peer, Goal, Now)
+    end.
+
+%% In the node.
+
+worker_name(W) -> list_to_atom("kymo_worker_" ++ integer_to_list(W)).
+
+start_workers() ->
+    Counters = counters:new(?WORKERS, []),
+    persistent_term:put(?MODULE, Counters),
+    [
+        register(worker_name(W), spawn(?MODULE, worker, [W, Counters]))
+     || W <- lists:seq(1, ?WORKERS)
+    ],
+    ok.
+
+go() ->
+    [worker_name(W) ! go || W <- lists:seq(1, ?WORKERS)],
+    ok.
+
+stop_workers() ->
+    [
+        begin
+            Pid = whereis(worker_name(W)),
+            Monitor = monitor(process, Pid),
+            exit(Pid, kill),
+            receive {'DOWN', Monitor, process, Pid, _} -> ok end
+        end
+     || W <- lists:seq(1, ?WORKERS)
+    ],
+    ok.
+
+steps() ->
+    Counters = persistent_term:get(?MODULE),
+    maps:from_list([{W, counters:get(Counters, W)} || W <- lists:seq(1, ?WORKERS)]).
+
+worker(W, Counters) ->
+    receive go -> work(W, Counters, 1) end.
+
+work(W, Counters, N) ->
+    step(N, W),
+    counters:put(Counters, W, N),
+    work(W, Counters, N + 1).
+
+step(N, W) ->
+    {N, W}.
+
+%% Processes with trace flags and functions with breakpoints, of the shared tracing.
+traced() ->
+    [P || P <- processes(), erlang:trace_info(P, flags) =/= {flags, []}] ++
+        [step || erlang:trace_info({?MODULE, step, 2}, all) =/= {all, false}].
