@@ -1,0 +1,791 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% Loading, deleting and purging code: all that is visible from Erlang must be
+%% as if every load had copied all tables. A model of the modules says what must
+%% be seen; an unpatched runtime passes the same cases, and so vouches for the
+%% model.
+%%
+%% What a staged copy misses shows when its code index is used again, up to
+%% three commits later. Hence the changes are followed by other loads before
+%% they are looked at a last time.
+-module(erts_code_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([series_number/1, series_not_in_stock/1,
+         exports_follow_versions/1, stub_becomes_function/1, apply_makes_stub/1, aborted_loads/1,
+         many_in_one_load/1, funs_follow_code/1, fun_from_external_format/1, soft_purge_abort/1,
+         on_load_succeeds/1, on_load_fails/1, deleted_while_on_load/1,
+         global_trace_survives_loads/1, local_trace_survives_loads/1, traced_module_is_replaced/1,
+         nif_survives_loads/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
+         parallel_callers/1, preloaded_and_bifs/1]).
+%% The error handler of the test processes.
+-export([undefined_function/3, undefined_lambda/3]).
+
+-define(VERSIONS, 4).
+
+suite() ->
+    [{timetrap, {minutes, 10}}].
+
+all() ->
+    [series_number, series_not_in_stock,
+     exports_follow_versions, stub_becomes_function, apply_makes_stub, aborted_loads,
+     many_in_one_load, funs_follow_code, fun_from_external_format, soft_purge_abort,
+     on_load_succeeds, on_load_fails, deleted_while_on_load,
+     global_trace_survives_loads, local_trace_survives_loads, traced_module_is_replaced,
+     nif_survives_loads, stacktrace_in_every_module, random_model, parallel_random_model,
+     parallel_callers, preloaded_and_bifs].
+
+init_per_suite(Config) ->
+    Config.
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_testcase(series_number, Config) ->
+    case series() of
+        none -> {skip, "this runtime does not carry the kymo series"};
+        _ -> Config
+    end;
+init_per_testcase(series_not_in_stock, Config) ->
+    case series() of
+        none -> Config;
+        _ -> {skip, "this runtime carries the kymo series"}
+    end;
+init_per_testcase(_Case, Config) ->
+    process_flag(error_handler, ?MODULE),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    process_flag(error_handler, error_handler),
+    ok.
+
+series() ->
+    try erlang:system_info(kymo_series)
+    catch error:badarg -> none
+    end.
+
+%% Calls that reach no code end here, without the code server's help.
+undefined_function(M, F, As) when M =:= ?MODULE; M =:= ct; M =:= io; M =:= io_lib ->
+    error_handler:undefined_function(M, F, As);
+undefined_function(M, F, As) ->
+    case string:prefix(atom_to_list(M), "kymo_code_") of
+        nomatch -> error_handler:undefined_function(M, F, As);
+        _ -> throw({undefined_function, {M, F, length(As)}})
+    end.
+
+undefined_lambda(M, _F, _As) ->
+    throw({undefined_lambda, M}).
+
+%%
+%% The series says who it is.
+%%
+
+series_number(_Config) ->
+    N = erlang:system_info(kymo_series),
+    ?assert(is_integer(N) andalso N >= 1).
+
+series_not_in_stock(_Config) ->
+    ?assertError(badarg, erlang:system_info(kymo_series)).
+
+%%
+%% Exports
+%%
+
+%% Each version exports a function of its own; the functions of the version
+%% before are gone.
+exports_follow_versions(_Config) ->
+    M = name(exports),
+    Bins = versions(M),
+    Filler = fillers(5),
+    S = lists:foldl(fun(V, S0) ->
+                            S1 = op(load, V, Bins, S0),
+                            check(S1),
+                            S2 = op(purge, V, Bins, S1),
+                            load_fillers(Filler, fun() -> check(S2) end),
+                            S2
+                    end, new_state(M), lists:seq(1, ?VERSIONS) ++ lists:seq(?VERSIONS, 1, -1)),
+    unload(S),
+    load_fillers(Filler, fun() -> check(S#{curr := none, old := none}) end),
+    unload_fillers(Filler).
+
+%% A module that calls one that isn't there has made stubs for its functions:
+%% they become the functions when that is loaded, and stubs again when it is
+%% deleted, also when more loads come in between.
+stub_becomes_function(_Config) ->
+    Callee = name(stub_callee),
+    Caller = name(stub_caller),
+    CallerBin = compile_module(Caller, [{call, Callee, v}, {call, Callee, only_1}, {call, Callee, missing}]),
+    Bins = versions(Callee),
+    Filler = fillers(4),
+    {module, Caller} = erlang:load_module(Caller, CallerBin),
+    Undef = fun(F) -> ?assertEqual({undefined_function, {Callee, F, 0}}, catch Caller:F()) end,
+    [begin
+         load_fillers(lists:sublist(Filler, N), fun() -> [Undef(F) || F <- [v, only_1, missing]] end),
+         {module, Callee} = erlang:load_module(Callee, maps:get(1, Bins)),
+         load_fillers(lists:sublist(Filler, N), fun() ->
+                                  ?assertEqual(1, Caller:v()),
+                                  ?assertEqual({only, 1}, Caller:only_1()),
+                                  Undef(missing)
+                          end),
+         true = erlang:delete_module(Callee),
+         Undef(v),
+         true = erlang:purge_module(Callee),
+         Undef(only_1)
+     end || N <- [0, 1, 2, 3, 4, 0, 1]],
+    unload_fillers(Filler),
+    true = erlang:delete_module(Caller),
+    true = erlang:purge_module(Caller).
+
+%% Calls and funs of modules that have no code make stubs too, at any time, and
+%% in any of the tables.
+apply_makes_stub(_Config) ->
+    Filler = fillers(3),
+    [begin
+         M = name("apply" ++ integer_to_list(I)),
+         Bins = versions(M),
+         ExtFun = fun M:only_2/0,
+         ?assertEqual({undefined_function, {M, v, 0}}, catch apply(M, v, [])),
+         ?assertEqual({undefined_function, {M, only_2, 0}}, catch ExtFun()),
+         load_fillers(lists:sublist(Filler, I rem 4), fun() -> ok end),
+         {module, M} = erlang:load_module(M, maps:get(2, Bins)),
+         load_fillers(lists:sublist(Filler, I rem 3),
+                      fun() ->
+                              ?assertEqual(2, apply(M, v, [])),
+                              ?assertEqual({only, 2}, ExtFun()),
+                              ?assertEqual({undefined_function, {M, only_3, 0}}, catch apply(M, only_3, [])),
+                              ?assert(erlang:function_exported(M, only_2, 0)),
+                              ?assertNot(erlang:function_exported(M, only_3, 0)),
+                              ?assertEqual(exports(2), exports_of(M))
+                      end),
+         true = erlang:delete_module(M),
+         true = erlang:purge_module(M),
+         ?assertEqual({undefined_function, {M, only_2, 0}}, catch ExtFun())
+     end || I <- lists:seq(1, 12)],
+    unload_fillers(Filler).
+
+%% Loads that are refused change nothing, in whatever round they come.
+aborted_loads(_Config) ->
+    A = name(abort_a),
+    B = name(abort_b),
+    New = name(abort_new),
+    BinsA = versions(A),
+    BinsB = versions(B),
+    Prep = fun(M, V, Bins) -> erlang:prepare_loading(M, maps:get(V, Bins)) end,
+    Filler = fillers(3),
+    S0 = op(load, 2, BinsA, op(load, 1, BinsA, new_state(A))),
+    T0 = op(load, 1, BinsB, new_state(B)),
+    {S, T} = lists:foldl(
+      fun(I, {S1, T1}) ->
+              ?assertEqual({not_purged, [A]},
+                           erlang:finish_loading([Prep(A, 3, BinsA), Prep(B, 4, BinsB)])),
+              check(S1), check(T1),
+              ?assertMatch({duplicated, [_ | _]},
+                           erlang:finish_loading([Prep(B, 2, BinsB), Prep(B, 3, BinsB)])),
+              %% A module that no table knows is forgotten with the load.
+              ?assertEqual({duplicated, [New]},
+                           erlang:finish_loading([prepare_new(New, I), prepare_new(New, I)])),
+              ?assertEqual(false, erlang:module_loaded(New)),
+              ?assertEqual(undefined, erlang:delete_module(name("never" ++ integer_to_list(I)))),
+              ?assertError(badarg, erlang:delete_module(A)),
+              check(S1), check(T1),
+              load_fillers(lists:sublist(Filler, I rem 4), fun() -> check(S1), check(T1) end),
+              V = 1 + I rem ?VERSIONS,
+              T2 = op(load, V, BinsB, T1),
+              check(S1), check(T2),
+              T3 = op(purge, V, BinsB, T2),
+              check(S1), check(T3),
+              {S1, T3}
+      end, {S0, T0}, lists:seq(1, 12)),
+    unload(S), unload(T), unload_fillers(Filler).
+
+prepare_new(New, I) ->
+    erlang:prepare_loading(New, compile_module(New, [{const, x, I}])).
+
+%% Modules of one load come in together.
+many_in_one_load(_Config) ->
+    Ms = [name("many" ++ integer_to_list(I)) || I <- lists:seq(1, 120)],
+    Bins = [{M, compile_module(M, [{const, x, M}])} || M <- Ms],
+    Load = fun() -> ok = erlang:finish_loading([erlang:prepare_loading(M, B) || {M, B} <- Bins]) end,
+    Filler = fillers(3),
+    [begin
+         Load(),
+         load_fillers(lists:sublist(Filler, N), fun() -> [?assertEqual(M, M:x()) || M <- Ms] end),
+         [true = erlang:delete_module(M) || M <- Ms],
+         [true = erlang:purge_module(M) || M <- shuffle(Ms)],
+         [?assertEqual({undefined_function, {M, x, 0}}, catch M:x()) || M <- Ms]
+     end || N <- [0, 1, 2, 3]],
+    unload_fillers(Filler).
+
+%%
+%% Funs
+%%
+
+%% Funs belong to their version. They work while its code is there, current or
+%% old, stop when it is purged, and work again when the same code comes back.
+funs_follow_code(_Config) ->
+    M = name(funs),
+    Bins = versions(M),
+    Filler = fillers(3),
+    Ops = [{load, 1}, {hold, 0}, {load, 2}, {hold, 0}, {purge, 0}, {load, 1}, {purge, 0}, {load, 1},
+           {hold, 0}, {purge, 0}, {delete, 0}, {purge, 0}, {load, 2}, {load, 3}, {hold, 0}, {purge, 0},
+           {delete, 0}, {load, 3}, {purge, 0}],
+    S = lists:foldl(fun({Op, V}, S0) ->
+                            S1 = op(Op, V, Bins, S0),
+                            check(S1),
+                            load_fillers(Filler, fun() -> check(S1) end),
+                            S1
+                    end, new_state(M), Ops),
+    unload(S), unload_fillers(Filler).
+
+%% A fun whose module isn't loaded when it arrives.
+fun_from_external_format(_Config) ->
+    M = name(ext_funs),
+    Bins = versions(M),
+    {module, M} = erlang:load_module(M, maps:get(1, Bins)),
+    Ext = term_to_binary([M:f(), M:g(7)]),
+    true = erlang:delete_module(M),
+    true = erlang:purge_module(M),
+    erlang:garbage_collect(),
+    Filler = fillers(3),
+    [begin
+         [F, G] = binary_to_term(Ext),
+         ?assertEqual({undefined_lambda, M}, catch F()),
+         load_fillers(lists:sublist(Filler, N), fun() -> ok end),
+         {module, M} = erlang:load_module(M, maps:get(1, Bins)),
+         load_fillers(lists:sublist(Filler, N),
+                      fun() -> ?assertEqual(1, F()), ?assertEqual({1, 7}, G()) end),
+         true = erlang:delete_module(M),
+         true = erlang:purge_module(M),
+         erlang:garbage_collect()
+     end || N <- [0, 1, 2, 3, 0]],
+    unload_fillers(Filler).
+
+%% A purge that is called off leaves the funs as they were.
+soft_purge_abort(_Config) ->
+    M = name(soft),
+    Bins = versions(M),
+    Filler = fillers(3),
+    {module, M} = erlang:load_module(M, maps:get(1, Bins)),
+    F = M:f(),
+    {Pid, Ref} = spawn_monitor(M, wait, []),
+    {module, M} = erlang:load_module(M, maps:get(2, Bins)),
+    [begin
+         ?assertNot(code:soft_purge(M)),
+         ?assertEqual(1, F()),
+         ?assertEqual(2, M:v()),
+         load_fillers(lists:sublist(Filler, N), fun() -> ?assertEqual(1, F()) end)
+     end || N <- [0, 1, 2, 3]],
+    Pid ! stop,
+    receive {'DOWN', Ref, process, Pid, normal} -> ok end,
+    ?assert(code:soft_purge(M)),
+    load_fillers(Filler, fun() -> ?assertError({badfun, F}, F()), ?assertEqual(2, M:v()) end),
+    true = erlang:delete_module(M),
+    true = erlang:purge_module(M),
+    unload_fillers(Filler).
+
+%%
+%% on_load
+%%
+
+on_load_succeeds(_Config) ->
+    on_load(name(on_load_ok), true).
+
+on_load_fails(_Config) ->
+    on_load(name(on_load_fail), false).
+
+on_load(M, Result) ->
+    Bins = versions(M),
+    OnLoad = on_load_versions(M, Result),
+    Filler = fillers(3),
+    lists:foldl(
+      fun({N, HasCode}, S0) ->
+              S1 = case HasCode of
+                       true -> op(load, N, Bins, S0);
+                       false -> S0
+                   end,
+              During = fun(P) -> load_fillers(lists:sublist(Filler, N), fun() -> check(P) end) end,
+              S2 = op({on_load, Result, During}, 1 + N rem ?VERSIONS, OnLoad, S1),
+              check(S2),
+              load_fillers(lists:sublist(Filler, N), fun() -> check(S2) end),
+              S3 = unload(S2),
+              check(S3),
+              S3
+      end, new_state(M), [{N, C} || N <- [1, 2, 3, 4], C <- [false, true, true]]),
+    unload_fillers(Filler).
+
+%% The code is deleted while its successor's on_load function runs: the
+%% deletion takes the functions of both away, as it always did.
+deleted_while_on_load(_Config) ->
+    M = name(on_load_deleted),
+    Bins = versions(M),
+    OnLoad = on_load_versions(M, true),
+    Filler = fillers(3),
+    [begin
+         {module, M} = erlang:load_module(M, maps:get(1, Bins)),
+         {on_load, [M]} = erlang:finish_loading([erlang:prepare_loading(M, maps:get(2, OnLoad))]),
+         ?assertEqual(1, M:v()),
+         true = erlang:delete_module(M),
+         ?assertEqual({undefined_function, {M, v, 0}}, catch M:v()),
+         load_fillers(lists:sublist(Filler, N), fun() -> ok end),
+         true = erlang:purge_module(M),
+         ok = erlang:call_on_load_function(M),
+         erts_code_purger:finish_after_on_load(M, true),
+         load_fillers(lists:sublist(Filler, N),
+                      fun() ->
+                              ?assertEqual({undefined_function, {M, v, 0}}, catch M:v()),
+                              ?assert(erlang:module_loaded(M))
+                      end),
+         true = erlang:delete_module(M),
+         true = erlang:purge_module(M)
+     end || N <- [0, 1, 2, 3]],
+    unload_fillers(Filler).
+
+%%
+%% What else is kept per code index: breakpoints, NIF libraries, line numbers.
+%%
+
+%% Tracing writes the active tables at any time between two loads.
+global_trace_survives_loads(_Config) ->
+    trace_survives_loads(name(gtrace), [], global).
+
+local_trace_survives_loads(_Config) ->
+    trace_survives_loads(name(ltrace), [local], local).
+
+trace_survives_loads(M, Flags, Kind) ->
+    Bins = versions(M),
+    Filler = fillers(4),
+    {module, M} = erlang:load_module(M, maps:get(1, Bins)),
+    Tracee = start_tracee(),
+    Traced = fun(F) -> {traced, T} = erlang:trace_info({M, F, 0}, traced), T end,
+    Called = fun(F) -> is_call_traced(Tracee, M, F) end,
+    [begin
+         load_fillers(lists:sublist(Filler, A), fun() -> ok end),
+         1 = erlang:trace_pattern({M, v, 0}, true, Flags),
+         load_fillers(lists:sublist(Filler, B),
+                      fun() ->
+                              ?assertEqual(Kind, Traced(v)),
+                              ?assertEqual(false, Traced(only_1)),
+                              ?assert(Called(v)),
+                              ?assertNot(Called(only_1))
+                      end),
+         1 = erlang:trace_pattern({M, v, 0}, false, Flags),
+         load_fillers(lists:sublist(Filler, A),
+                      fun() ->
+                              ?assertEqual(false, Traced(v)),
+                              ?assertNot(Called(v))
+                      end)
+     end || A <- [0, 1, 2, 3], B <- [0, 1, 2, 3, 4]],
+    stop_tracee(Tracee),
+    true = erlang:delete_module(M),
+    true = erlang:purge_module(M),
+    unload_fillers(Filler).
+
+start_tracee() ->
+    {Pid, _} = Tracee = spawn_monitor(fun tracee/0),
+    1 = erlang:trace(Pid, true, [call]),
+    Tracee.
+
+tracee() ->
+    receive
+        {call, From, M, F} ->
+            From ! {called, M:F()},
+            tracee();
+        stop ->
+            ok
+    end.
+
+stop_tracee({Pid, Ref}) ->
+    Pid ! stop,
+    receive {'DOWN', Ref, process, Pid, normal} -> ok end.
+
+is_call_traced({Pid, _}, M, F) ->
+    Pid ! {call, self(), M, F},
+    receive {called, _} -> ok end,
+    Delivered = erlang:trace_delivered(Pid),
+    receive {trace_delivered, Pid, Delivered} -> ok end,
+    receive {trace, Pid, call, {M, F, []}} -> true
+    after 0 -> false
+    end.
+
+%% Breakpoints go with the code that had them; the new code starts without.
+traced_module_is_replaced(_Config) ->
+    M = name(retraced),
+    Bins = versions(M),
+    Filler = fillers(3),
+    Tracee = start_tracee(),
+    [begin
+         {module, M} = erlang:load_module(M, maps:get(V, Bins)),
+         N = erlang:trace_pattern({M, '_', '_'}, true, Flags),
+         ?assert(N > 0),
+         load_fillers(lists:sublist(Filler, V rem 4), fun() -> ?assert(is_call_traced(Tracee, M, v)) end),
+         case How of
+             replace ->
+                 {module, M} = erlang:load_module(M, maps:get(1 + V rem ?VERSIONS, Bins)),
+                 ?assertEqual({traced, false}, erlang:trace_info({M, v, 0}, traced)),
+                 ?assertNot(is_call_traced(Tracee, M, v)),
+                 true = erlang:purge_module(M),
+                 true = erlang:delete_module(M);
+             delete ->
+                 true = erlang:delete_module(M)
+         end,
+         load_fillers(lists:sublist(Filler, V rem 4),
+                      fun() -> ?assertEqual({undefined_function, {M, v, 0}}, catch M:v()) end),
+         true = erlang:purge_module(M)
+     end || V <- lists:seq(1, ?VERSIONS), Flags <- [[], [local]], How <- [replace, delete]],
+    stop_tracee(Tracee),
+    unload_fillers(Filler).
+
+%% The module table knows the NIF library of a module: it must be there, once,
+%% after more loads.
+nif_survives_loads(_Config) ->
+    Filler = fillers(4),
+    {module, crypto} = code:ensure_loaded(crypto),
+    load_fillers(Filler ++ Filler,
+                 fun() ->
+                         ?assertMatch({error, {reload, _}}, reload_nif()),
+                         ?assertEqual(20, byte_size(crypto:hash(sha, <<"x">>)))
+                 end),
+    unload_fillers(Filler).
+
+%% erlang:load_nif/2 only works from within the module, so ask for the list of
+%% its NIFs, which is made from the library in the module table.
+reload_nif() ->
+    case lists:member({hash_info, 1}, crypto:module_info(nifs)) of
+        true -> {error, {reload, ""}};
+        false -> {error, not_loaded}
+    end.
+
+%% Return addresses are found in all modules, in all orders of loading and
+%% purging.
+stacktrace_in_every_module(_Config) ->
+    Ms = [name("st" ++ integer_to_list(I)) || I <- lists:seq(1, 160)],
+    Bins = maps:from_list([{M, compile_module(M, [crash])} || M <- Ms]),
+    Load = fun(M) -> {module, M} = erlang:load_module(M, maps:get(M, Bins)) end,
+    Unload = fun(M) -> true = erlang:delete_module(M), true = erlang:purge_module(M) end,
+    Check = fun(M) ->
+                    try M:crash(M) of _ -> ct:fail(no_crash)
+                    catch error:{crash, M}:Stack ->
+                            ?assertMatch([{M, crash2, 1, _}, {M, crash, 1, _} | _], Stack)
+                    end
+            end,
+    [Load(M) || M <- shuffle(Ms)],
+    [Check(M) || M <- Ms],
+    [begin
+         {Gone, Kept} = lists:split(120, shuffle(Ms)),
+         [Unload(M) || M <- Gone],
+         [Check(M) || M <- Kept],
+         [Load(M) || M <- shuffle(Gone)],
+         [Check(M) || M <- shuffle(Ms)]
+     end || _ <- [1, 2, 3]],
+    [Unload(M) || M <- shuffle(Ms)].
+
+%% The BIFs and the preloaded modules, which came in before the first commit.
+preloaded_and_bifs(_Config) ->
+    Filler = fillers(4),
+    load_fillers(Filler ++ Filler,
+                 fun() ->
+                         [begin
+                              ?assert(erlang:module_loaded(M)),
+                              ?assertEqual([], exports_of(M) -- M:module_info(exports))
+                          end || M <- erlang:pre_loaded()],
+                         ?assertEqual(3, apply(erlang, length, [[a, b, c]])),
+                         ?assertEqual([1, 2], apply(lists, reverse, [[2, 1]])),
+                         F = fun erlang:element/2,
+                         ?assertEqual(b, F(2, {a, b})),
+                         ?assert(erlang:is_builtin(erlang, length, 1))
+                 end),
+    unload_fillers(Filler).
+
+%%
+%% Random operations, against the model
+%%
+
+random_model(_Config) ->
+    Seed = rand:seed_s(exsss),
+    ct:pal("seed ~p", [rand:export_seed_s(Seed)]),
+    random_ops(name(random), 1000, Seed).
+
+%% As many as there are schedulers, and more, at the same time: each of them has
+%% its own modules, and they all share the tables.
+parallel_random_model(_Config) ->
+    {_, Seed0} = rand:uniform_s(rand:seed_s(exsss)),
+    ct:pal("seed ~p", [rand:export_seed_s(Seed0)]),
+    N = 2 * erlang:system_info(schedulers_online) + 2,
+    Pids = [begin
+                {Int, _} = rand:uniform_s(1 bsl 50, rand:jump(Seed0)),
+                spawn_monitor(fun() ->
+                                      process_flag(error_handler, ?MODULE),
+                                      random_ops(name("par" ++ integer_to_list(I)), 200,
+                                                 rand:seed_s(exsss, Int + I))
+                              end)
+            end || I <- lists:seq(1, N)],
+    [receive {'DOWN', Ref, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Ref} <- Pids],
+    ok.
+
+random_ops(M0, Count, Seed) ->
+    Ms = [list_to_atom(atom_to_list(M0) ++ "_" ++ [C]) || C <- "abc"],
+    Bins = maps:from_list([{M, {versions(M), on_load_versions(M, true), on_load_versions(M, false)}}
+                           || M <- Ms]),
+    States = maps:from_list([{M, new_state(M)} || M <- Ms]),
+    End = random_ops(Count, Ms, Bins, States, Seed),
+    [check(unload(S)) || S <- maps:values(End)],
+    ok.
+
+random_ops(0, _Ms, _Bins, States, _Seed) ->
+    States;
+random_ops(Count, Ms, Bins, States, Seed0) ->
+    {MI, Seed1} = rand:uniform_s(length(Ms), Seed0),
+    {V, Seed2} = rand:uniform_s(?VERSIONS, Seed1),
+    {What, Seed3} = rand:uniform_s(12, Seed2),
+    M = lists:nth(MI, Ms),
+    {Plain, OnLoadOk, OnLoadFail} = maps:get(M, Bins),
+    S0 = maps:get(M, States),
+    S = case What of
+            W when W =< 4 -> op(load, V, Plain, S0);
+            W when W =< 6 -> op(purge, V, Plain, S0);
+            W when W =< 8 -> op(delete, V, Plain, S0);
+            W when W =< 10 -> op(hold, V, Plain, S0);
+            11 -> op({on_load, true, fun check/1}, V, OnLoadOk, S0);
+            12 -> op({on_load, false, fun check/1}, V, OnLoadFail, S0)
+        end,
+    States1 = States#{M := S},
+    [check(X) || X <- maps:values(States1)],
+    random_ops(Count - 1, Ms, Bins, States1, Seed3).
+
+%% Others call while a module is loaded over and over: they see one version or
+%% the next, whole, and never go back to one that they have left.
+parallel_callers(_Config) ->
+    M = name(callers),
+    Rounds = 60,
+    Bins = maps:from_list([{V, compile_module(M, [{const, a, V}, {const, b, V}, {pair, a, b}])}
+                           || V <- lists:seq(0, Rounds)]),
+    {module, M} = erlang:load_module(M, maps:get(0, Bins)),
+    Stop = atomics:new(1, []),
+    Callers = [spawn_monitor(fun() -> process_flag(error_handler, ?MODULE), caller(M, Stop, 0, 0) end)
+               || _ <- lists:seq(1, erlang:system_info(schedulers_online) + 1)],
+    [begin
+         {module, M} = erlang:load_module(M, maps:get(V, Bins)),
+         ?assertEqual(V, M:a()),
+         true = erlang:purge_module(M)
+     end || V <- lists:seq(1, Rounds)],
+    atomics:put(Stop, 1, 1),
+    [receive {'DOWN', Ref, process, Pid, Reason} -> ?assertEqual({last, Rounds}, Reason) end
+     || {Pid, Ref} <- Callers],
+    true = erlang:delete_module(M),
+    true = erlang:purge_module(M).
+
+caller(M, Stop, Last, N) ->
+    %% Both are local calls: of one version.
+    {V, V} = M:pair(),
+    true = V >= Last,
+    case N rem 64 =:= 0 andalso atomics:get(Stop, 1) of
+        1 -> exit({last, M:a()});
+        _ -> caller(M, Stop, V, N + 1)
+    end.
+
+%%
+%% The model: what is current, what is old, whether the module has ever been in
+%% the module table, and funs that are held, by version. While an on_load
+%% function is pending: also the version that it is for, whose funs are code.
+%%
+
+new_state(M) ->
+    #{module => M, curr => none, old => none, known => erlang:delete_module(M) =/= undefined, funs => []}.
+
+op(load, V, Bins, #{module := M, curr := Curr, old := Old} = S) ->
+    Result = erlang:load_module(M, maps:get(V, Bins)),
+    if
+        Curr =/= none, Old =/= none ->
+            ?assertEqual({error, not_purged}, Result),
+            S;
+        true ->
+            ?assertEqual({module, M}, Result),
+            made_current(V, S)
+    end;
+op(delete, _V, _Bins, #{module := M, curr := Curr, old := Old, known := Known} = S) ->
+    if
+        Old =/= none ->
+            ?assertError(badarg, erlang:delete_module(M)),
+            S;
+        Known ->
+            ?assert(erlang:delete_module(M)),
+            S#{curr := none, old := Curr};
+        true ->
+            ?assertEqual(undefined, erlang:delete_module(M)),
+            S
+    end;
+op(purge, _V, _Bins, #{module := M, old := none} = S) ->
+    ?assertError(badarg, erlang:purge_module(M)),
+    S;
+op(purge, _V, _Bins, #{module := M} = S) ->
+    ?assert(one_at_a_time(fun() -> erlang:purge_module(M) end)),
+    S#{old := none};
+op(hold, _V, _Bins, #{curr := none} = S) ->
+    S;
+op(hold, _V, _Bins, #{module := M, curr := Curr, funs := Funs} = S) ->
+    %% Versions with an on_load function are other code.
+    S#{funs := lists:ukeysort(1, [{Curr, {M:f(), M:g(Curr)}} | Funs])};
+op({on_load, Result, During}, V, Bins, #{module := M, curr := Curr, old := Old} = S) ->
+    Prepared = erlang:prepare_loading(M, maps:get(V, Bins)),
+    Loaded = erlang:finish_loading([Prepared]),
+    if
+        Curr =/= none, Old =/= none ->
+            ?assertEqual({not_purged, [M]}, Loaded),
+            S;
+        true ->
+            ?assertEqual({on_load, [M]}, Loaded),
+            During(S#{pending => if Result -> {on_load, V}; true -> none end}),
+            ?assertEqual(if Result -> ok; true -> failed end, erlang:call_on_load_function(M)),
+            one_at_a_time(fun() -> erts_code_purger:finish_after_on_load(M, Result) end),
+            case Result of
+                true -> made_current({on_load, V}, S);
+                false -> S#{known := true}
+            end
+    end.
+
+%% Before OTP 27 the purger forgets a finish_after_on_load request that arrives
+%% while it purges; the code server never does that to it, but these tests would.
+one_at_a_time(Fun) ->
+    case list_to_integer(erlang:system_info(otp_release)) < 27 of
+        true -> global:trans({?MODULE, self()}, Fun, [node()]);
+        false -> Fun()
+    end.
+
+made_current(V, #{curr := none} = S) -> S#{curr := V, known := true};
+made_current(V, #{curr := Curr} = S) -> S#{curr := V, old := Curr, known := true}.
+
+unload(S0) ->
+    S1 = op(delete, 0, #{}, op_if_old(S0)),
+    op_if_old(S1).
+
+op_if_old(#{old := none} = S) -> S;
+op_if_old(S) -> op(purge, 0, #{}, S).
+
+%% All that can be seen of a module.
+check(#{module := M, curr := Curr, old := Old, funs := Funs} = S) ->
+    Pending = maps:get(pending, S, none),
+    ?assertEqual(Curr =/= none, erlang:module_loaded(M)),
+    ?assertEqual(Old =/= none, erlang:check_old_code(M)),
+    V = number(Curr),
+    Exports = exports(Curr),
+    [?assertEqual({F, lists:member({F, A}, Exports)}, {F, erlang:function_exported(M, F, A)})
+     || {F, A} <- all_exports()],
+    case Curr of
+        none ->
+            ?assertEqual({undefined_function, {M, v, 0}}, catch M:v());
+        _ ->
+            ?assertEqual(V, M:v()),
+            ?assertEqual({M, V}, {M:me(), (M:f())()}),
+            ?assertEqual(Exports, exports_of(M))
+    end,
+    [begin
+         F = list_to_atom("only_" ++ integer_to_list(N)),
+         Expected = if
+                        N =:= V -> {only, N};
+                        true -> {undefined_function, {M, F, 0}}
+                    end,
+         ?assertEqual(Expected, catch M:F())
+     end || N <- lists:seq(1, ?VERSIONS)],
+    [begin
+         FunResult = try {F(), G()} catch throw:R -> R; error:R -> R end,
+         Expected = if
+                        Of =:= Curr; Of =:= Old; Of =:= Pending -> {number(Of), {number(Of), Of}};
+                        Curr =:= none -> {undefined_lambda, M};
+                        true -> {badfun, F}
+                    end,
+         ?assertEqual(Expected, FunResult)
+     end || {Of, {F, G}} <- Funs],
+    ok.
+
+number({on_load, V}) -> V;
+number(V) -> V.
+
+exports(none) -> [];
+exports({on_load, V}) -> lists:sort([{init, 0} | exports(V)]);
+exports(Of) ->
+    lists:sort([{f, 0}, {g, 1}, {me, 0}, {v, 0}, {wait, 0}, {module_info, 0}, {module_info, 1},
+                {list_to_atom("only_" ++ integer_to_list(Of)), 0}]).
+
+all_exports() ->
+    lists:usort(lists:append([exports({on_load, V}) || V <- lists:seq(1, ?VERSIONS)])).
+
+exports_of(M) ->
+    lists:sort(erlang:get_module_info(M, exports)).
+
+%%
+%% Code
+%%
+
+%% Unrelated modules: each of them loaded is a commit.
+fillers(N) ->
+    [begin
+         M = name("filler" ++ integer_to_list(erlang:unique_integer([positive]))),
+         {M, compile_module(M, [{const, x, I}])}
+     end || I <- lists:seq(1, N)].
+
+%% Look, then load one and look again, and so on.
+load_fillers(Filler, Look) ->
+    Look(),
+    [begin
+         _ = erlang:check_old_code(M) andalso erlang:purge_module(M),
+         {module, M} = erlang:load_module(M, Bin),
+         Look()
+     end || {M, Bin} <- Filler],
+    ok.
+
+unload_fillers(Filler) ->
+    [begin
+         _ = erlang:check_old_code(M) andalso erlang:purge_module(M),
+         _ = erlang:delete_module(M),
+         _ = erlang:check_old_code(M) andalso erlang:purge_module(M)
+     end || {M, _} <- Filler],
+    ok.
+
+name(Suffix) when is_atom(Suffix) -> name(atom_to_list(Suffix));
+name(Suffix) -> list_to_atom("kymo_code_" ++ Suffix).
+
+versions(M) ->
+    maps:from_list([{V, compile_module(M, version(V))} || V <- lists:seq(1, ?VERSIONS)]).
+
+on_load_versions(M, Result) ->
+    maps:from_list([{V, compile_module(M, [{on_load, Result} | version(V)])}
+                    || V <- lists:seq(1, ?VERSIONS)]).
+
+version(V) ->
+    [{const, v, V}, me, {local_fun, V}, {env_fun, V}, wait,
+     {only, list_to_atom("only_" ++ integer_to_list(V)), V}].
+
+compile_module(M, Parts) ->
+    Text = ["-module(", atom_to_list(M), ").\n-compile(export_all).\n", [part(P, M) || P <- Parts]],
+    {ok, M, Bin} = compile:forms(forms(lists:flatten(Text)), [nowarn_export_all]),
+    Bin.
+
+forms(Text) ->
+    {ok, Tokens, _} = erl_scan:string(Text),
+    forms(Tokens, []).
+
+forms([], []) ->
+    [];
+forms([{dot, _} = Dot | Tokens], Form) ->
+    {ok, Parsed} = erl_parse:parse_form(lists:reverse([Dot | Form])),
+    [Parsed | forms(Tokens, [])];
+forms([Token | Tokens], Form) ->
+    forms(Tokens, [Token | Form]).
+
+part({const, F, Value}, _M) -> io_lib:format("~p() -> ~p.~n", [F, Value]);
+part({only, F, V}, _M) -> io_lib:format("~p() -> {only, ~p}.~n", [F, V]);
+part(me, M) -> io_lib:format("me() -> ~p.~n", [M]);
+part({local_fun, V}, _M) -> io_lib:format("f() -> fun() -> ~p end.~n", [V]);
+part({env_fun, V}, _M) -> io_lib:format("g(X) -> fun() -> {~p, X} end.~n", [V]);
+part(wait, _M) -> "wait() -> receive stop -> ok end.\n";
+part({call, Callee, F}, _M) -> io_lib:format("~p() -> ~p:~p().~n", [F, Callee, F]);
+part({pair, A, B}, _M) -> io_lib:format("pair() -> {~p(), ~p()}.~n", [A, B]);
+part(crash, _M) -> "crash(X) -> [crash2(X)].\ncrash2(ok) -> ok;\ncrash2(X) -> error({crash, X}).\n";
+part({on_load, true}, _M) -> "-on_load(init/0).\ninit() -> ok.\n";
+part({on_load, false}, _M) -> "-on_load(init/0).\ninit() -> failed.\n".
+
+shuffle(List) ->
+    [X || {_, X} <- lists:sort([{rand:uniform(), X} || X <- List])].
