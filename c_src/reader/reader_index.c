@@ -97,7 +97,7 @@ static int scan_ring(struct kymo_reader *r) {
 }
 
 /* The offset of the next segment header at or after pos: its first 20 bytes
- * are known. The size of the file when there is none. *garbage grows by the
+ * are known. size when there is none before it. *garbage grows by the
  * bytes passed that are not zero blocks. */
 static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t size, uint64_t *garbage) {
     uint8_t needle[20];
@@ -110,7 +110,8 @@ static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t siz
         pos = kymo_file_data(fd, pos, size);
         ssize_t got = kymo_file_read(fd, block, SEARCH_BLOCK, pos);
         if (got < (ssize_t)sizeof needle) {
-            *garbage += size - pos;
+            bool nothing = got >= 0 && (uint64_t)got == size - pos && all_zero(block, (size_t)got);
+            *garbage += nothing ? 0 : size - pos;
             break;
         }
         const uint8_t *hit = memmem(block, (size_t)got, needle, sizeof needle);
@@ -140,7 +141,7 @@ static int scan_data(struct kymo_reader *r, uint32_t number) {
     if (fd < 0)
         return cannot_open(r, fd); /* retention may have removed it */
     int rc = 0;
-    uint64_t pos = 0;
+    uint64_t pos = 0, last_end = 0; /* end of the content of the last good one */
     while (pos < size && rc == 0) {
         struct kymo_segment h;
         struct kymo_seg_ref ref;
@@ -156,10 +157,18 @@ static int scan_data(struct kymo_reader *r, uint32_t number) {
             ref.file = number;
             if (!add(&r->index, &ref))
                 rc = -ENOMEM;
-            pos += space;
+            last_end = pos + ref.len;
+            pos += space <= size - pos ? space : ref.len;
             continue;
         }
-        uint64_t garbage = 0;
+        uint64_t garbage = 0, end = pos + sizeof h < size ? pos + sizeof h : size;
+        uint64_t sooner = last_end < pos ? search(r, fd, last_end, end, &garbage) : pos;
+        if (sooner < pos) { /* the last one took more space than it has */
+            r->damage.segments_bad++;
+            pos = last_end = sooner;
+            continue;
+        }
+        garbage = 0;
         pos = search(r, fd, pos + 1, size, &garbage);
         if (garbage != 0 || (got > 0 && !all_zero((const uint8_t *)&h, (size_t)got))) {
             r->damage.segments_bad++;
