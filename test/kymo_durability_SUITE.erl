@@ -235,7 +235,7 @@ disk_full(Config) ->
     end).
 
 disk_full_at_start(Config) ->
-    on_disk(Config, "size=2m", fun(Disk) ->
+    on_disk(Config, "size=1m", fun(Disk) ->
         {error, enospc} = kymo:start(#{dir => filename:join(Disk, "rec")}),
         {ok, []} = file:list_dir(Disk),
         {ok, R} = kymo:start(#{dir => sub(Config, "rec")}),

@@ -1,0 +1,163 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% The application that `make demo' records: a web server that compiles and
+%% pretty-prints Erlang sources, with clients that keep it busy. Run by scripts/demo.
+%%
+%% A request for /File goes from a process of httpd to a pool, from there to a
+%% free worker, and the worker answers; so a request is to be seen as calls, as
+%% messages between processes, as waiting and as garbage.
+-module(demo).
+
+-include_lib("inets/include/httpd.hrl").
+
+-export([main/0]).
+%% Called by httpd, and processes of the pool.
+-export([do/1, pool/0, worker/1, client/3]).
+
+-define(CLIENTS, 6).
+-define(WORKERS, 3).
+
+%% -demo SourceDir OutDir Seconds
+main() ->
+    try
+        {ok, [[Sources, Out, Seconds]]} = init:get_argument(demo),
+        run(Sources, Out, list_to_integer(Seconds) * 1000),
+        halt(0)
+    catch
+        Class:Reason:Stack ->
+            io:format(standard_error, "demo: ~tp: ~tp~n~tp~n", [Class, Reason, Stack]),
+            halt(1)
+    end.
+
+run(Sources, Out, Time) ->
+    Url = start_server(Sources, Out),
+    Files = [filename:basename(F) || F <- filelib:wildcard(filename:join(Sources, "*.erl"))],
+    Clients = [spawn_link(?MODULE, client, [self(), Url, rotate(N, Files)]) || N <- lists:seq(1, ?CLIENTS)],
+    [receive {Client, ready} -> ok end || Client <- Clients],
+    io:format("An HTTP server with ~b clients that have it compile ~b Erlang modules.~n", [?CLIENTS, length(Files)]),
+
+    io:format("Recording for ~b s, everything to files ...~n", [Time div 1000]),
+    Spec = #{
+        functions => ["demo:_/_", "compile:_/_", "epp:parse_file", "erl_pp:form", "httpd_*:_/_", "httpc_*:_/_"],
+        events => [return_to, messages, procs, ports, running, garbage_collection]
+    },
+    {ok, Recorder} = kymo:start(#{
+        dir => filename:join(Out, "recording"), policy => discard, ring_size => 8388608, gc => sizes, terms => contents
+    }),
+    Before = requests(),
+    {ok, #{processes := Processes, functions := Functions}} = kymo:trace(Recorder, Spec),
+    receive after Time -> ok end,
+    {ok, Info} = kymo:stop(Recorder),
+    io:format("  ~b processes, ~b functions traced; ~b requests answered meanwhile~n", [
+        Processes, Functions, requests() - Before
+    ]),
+    summary(Info),
+
+    io:format("Flying with a recorder that keeps the newest only, then a snapshot of it ...~n"),
+    {ok, Flight} = kymo:start(#{dir => filename:join(Out, "flight"), ring_size => 1048576}),
+    {ok, _} = kymo:trace(Flight, Spec),
+    receive after 1000 -> ok end,
+    {ok, #{events := Held}} = kymo:snapshot(Flight, filename:join(Out, "snapshot")),
+    {ok, FlightInfo} = kymo:stop(Flight),
+    io:format("  the snapshot holds ~b events~n", [Held]),
+    summary(FlightInfo),
+    [unlink(C) || C <- Clients],
+    [exit(C, kill) || C <- Clients],
+    ok = inets:stop().
+
+summary(#{events := Events, overwritten := Overwritten, lost := Lost, memory := Memory}) ->
+    io:format("  ~b events recorded, ~b overwritten, ~b lost; ~b MiB of memory~n", [
+        Events, Overwritten, lists:sum(maps:values(Lost)), Memory bsr 20
+    ]).
+
+rotate(N, List) ->
+    {A, B} = lists:split(N rem length(List), List),
+    B ++ A.
+
+requests() -> counters:get(persistent_term:get(?MODULE), 1).
+
+%% ---- the server -----------------------------------------------------------------
+
+start_server(Sources, Out) ->
+    {ok, _} = application:ensure_all_started(inets),
+    persistent_term:put(?MODULE, counters:new(1, [])),
+    register(demo_pool, spawn_link(?MODULE, pool, [])),
+    [
+        register(list_to_atom("demo_worker_" ++ integer_to_list(N)), spawn_link(?MODULE, worker, [Sources]))
+     || N <- lists:seq(1, ?WORKERS)
+    ],
+    {ok, Server} = inets:start(httpd, [
+        {port, 0},
+        {bind_address, {127, 0, 0, 1}},
+        {server_name, "demo"},
+        {server_root, Out},
+        {document_root, Out},
+        {modules, [?MODULE]}
+    ]),
+    [{port, Port}] = httpd:info(Server, [port]),
+    lists:flatten(io_lib:format("http://127.0.0.1:~b/", [Port])).
+
+%% A module of httpd: called in the process of the connection.
+do(#mod{request_uri = "/" ++ File}) ->
+    Ref = make_ref(),
+    demo_pool ! {job, self(), Ref, File},
+    receive
+        {answer, Ref, Text} -> {proceed, [{response, {200, Text}}]}
+    end.
+
+pool() -> pool(queue:new(), []).
+
+%% Jobs that wait, and workers that are free: never both.
+pool(Jobs, Free) ->
+    receive
+        {free, Worker} ->
+            case queue:out(Jobs) of
+                {{value, Job}, Rest} -> Worker ! Job, pool(Rest, Free);
+                {empty, _} -> pool(Jobs, [Worker | Free])
+            end;
+        {job, _, _, _} = Job ->
+            case Free of
+                [Worker | Rest] -> Worker ! Job, pool(Jobs, Rest);
+                [] -> pool(queue:in(Job, Jobs), [])
+            end
+    end.
+
+worker(Sources) ->
+    demo_pool ! {free, self()},
+    receive
+        {job, From, Ref, File} -> From ! {answer, Ref, handle(filename:join(Sources, filename:basename(File)))}
+    end,
+    worker(Sources).
+
+handle(File) ->
+    Forms = parse(File),
+    {ok, Module, Code} = compile(Forms),
+    Text = pretty(Forms),
+    counters:add(persistent_term:get(?MODULE), 1, 1),
+    lists:flatten(io_lib:format("~s: ~b bytes of code~n~ts", [Module, byte_size(Code), Text])).
+
+parse(File) ->
+    {ok, Forms} = epp:parse_file(File, []),
+    Forms.
+
+compile(Forms) ->
+    {ok, Module, Code, _} = compile:forms(Forms, [binary, return]),
+    {ok, Module, Code}.
+
+pretty(Forms) ->
+    [erl_pp:form(F) || F <- Forms, element(1, F) =/= eof].
+
+%% ---- a client -----------------------------------------------------------------------
+
+client(Parent, Url, Files) ->
+    fetch(Url ++ hd(Files)),
+    Parent ! {self(), ready},
+    client(Url, Files).
+
+client(Url, [File | Files]) ->
+    fetch(Url ++ File),
+    client(Url, Files ++ [File]).
+
+fetch(Url) ->
+    {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {Url, []}, [{timeout, 30000}], [{body_format, binary}]),
+    true = byte_size(Body) > 0.
