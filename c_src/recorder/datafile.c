@@ -36,7 +36,8 @@ static uint64_t events_in(int dirfd, const char *name)
 
     if (fd < 0)
         return 0;
-    while (pread(fd, &s, sizeof s, at) == (ssize_t)sizeof s && s.magic == KYMO_SEG_MAGIC && s.packet_bits != 0) {
+    while (pread(fd, &s, sizeof s, at) == (ssize_t)sizeof s && s.magic == KYMO_SEG_MAGIC &&
+           s.packet_bits != 0) {
         events += s.events;
         at += (off_t)(s.packet_bits / 8);
     }

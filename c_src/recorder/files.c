@@ -187,7 +187,8 @@ int kymo_map_create(int dirfd, const char *name, uint64_t len, struct kymo_map *
 
 int kymo_map_private(uint64_t len, struct kymo_map *map)
 {
-    void *mem = mmap(NULL, (size_t)len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void *mem =
+        mmap(NULL, (size_t)len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
     if (mem == MAP_FAILED)
         return -errno;

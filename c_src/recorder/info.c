@@ -9,7 +9,7 @@
 static void copy_slot(const struct kymo_slot *from, struct kymo_slot *to)
 {
     const uint64_t *src = (const uint64_t *)(const void *)from;
-    uint64_t words[sizeof *from / sizeof *src];
+    uint64_t words[sizeof *from / sizeof *src] = {0};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         words[i] = kymo_get(&src[i]);

@@ -27,6 +27,8 @@
 
 #include <stdint.h>
 
+/* clang-format off: the columns of these tables are for people */
+
 #define KYMO_FORMAT_VERSION 1u
 #define KYMO_META_MAGIC 0x314345524f4d594bull /* "KYMOREC1" */
 #define KYMO_SEG_MAGIC 0xC1FC1FC1u            /* CTF 1.8 packet magic */
@@ -383,5 +385,7 @@ _Static_assert(sizeof(struct kymo_meta) == KYMO_META_BYTES, "meta layout");
 _Static_assert(sizeof(struct kymo_slot) == 256, "slot layout");
 _Static_assert(sizeof(struct kymo_segment) == KYMO_SEG_HEADER, "segment layout");
 _Static_assert(sizeof(struct kymo_dict_entry) == KYMO_DICT_HDR, "dict layout");
+
+/* clang-format on */
 
 #endif

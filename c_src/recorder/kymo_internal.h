@@ -42,21 +42,21 @@
  * the weak symbol unresolved and pay one test against a constant. Never on the
  * path of an event that fits in the open segment. */
 enum kymo_point {
-    KYMO_AT_SEGMENT_RESET,   /* producer: commit is 0, the header is still the old one */
-    KYMO_AT_SEGMENT_OPEN,    /* producer: the header is new, commit is still 0 */
-    KYMO_AT_CLAIM,           /* producer: has claimed a slot, is not yet inside get */
-    KYMO_AT_QUIESCE,         /* stopper: state changed, has not yet waited for producers */
-    KYMO_AT_DRAIN,           /* worker: about to write a segment */
-    KYMO_AT_CUT,             /* snapshot: positions taken, nothing copied */
-    KYMO_AT_COPY,            /* snapshot: a segment copied, not yet checked */
-    KYMO_AT_DICT_RESERVED,   /* producer: room in the dictionary taken, nothing written */
-    KYMO_AT_IDLE             /* worker: about to wait */
+    KYMO_AT_SEGMENT_RESET, /* producer: commit is 0, the header is still the old one */
+    KYMO_AT_SEGMENT_OPEN,  /* producer: the header is new, commit is still 0 */
+    KYMO_AT_CLAIM,         /* producer: has claimed a slot, is not yet inside get */
+    KYMO_AT_QUIESCE,       /* stopper: state changed, has not yet waited for producers */
+    KYMO_AT_DRAIN,         /* worker: about to write a segment */
+    KYMO_AT_CUT,           /* snapshot: positions taken, nothing copied */
+    KYMO_AT_COPY,          /* snapshot: a segment copied, not yet checked */
+    KYMO_AT_DICT_RESERVED, /* producer: room in the dictionary taken, nothing written */
+    KYMO_AT_IDLE           /* worker: about to wait */
 };
 extern void kymo_test_point(enum kymo_point at) __attribute__((weak, visibility("hidden")));
-#define KYMO_POINT(at)                                                         \
-    do {                                                                       \
-        if (kymo_test_point != NULL)                                           \
-            kymo_test_point(at);                                               \
+#define KYMO_POINT(at) \
+    do { \
+        if (kymo_test_point != NULL) \
+            kymo_test_point(at); \
     } while (0)
 
 /* ---- structures --------------------------------------------------------------- */
@@ -75,29 +75,28 @@ struct kymo_dict_slot {
 };
 
 struct kymo_dict {
-    uint8_t *mem;               /* the mapped dict file */
+    uint8_t *mem; /* the mapped dict file */
     uint64_t bytes;
     struct kymo_dict_slot *table;
     uint64_t mask;
-    unsigned shift;             /* from a hash to a place in the table */
-    uint32_t last_id;           /* atomic */
+    unsigned shift;   /* from a hash to a place in the table */
+    uint32_t last_id; /* atomic */
 };
 
 /* The data files of a discard recorder; used by the worker alone. */
 struct kymo_datafiles {
-    int fd;                     /* -1 = none open */
-    uint64_t size;              /* whole packets */
+    int fd;        /* -1 = none open */
+    uint64_t size; /* whole packets */
     uint64_t opened_ns;
-    uint64_t oldest;            /* lowest number not yet removed */
+    uint64_t oldest; /* lowest number not yet removed */
 };
 
 struct kymo_recorder {
     struct kymo_recorder_head head; /* first: producers read it through this address */
-    struct kymo_options opt;    /* the strings in it are not kept */
-    pid_t pid;                  /* of the process that opened it */
-    bool membarrier;
+    struct kymo_options opt;        /* the strings in it are not kept */
+    pid_t pid;                      /* of the process that opened it */
     enum kymo_clock clock;
-    uint64_t t0_ns;             /* CLOCK_MONOTONIC at open */
+    uint64_t t0_ns; /* CLOCK_MONOTONIC at open */
 
     int dirfd;
     struct kymo_map meta_map, dict_map, ring_map, priv_map;
@@ -108,22 +107,22 @@ struct kymo_recorder {
     struct kymo_dict dict;
 
     /* Producers, once per segment, lease or thread. */
-    uint64_t events_left;       /* not leased yet; atomic */
-    uint64_t bytes_opened;      /* of segments; atomic */
-    uint64_t free_epoch;        /* renewed whenever a slot becomes free; atomic */
-    uint32_t io_failing;        /* the drain can't write; atomic */
+    uint64_t events_left;  /* not leased yet; atomic */
+    uint64_t bytes_opened; /* of segments; atomic */
+    uint64_t free_epoch;   /* renewed whenever a slot becomes free; atomic */
+    uint32_t io_failing;   /* the drain can't write; atomic */
 
     /* Control. `ctl` is held by whoever owns the rings of stopped producers, by a
      * snapshot, and for the calibration table. Lock order: registry, join_lock, ctl. */
     pthread_mutex_t ctl, join_lock;
-    bool joined;                /* under join_lock */
+    bool joined; /* under join_lock */
     pthread_t worker;
 
     /* Worker. */
-    uint32_t wake;              /* futex word, counts requests */
+    uint32_t wake; /* futex word, counts requests */
     struct kymo_datafiles files;
-    uint64_t calib_step_ns;     /* under ctl */
-    uint64_t calib_next_ns;     /* atomic: a snapshot calibrates too */
+    uint64_t calib_step_ns; /* under ctl */
+    uint64_t calib_next_ns; /* atomic: a snapshot calibrates too */
 };
 
 /* ---- recorder.c --------------------------------------------------------------- */

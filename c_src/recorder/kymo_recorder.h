@@ -31,25 +31,25 @@ struct kymo_recorder;
 struct kymo_writer; /* one thread's ring in one recorder; see kymo_writer.h */
 
 struct kymo_options {
-    const char *dir;         /* created (0700) when missing; must not hold a recording */
+    const char *dir; /* created (0700) when missing; must not hold a recording */
     enum kymo_policy policy;
-    enum kymo_clock clock;   /* asked for; monotonic is used where the TSC is not invariant */
-    uint32_t segment_bytes;  /* power of two, 4096 .. 1 MiB */
-    uint32_t segs_per_ring;  /* 2 .. 65536 */
-    uint32_t n_slots;        /* 1 .. 4096 */
-    uint64_t dict_bytes;     /* 4096 .. 1 GiB */
-    uint32_t detail;         /* KYMO_D_*: copied to meta */
-    uint32_t content_max;    /* 0 .. segment_bytes / 4, at most 16384 */
-    uint32_t sample;         /* 1 in N, at least 1 */
-    uint32_t sample_kind;    /* 0 by event, 1 by process: applied by the caller */
-    uint64_t limit_bytes;    /* 0 = none; bytes of closed and open segments written */
-    uint64_t limit_events;   /* 0 = none; never more than this many are recorded */
-    uint64_t limit_ns;       /* 0 = none; from open */
-    uint64_t file_bytes;     /* discard: a data file is closed at this size; 0 = never */
-    uint64_t file_ns;        /* discard: ... or at this age; 0 = never */
-    uint32_t max_files;      /* discard: the oldest is removed beyond this many; 0 = keep all */
+    enum kymo_clock clock;  /* asked for; monotonic is used where the TSC is not invariant */
+    uint32_t segment_bytes; /* power of two, 4096 .. 1 MiB */
+    uint32_t segs_per_ring; /* 2 .. 65536 */
+    uint32_t n_slots;       /* 1 .. 4096 */
+    uint64_t dict_bytes;    /* 4096 .. 1 GiB */
+    uint32_t detail;        /* KYMO_D_*: copied to meta */
+    uint32_t content_max;   /* 0 .. segment_bytes / 4, at most 16384 */
+    uint32_t sample;        /* 1 in N, at least 1 */
+    uint32_t sample_kind;   /* 0 by event, 1 by process: applied by the caller */
+    uint64_t limit_bytes;   /* 0 = none; bytes of closed and open segments written */
+    uint64_t limit_events;  /* 0 = none; never more than this many are recorded */
+    uint64_t limit_ns;      /* 0 = none; from open */
+    uint64_t file_bytes;    /* discard: a data file is closed at this size; 0 = never */
+    uint64_t file_ns;       /* discard: ... or at this age; 0 = never */
+    uint32_t max_files;     /* discard: the oldest is removed beyond this many; 0 = keep all */
     /* Facts about the node for meta; zero and "" without a VM. */
-    int64_t erl_mono_ns;     /* erlang:monotonic_time(nanosecond), taken just before open */
+    int64_t erl_mono_ns; /* erlang:monotonic_time(nanosecond), taken just before open */
     int64_t erl_offset_ns;
     uint32_t creation;
     const char *node;
@@ -109,7 +109,7 @@ struct kymo_info {
     uint64_t events, bytes, sampled_out, overwritten;
     uint64_t lost[KYMO_LOSS_CAUSES];
     uint64_t dict_used, dict_bytes, dict_full;
-    uint64_t memory;     /* bytes mapped by the recorder: constant */
+    uint64_t memory; /* bytes mapped by the recorder: constant */
     uint64_t files, files_removed, events_removed;
     uint32_t io_errno;
     uint32_t slots_used, n_slots;

@@ -73,8 +73,8 @@ static inline uint32_t kymo_dict_atom(struct kymo_writer *w, uint64_t word);
 uint32_t kymo_dict_atom_add(struct kymo_writer *w, uint64_t word, const char *utf8, size_t len);
 static inline uint32_t kymo_dict_mfa(struct kymo_writer *w, uint64_t m, uint64_t f, uint32_t arity);
 /* module and function are ids of atoms (0 when there was no room for them). */
-uint32_t kymo_dict_mfa_add(struct kymo_writer *w, uint64_t m, uint64_t f, uint32_t arity,
-                           uint32_t module, uint32_t function);
+uint32_t kymo_dict_mfa_add(struct kymo_writer *w, uint64_t m, uint64_t f, uint32_t arity, uint32_t module,
+                           uint32_t function);
 /* Terms are found by a 64-bit hash of the caller's and their bytes. */
 uint32_t kymo_dict_term(struct kymo_writer *w, uint64_t hash, const uint8_t *etf, size_t len);
 /* Describes a process; not deduplicated. false: no room. */

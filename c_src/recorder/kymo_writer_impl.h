@@ -48,51 +48,52 @@ struct kymo_cached_atom {
 
 struct kymo_writer {
     /* Every event. */
-    uint8_t *cur;               /* next free byte of the open segment */
-    uint8_t *end;               /* stop here; <= cur forces the slow path */
-    uint64_t last;              /* time of the last record, or ts_begin */
-    uint64_t pending;           /* time of the reserved record */
-    uint64_t events_stop;       /* value of slot->events at which the lease is used up */
-    struct kymo_segment *seg;   /* the open segment; NULL = none */
-    struct kymo_slot *slot;     /* in the mapped meta */
-    uint32_t busy;              /* inside get .. put; atomic */
-    uint32_t tsc;               /* the clock is the TSC */
+    uint8_t *cur;             /* next free byte of the open segment */
+    uint8_t *end;             /* stop here; <= cur forces the slow path */
+    uint64_t last;            /* time of the last record, or ts_begin */
+    uint64_t pending;         /* time of the reserved record */
+    uint64_t events_stop;     /* value of slot->events at which the lease is used up */
+    struct kymo_segment *seg; /* the open segment; NULL = none */
+    struct kymo_slot *slot;   /* in the mapped meta */
+    uint32_t busy;            /* inside get .. put; atomic */
+    uint32_t tsc;             /* the clock is the TSC */
 
     /* Most events. */
     struct kymo_cached_mfa *mfas;
     struct kymo_cached_atom *atoms;
     struct kymo_recorder *rec;
-    uint64_t sample_left;       /* events to leave out before the next one is taken */
+    uint64_t sample_left; /* events to leave out before the next one is taken */
     uint64_t rng;
-    uint32_t sample;            /* 1 = take all */
-    uint32_t index;             /* of the slot */
+    uint32_t sample; /* 1 = take all */
+    uint32_t index;  /* of the slot */
 
     /* Once per segment. */
-    uint8_t *ring;              /* first segment of this slot's ring */
-    uint8_t *seg_end;           /* end of the open segment */
-    uint64_t seq;               /* last segment opened, 0 = none yet */
+    uint8_t *ring;    /* first segment of this slot's ring */
+    uint8_t *seg_end; /* end of the open segment */
+    uint64_t seq;     /* last segment opened, 0 = none yet */
     uint64_t events_at_open;
     uint64_t lost_total;
     uint64_t noted[KYMO_LOSS_CAUSES]; /* losses already told in the stream */
 
     /* Shared with the worker (policy discard). */
-    uint64_t closed_seq;        /* segments up to this one are complete; release by the producer */
-    uint32_t owner;             /* 1 = a thread has the slot; atomic */
+    uint64_t closed_seq; /* segments up to this one are complete; release by the producer */
+    uint32_t owner;      /* 1 = a thread has the slot; atomic */
     uint32_t thread_kind, thread_no;
     uint32_t unused;
-    uint64_t drained __attribute__((aligned(64))); /* segments up to this one may be reused; release by the worker */
+    uint64_t drained
+        __attribute__((aligned(64))); /* segments up to this one may be reused; release by the worker */
 } __attribute__((aligned(64)));
 
 /* A thread's writers, one per open recorder. */
 struct kymo_tls_entry {
-    uint64_t generation;        /* 0 = free */
+    uint64_t generation; /* 0 = free */
     struct kymo_writer *writer;
-    uint64_t refused;           /* no slot was left at this free_epoch of the recorder */
+    uint64_t refused; /* no slot was left at this free_epoch of the recorder */
 };
 struct kymo_tls {
     struct kymo_tls_entry e[KYMO_MAX_RECORDERS];
-    uint32_t in_use;            /* atomic */
-    uint32_t epoch;             /* of the key whose destructor will release this table */
+    uint32_t in_use; /* atomic */
+    uint32_t epoch;  /* of the key whose destructor will release this table */
 };
 /* Never NULL: threads start with an empty table that all share. */
 extern _Thread_local struct kymo_tls *kymo_tls_current
@@ -236,8 +237,7 @@ static inline uint8_t *kymo_reserve(struct kymo_writer *w, unsigned id, size_t m
 
     /* A clock that went back gives a huge difference: the slow path clamps it.
      * The room is compared with its sign: `end` may lie before `cur`. */
-    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0 ||
-                      w->end - p < (ptrdiff_t)(max_body + KYMO_HDR_COMPACT)))
+    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0 || w->end - p < (ptrdiff_t)(max_body + KYMO_HDR_COMPACT)))
         return kymo_reserve_slow(w, id, max_body, now);
     w->pending = now;
     p = kymo_put8(p, (uint8_t)id);

@@ -5,7 +5,7 @@
 #include "kymo_internal.h"
 
 static const char *const fields[KYMO_E_COUNT] = {
-#define KYMO_X(id, sym, name, letters) [id] = letters,
+#define KYMO_X(id, sym, name, letters) [id] = (letters),
     KYMO_EVENTS(KYMO_X)
 #undef KYMO_X
 };
@@ -42,14 +42,11 @@ static bool take_field(char letter, const uint8_t **p, size_t *left)
     case 'W':
     case 'P':
     case 'Q':
-    case 'U':
-        return take(p, left, 8);
+    case 'U': return take(p, left, 8);
     case 'M':
     case 'A':
-    case 'S':
-        return take(p, left, 4);
-    case 'K':
-        return take(p, left, 1);
+    case 'S': return take(p, left, 4);
+    case 'K': return take(p, left, 1);
     default: { /* G: a count, then that many words */
         const uint8_t *count = *p;
 

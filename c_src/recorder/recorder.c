@@ -77,7 +77,7 @@ static void registry_set(uint32_t index, struct kymo_recorder *r)
 
 /* ---- options --------------------------------------------------------------------- */
 
-#define KYMO_DETAIL_ALL                                                        \
+#define KYMO_DETAIL_ALL \
     (KYMO_D_ARGS | KYMO_D_RETURNS | KYMO_D_MSG_SIZE | KYMO_D_MSG | KYMO_D_TERMS | KYMO_D_GC_SIZES)
 #define KYMO_CONTENT_MAX 16384u
 #define KYMO_DICT_BYTES_MAX (1u << 30)
@@ -118,7 +118,8 @@ static const char *bad_option(const struct kymo_options *o)
         return "policy";
     if ((unsigned)o->clock > KYMO_CLOCK_TSC)
         return "clock";
-    if (o->segment_bytes < 4096 || o->segment_bytes > 1024 * 1024 || (o->segment_bytes & (o->segment_bytes - 1)) != 0)
+    if (o->segment_bytes < 4096 || o->segment_bytes > 1024 * 1024 ||
+        (o->segment_bytes & (o->segment_bytes - 1)) != 0)
         return "segment_bytes";
     if (o->segs_per_ring < 2 || o->segs_per_ring > 65536)
         return "segs_per_ring";
@@ -251,7 +252,8 @@ static void copy_text(char *to, size_t size, const char *from)
     memcpy(to, from == NULL ? "" : from, from == NULL ? 0 : strnlen(from, size));
 }
 
-static void fill_meta(struct kymo_recorder *r, const struct kymo_options *o, struct kymo_calib t0, int64_t wall)
+static void fill_meta(struct kymo_recorder *r, const struct kymo_options *o, struct kymo_calib t0,
+                      int64_t wall)
 {
     struct kymo_meta *m = r->meta;
 
@@ -259,7 +261,8 @@ static void fill_meta(struct kymo_recorder *r, const struct kymo_options *o, str
     m->meta_bytes = KYMO_META_BYTES;
     if (getrandom(m->uuid, sizeof m->uuid, GRND_NONBLOCK) != (ssize_t)sizeof m->uuid) {
         /* Early at boot: unique is enough. */
-        uint64_t parts[2] = {kymo_mix(t0.ticks) ^ (uint64_t)wall, kymo_mix((uint64_t)r->pid) ^ r->head.generation};
+        uint64_t parts[2] = {kymo_mix(t0.ticks) ^ (uint64_t)wall,
+                             kymo_mix((uint64_t)r->pid) ^ r->head.generation};
 
         memcpy(m->uuid, parts, sizeof m->uuid);
     }

@@ -17,17 +17,17 @@
 #include "kymo_internal.h"
 
 struct cut {
-    uint64_t seq;           /* the segment open at the cut, 0 = none */
-    uint64_t commit;        /* its bytes */
-    struct kymo_slot slot;  /* counters, corrected for what was copied */
+    uint64_t seq;          /* the segment open at the cut, 0 = none */
+    uint64_t commit;       /* its bytes */
+    struct kymo_slot slot; /* counters, corrected for what was copied */
 };
 
 struct snapshot {
     struct kymo_recorder *r;
     struct cut *cuts;
     uint32_t n_cuts;
-    uint64_t ticks;         /* of the cut */
-    uint8_t *buf;           /* one segment */
+    uint64_t ticks; /* of the cut */
+    uint8_t *buf;   /* one segment */
     int dirfd, meta, data, dict;
     uint64_t size, segments, events;
 };
@@ -276,7 +276,7 @@ int kymo_recorder_snapshot(struct kymo_recorder *r, const char *dir, uint64_t *s
     kymo_no_sigxfsz(&sigs);
     s.n_cuts = (uint32_t)kymo_get_acquire(&r->meta->slots_used);
     s.cuts = calloc((size_t)s.n_cuts + 1, sizeof *s.cuts);
-    s.buf = malloc(r->opt.segment_bytes);
+    s.buf = calloc(1, r->opt.segment_bytes);
     rc = s.cuts == NULL || s.buf == NULL ? -ENOMEM : 0;
     if (rc == 0)
         rc = s.dirfd = kymo_dir_open(dir, &created);

@@ -94,7 +94,8 @@ static struct kymo_tls *own_table(void)
         uint32_t none = 0;
 
         if (kymo_get(&tables[i].in_use) == 0 &&
-            __atomic_compare_exchange_n(&tables[i].in_use, &none, 1u, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            __atomic_compare_exchange_n(&tables[i].in_use, &none, 1u, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
             t = &tables[i];
     }
     if (t == &no_table)

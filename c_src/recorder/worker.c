@@ -31,8 +31,8 @@ static void doze(struct kymo_recorder *r, uint32_t seen, uint64_t ns)
 }
 
 struct pass {
-    uint64_t drained;  /* segments */
-    bool backlog;      /* a ring was more than a quarter full */
+    uint64_t drained; /* segments */
+    bool backlog;     /* a ring was more than a quarter full */
     bool failed;
 };
 

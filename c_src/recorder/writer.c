@@ -91,11 +91,11 @@ static int segment_open(struct kymo_writer *w, uint64_t now)
     bool reused = seq > r->opt.segs_per_ring;
     struct kymo_segment *s = kymo_segment_at(r, w->ring, seq);
 
-    if (reused && r->opt.policy == KYMO_DISCARD &&
-        kymo_get_acquire(&w->drained) < seq - r->opt.segs_per_ring)
+    if (reused && r->opt.policy == KYMO_DISCARD && kymo_get_acquire(&w->drained) < seq - r->opt.segs_per_ring)
         return -ENOBUFS;
     if (r->opt.limit_bytes != 0 &&
-        kymo_add(&r->bytes_opened, (uint64_t)r->opt.segment_bytes) + r->opt.segment_bytes > r->opt.limit_bytes) {
+        kymo_add(&r->bytes_opened, (uint64_t)r->opt.segment_bytes) + r->opt.segment_bytes >
+            r->opt.limit_bytes) {
         limit_reached(w, KYMO_R_BYTES);
         return -ESHUTDOWN;
     }
@@ -247,13 +247,11 @@ uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, 
         }
         kymo_segment_close(w);
         switch (segment_open(w, now)) {
-        case 0:
-            break;
+        case 0: break;
         case -ENOBUFS:
             kymo_lose(w, kymo_get(&r->io_failing) ? KYMO_LOST_IO : KYMO_LOST_RING_FULL);
             return NULL;
-        default:
-            return NULL;
+        default: return NULL;
         }
     }
 }

@@ -35,7 +35,8 @@ static uint32_t mfa_of(struct kymo_writer *w, uint64_t i)
 
     if (id != 0)
         return id;
-    return kymo_dict_mfa_add(w, m, f, 2, kymo_dict_atom_add(w, m, "module", 6), kymo_dict_atom_add(w, f, "function", 8));
+    return kymo_dict_mfa_add(w, m, f, 2, kymo_dict_atom_add(w, m, "module", 6),
+                             kymo_dict_atom_add(w, f, "function", 8));
 }
 
 static inline void call(struct kymo_recorder *r, uint64_t i)
@@ -53,16 +54,19 @@ static inline void call(struct kymo_recorder *r, uint64_t i)
     kymo_writer_put(w);
 }
 
-#define KINDS(X) X(empty) X(call) X(call_discard) X(call_mono) X(send) X(gc) X(content) X(paused) X(sampled) X(clock_tsc) X(clock_mono)
+#define KINDS(X) \
+    X(empty) \
+    X(call) X(call_discard) X(call_mono) X(send) X(gc) X(content) X(paused) X(sampled) X(clock_tsc) \
+        X(clock_mono)
 
-#define RUN(name, body)                                                        \
-    __attribute__((noinline)) void run_##name(uint64_t n);                     \
-    __attribute__((noinline)) void run_##name(uint64_t n)                      \
-    {                                                                          \
-        for (uint64_t i = 0; i < n; i++) {                                     \
-            __asm__ volatile("" : "+r"(i) : : "memory");                       \
-            body                                                               \
-        }                                                                      \
+#define RUN(name, body) \
+    __attribute__((noinline)) void run_##name(uint64_t n); \
+    __attribute__((noinline)) void run_##name(uint64_t n) \
+    { \
+        for (uint64_t i = 0; i < n; i++) { \
+            __asm__ volatile("" : "+r"(i) : : "memory"); \
+            body \
+        } \
     }
 
 RUN(empty, )
@@ -133,7 +137,8 @@ static const struct {
 static const char *base = "/dev/shm";
 static uint32_t segs = 64;
 
-static struct kymo_recorder *open_one(const char *name, enum kymo_policy policy, enum kymo_clock clock, uint32_t sample)
+static struct kymo_recorder *open_one(const char *name, enum kymo_policy policy, enum kymo_clock clock,
+                                      uint32_t sample)
 {
     struct kymo_options o;
     struct kymo_recorder *r;
@@ -196,8 +201,9 @@ static double one(void (*run)(uint64_t), uint64_t n)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"dir", 1, NULL, 'd'},   {"rounds", 1, NULL, 'r'}, {"batch", 1, NULL, 'b'},
-                                          {"only", 1, NULL, 'o'}, {"once", 0, NULL, '1'}, {"segs", 1, NULL, 's'},   {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"dir", 1, NULL, 'd'},  {"rounds", 1, NULL, 'r'}, {"batch", 1, NULL, 'b'}, {"only", 1, NULL, 'o'},
+        {"once", 0, NULL, '1'}, {"segs", 1, NULL, 's'},   {NULL, 0, NULL, 0}};
     const char *only = NULL;
     uint64_t rounds = 101, batch = 20000, lost;
     char tmp[256];
@@ -213,7 +219,10 @@ int main(int argc, char **argv)
         case 'o': only = optarg; break;
         case 's': segs = (uint32_t)strtoul(optarg, NULL, 10); break;
         case '1': once = true; break;
-        default: fprintf(stderr, "usage: bench_recorder [--dir D] [--rounds N] [--batch N] [--segs N] [--only NAME] [--once]\n"); return 2;
+        default:
+            fprintf(stderr, "usage: bench_recorder [--dir D] [--rounds N] [--batch N] [--segs N] [--only "
+                            "NAME] [--once]\n");
+            return 2;
         }
     }
     (void)snprintf(tmp, sizeof tmp, "%s/kymo-bench-XXXXXX", base);

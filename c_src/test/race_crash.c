@@ -171,7 +171,9 @@ static void at_the_worst_moments(void **state)
     static const struct {
         enum kymo_point at;
         uint64_t nth;
-    } points[] = {{KYMO_AT_SEGMENT_RESET, 40}, {KYMO_AT_SEGMENT_OPEN, 41}, {KYMO_AT_DICT_RESERVED, 700},
+    } points[] = {{KYMO_AT_SEGMENT_RESET, 40},
+                  {KYMO_AT_SEGMENT_OPEN, 41},
+                  {KYMO_AT_DICT_RESERVED, 700},
                   {KYMO_AT_QUIESCE, 3000}};
 
     (void)state;

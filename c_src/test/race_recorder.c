@@ -11,7 +11,7 @@ struct producer {
     struct kymo_recorder *r;
     pthread_t thread;
     uint64_t recorded, refused;
-    bool quit;               /* atomic */
+    bool quit; /* atomic */
 };
 
 /* Counts what it recorded; a refused event is not counted up, so that the counters
@@ -162,8 +162,10 @@ static void *stops(void *arg)
  * in the recording; one that has not yet come in is refused. */
 static void waits_for_a_standing_producer(void **state)
 {
-    static const enum kymo_point gates[] = {[IN_RESET] = KYMO_AT_SEGMENT_RESET, [IN_OPEN] = KYMO_AT_SEGMENT_OPEN,
-                                            [IN_CLAIM] = KYMO_AT_CLAIM, [IN_DICT] = KYMO_AT_DICT_RESERVED};
+    static const enum kymo_point gates[] = {[IN_RESET] = KYMO_AT_SEGMENT_RESET,
+                                            [IN_OPEN] = KYMO_AT_SEGMENT_OPEN,
+                                            [IN_CLAIM] = KYMO_AT_CLAIM,
+                                            [IN_DICT] = KYMO_AT_DICT_RESERVED};
 
     (void)state;
     for (unsigned round = 0; round < 2 * (IN_DICT + 1); round++) {
@@ -359,8 +361,8 @@ static void churn_under_control(void **state)
         assert_true(rc_info(c[0].r).slots_used <= 4);
         kymo_recorder_close(c[0].r);
         rc_load(o.dir, &rec);
-        assert_int_equal(rec.real + rec.slots[0].overwritten + rec.slots[1].overwritten + rec.slots[2].overwritten +
-                             rec.slots[3].overwritten,
+        assert_int_equal(rec.real + rec.slots[0].overwritten + rec.slots[1].overwritten +
+                             rec.slots[2].overwritten + rec.slots[3].overwritten,
                          sum);
         rc_free(&rec);
         rc_remove(o.dir);
@@ -456,12 +458,9 @@ static void definitions_by_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stop_under_load),
-        cmocka_unit_test(waits_for_a_standing_producer),
-        cmocka_unit_test(pause_under_load),
-        cmocka_unit_test(snapshots_under_load),
-        cmocka_unit_test(churn_under_control),
-        cmocka_unit_test(definitions_by_many),
+        cmocka_unit_test(stop_under_load),     cmocka_unit_test(waits_for_a_standing_producer),
+        cmocka_unit_test(pause_under_load),    cmocka_unit_test(snapshots_under_load),
+        cmocka_unit_test(churn_under_control), cmocka_unit_test(definitions_by_many),
     };
 
     return cmocka_run_group_tests_name("races", tests, rc_setup, rc_teardown);

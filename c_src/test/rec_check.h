@@ -173,13 +173,13 @@ static inline uint64_t rc_lost(const struct kymo_info *i)
 
 /* For what another thread does in its own time. The condition is looked at, nothing
  * depends on how long it takes; a minute means that it never comes. */
-#define rc_await(condition)                                                    \
-    do {                                                                       \
-        unsigned rc_tries = 0;                                                 \
-        while (!(condition)) {                                                 \
-            assert_true(rc_tries++ < 60000);                                   \
-            usleep(1000);                                                      \
-        }                                                                      \
+#define rc_await(condition) \
+    do { \
+        unsigned rc_tries = 0; \
+        while (!(condition)) { \
+            assert_true(rc_tries++ < 60000); \
+            usleep(1000); \
+        } \
     } while (0)
 
 /* ---- gates --------------------------------------------------------------------------- */
@@ -187,8 +187,8 @@ static inline uint64_t rc_lost(const struct kymo_info *i)
 static pthread_mutex_t rc_gate_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t rc_gate_cond = PTHREAD_COND_INITIALIZER;
 static struct {
-    unsigned armed; /* the how manyth thread from now stops here, 0 = none */
-    bool held;      /* a thread stands here */
+    unsigned armed;  /* the how manyth thread from now stops here, 0 = none */
+    bool held;       /* a thread stands here */
     unsigned passed; /* times that a thread came by, stopped or not */
 } rc_gates[KYMO_AT_IDLE + 1];
 
@@ -271,8 +271,8 @@ struct rc_event {
 struct rc_seg {
     struct kymo_segment head;
     uint64_t events, notes;
-    size_t first;            /* in rec->events */
-    unsigned file;           /* number of the data file, 0 = ring */
+    size_t first;  /* in rec->events */
+    unsigned file; /* number of the data file, 0 = ring */
 };
 
 struct rc_rec {
@@ -281,9 +281,9 @@ struct rc_rec {
     struct kymo_slot *slots;
     struct rc_event *events; /* in order of (instance, seq), notes included */
     size_t n_events, room;
-    struct rc_seg *segs;     /* in order of (instance, seq), each once */
+    struct rc_seg *segs; /* in order of (instance, seq), each once */
     size_t n_segs;
-    uint64_t real;           /* events that are not notes */
+    uint64_t real; /* events that are not notes */
     uint64_t noted[KYMO_LOSS_CAUSES];
     uint8_t *dict;
     size_t dict_len;
@@ -327,9 +327,8 @@ static inline uint64_t rc_num(const uint8_t *p, unsigned bytes)
 static inline const char *rc_fields(unsigned id)
 {
     switch (id) {
-#define X(number, sym, name, letters)                                          \
-    case number:                                                               \
-        return letters;
+#define X(number, sym, name, letters) \
+    case number: return letters;
         KYMO_EVENTS(X)
 #undef X
     }
@@ -363,13 +362,25 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
     assert_non_null(rc_fields(e->id));
     for (const char *f = rc_fields(e->id); *f != '\0'; f++) {
         switch (*f) {
-        case 'W': e->who = rc_num(p, 8); p += 8; break;
+        case 'W':
+            e->who = rc_num(p, 8);
+            p += 8;
+            break;
         case 'P': p += 8; break;
-        case 'Q': e->value = rc_num(p, 8); p += 8; break;
+        case 'Q':
+            e->value = rc_num(p, 8);
+            p += 8;
+            break;
         case 'U': p += 8; break;
-        case 'M': e->mfa = (uint32_t)rc_num(p, 4); p += 4; break;
+        case 'M':
+            e->mfa = (uint32_t)rc_num(p, 4);
+            p += 4;
+            break;
         case 'A': p += 4; break;
-        case 'S': e->size = (uint32_t)rc_num(p, 4); p += 4; break;
+        case 'S':
+            e->size = (uint32_t)rc_num(p, 4);
+            p += 4;
+            break;
         case 'K': e->kind = *p++; break;
         default: assert_int_equal(*f, 'G'); p += 1 + 8 * *p;
         }
@@ -492,7 +503,8 @@ static inline void rc_load(const char *dir, struct rc_rec *r)
     assert_in_range(r->meta.n_calib, 1, KYMO_CALIB_MAX);
     memcpy(r->calib, mem + KYMO_META_BYTES, sizeof r->calib);
     for (uint32_t i = 1; i < r->meta.n_calib; i++)
-        assert_true(r->calib[i].mono_ns > r->calib[i - 1].mono_ns && r->calib[i].ticks > r->calib[i - 1].ticks);
+        assert_true(r->calib[i].mono_ns > r->calib[i - 1].mono_ns &&
+                    r->calib[i].ticks > r->calib[i - 1].ticks);
     assert_true(len >= KYMO_META_BYTES + KYMO_CALIB_BYTES + r->meta.n_slots * sizeof(struct kymo_slot));
     r->slots = malloc(r->meta.n_slots * sizeof *r->slots);
     assert_non_null(r->slots);
@@ -546,7 +558,8 @@ static inline void rc_free(struct rc_rec *r)
 
 /* The calls of one instance count up by one within what is there of it: from
  * *first to *last. The number of them. */
-static inline uint64_t rc_consecutive(const struct rc_rec *r, uint64_t instance, uint64_t *first, uint64_t *last)
+static inline uint64_t rc_consecutive(const struct rc_rec *r, uint64_t instance, uint64_t *first,
+                                      uint64_t *last)
 {
     uint64_t n = 0;
 

@@ -160,8 +160,8 @@ static void emit(struct player *p, struct kymo_writer *w, struct record *r, bool
     kymo_commit(w, q);
 }
 
-static void event(struct player *p, unsigned id, uint64_t who, uint32_t m, uint64_t peer, uint32_t a, unsigned shape,
-                  bool may_content)
+static void event(struct player *p, unsigned id, uint64_t who, uint32_t m, uint64_t peer, uint32_t a,
+                  unsigned shape, bool may_content)
 {
     struct kymo_writer *w = kymo_writer_get(p->rec);
     struct record r;
@@ -172,24 +172,12 @@ static void event(struct player *p, unsigned id, uint64_t who, uint32_t m, uint6
     r.id = id;
     r.at = kymo_put64(r.body, who);
     switch (shape) {
-    case 'M':
-        r.at = kymo_put32(r.at, mfa(w, m));
-        break;
-    case 'P': /* peer, size */
-        r.at = kymo_put32(kymo_put64(r.at, peer), a);
-        break;
-    case 'S': /* peer, mfa */
-        r.at = kymo_put32(kymo_put64(r.at, peer), mfa(w, m));
-        break;
-    case 'L':
-        r.at = kymo_put64(r.at, peer);
-        break;
-    case 'A':
-        r.at = kymo_put32(r.at, atom(w, 3, a, "reason_%u"));
-        break;
-    case 'E':
-        r.at = kymo_put32(kymo_put32(r.at, mfa(w, m)), atom(w, 4, a, "class_%u"));
-        break;
+    case 'M': r.at = kymo_put32(r.at, mfa(w, m)); break;
+    case 'P': /* peer, size */ r.at = kymo_put32(kymo_put64(r.at, peer), a); break;
+    case 'S': /* peer, mfa */ r.at = kymo_put32(kymo_put64(r.at, peer), mfa(w, m)); break;
+    case 'L': r.at = kymo_put64(r.at, peer); break;
+    case 'A': r.at = kymo_put32(r.at, atom(w, 3, a, "reason_%u")); break;
+    case 'E': r.at = kymo_put32(kymo_put32(r.at, mfa(w, m)), atom(w, 4, a, "class_%u")); break;
     default: { /* garbage collection */
         r.at = kymo_put8(r.at, opt.sizes ? KYMO_GC_SIZES : 0);
         for (unsigned i = 0; opt.sizes && i < KYMO_GC_SIZES; i++)
@@ -216,7 +204,8 @@ static void describe(struct player *p, const struct process *q, unsigned i)
 
     if (w == NULL)
         return;
-    (void)kymo_dict_process(w, q->ident, i < 20 ? atom(w, 5, i + p->no * 20, "server_%u") : 0, mfa(w, i % 100));
+    (void)kymo_dict_process(w, q->ident, i < 20 ? atom(w, 5, i + p->no * 20, "server_%u") : 0,
+                            mfa(w, i % 100));
     kymo_writer_put(w);
 }
 
@@ -287,9 +276,7 @@ static void step(struct player *p, enum kind k)
         event(p, KYMO_E_RECEIVE, other->ident, 0, q->ident, words, 'P', true);
         break;
     }
-    case SCHED:
-        switch_process(p);
-        break;
+    case SCHED: switch_process(p); break;
     case GC: {
         unsigned major = below(p, 10) == 0 ? 2 : 0;
 
@@ -297,9 +284,7 @@ static void step(struct player *p, enum kind k)
         event(p, KYMO_E_GC_MINOR_END + major, q->ident, 0, 0, below(p, 1000), 'G', false);
         break;
     }
-    case LIFE:
-        live_and_die(p);
-        break;
+    case LIFE: live_and_die(p); break;
     default:
         event(p, below(p, 2) ? KYMO_E_LINK : KYMO_E_UNLINK, q->ident, 0, other->ident, 0, 'L', false);
         break;
@@ -400,16 +385,50 @@ static void parse_mix(char *s)
 
 static void parse(int argc, char **argv)
 {
-    enum { DIR_, EVENTS, THREADS, PROCS, POLICY, MIX, CONTENT, OPTS, NO_GC, LOSSY, SEGMENT, SEGS, FILE_BYTES, DICT_BYTES,
-           LIMIT, CLOCK, SEED, SNAPSHOT, CRASH, HELP };
+    enum {
+        DIR_,
+        EVENTS,
+        THREADS,
+        PROCS,
+        POLICY,
+        MIX,
+        CONTENT,
+        OPTS,
+        NO_GC,
+        LOSSY,
+        SEGMENT,
+        SEGS,
+        FILE_BYTES,
+        DICT_BYTES,
+        LIMIT,
+        CLOCK,
+        SEED,
+        SNAPSHOT,
+        CRASH,
+        HELP
+    };
     static const struct option longs[] = {
-        {"dir", 1, NULL, DIR_}, {"events", 1, NULL, EVENTS}, {"threads", 1, NULL, THREADS},
-        {"procs", 1, NULL, PROCS}, {"policy", 1, NULL, POLICY}, {"mix", 1, NULL, MIX},
-        {"content", 1, NULL, CONTENT}, {"opts", 1, NULL, OPTS}, {"no-gc-sizes", 0, NULL, NO_GC}, {"lossy", 0, NULL, LOSSY},
-        {"segment", 1, NULL, SEGMENT}, {"segs", 1, NULL, SEGS}, {"file-bytes", 1, NULL, FILE_BYTES},
-        {"dict-bytes", 1, NULL, DICT_BYTES}, {"limit-events", 1, NULL, LIMIT}, {"clock", 1, NULL, CLOCK},
-        {"seed", 1, NULL, SEED}, {"snapshot", 1, NULL, SNAPSHOT}, {"crash", 0, NULL, CRASH},
-        {"help", 0, NULL, HELP}, {NULL, 0, NULL, 0},
+        {"dir", 1, NULL, DIR_},
+        {"events", 1, NULL, EVENTS},
+        {"threads", 1, NULL, THREADS},
+        {"procs", 1, NULL, PROCS},
+        {"policy", 1, NULL, POLICY},
+        {"mix", 1, NULL, MIX},
+        {"content", 1, NULL, CONTENT},
+        {"opts", 1, NULL, OPTS},
+        {"no-gc-sizes", 0, NULL, NO_GC},
+        {"lossy", 0, NULL, LOSSY},
+        {"segment", 1, NULL, SEGMENT},
+        {"segs", 1, NULL, SEGS},
+        {"file-bytes", 1, NULL, FILE_BYTES},
+        {"dict-bytes", 1, NULL, DICT_BYTES},
+        {"limit-events", 1, NULL, LIMIT},
+        {"clock", 1, NULL, CLOCK},
+        {"seed", 1, NULL, SEED},
+        {"snapshot", 1, NULL, SNAPSHOT},
+        {"crash", 0, NULL, CRASH},
+        {"help", 0, NULL, HELP},
+        {NULL, 0, NULL, 0},
     };
     int c;
 
@@ -430,7 +449,9 @@ static void parse(int argc, char **argv)
         case FILE_BYTES: opt.rec.file_bytes = number(optarg); break;
         case DICT_BYTES: opt.rec.dict_bytes = number(optarg); break;
         case LIMIT: opt.rec.limit_events = number(optarg); break;
-        case CLOCK: opt.rec.clock = strcmp(optarg, "mono") == 0 ? KYMO_CLOCK_MONOTONIC : KYMO_CLOCK_TSC; break;
+        case CLOCK:
+            opt.rec.clock = strcmp(optarg, "mono") == 0 ? KYMO_CLOCK_MONOTONIC : KYMO_CLOCK_TSC;
+            break;
         case SEED: opt.seed = number(optarg); break;
         case SNAPSHOT: opt.snapshot = optarg; break;
         case CRASH: opt.crash = true; break;
@@ -509,7 +530,8 @@ int main(int argc, char **argv)
         rc = kymo_recorder_snapshot(rec, opt.snapshot, &segments, &events);
         if (rc != 0)
             return report(opt.snapshot, rc);
-        printf("snapshot segments %llu events %llu\n", (unsigned long long)segments, (unsigned long long)events);
+        printf("snapshot segments %llu events %llu\n", (unsigned long long)segments,
+               (unsigned long long)events);
     }
     if (opt.crash) {
         kymo_recorder_info(rec, &info);

@@ -247,7 +247,8 @@ static int full_disk(void)
     int fd;
 
     if (mkdir(tiny, 0700) != 0 || unshare(CLONE_NEWNS) != 0 ||
-        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("tmpfs", tiny, "tmpfs", 0, "size=1m") != 0) {
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", tiny, "tmpfs", 0, "size=1m") != 0) {
         fprintf(stderr, "full_disk: skipped, it needs the right to mount a tmpfs\n");
         return 77;
     }

@@ -22,7 +22,8 @@ static void opens_with_defaults(void **state)
     kymo_options_init(&o);
     o.dir = rc_path("defaults");
     o.n_slots = 3;
-    o.node = "n\xc3\xb6" "de@host";
+    o.node = "n\xc3\xb6"
+             "de@host";
     o.otp_release = "27";
     o.erts_version = "15.2";
     o.erl_mono_ns = -5;
@@ -79,17 +80,17 @@ static void refuses_bad_options(void **state)
     (void)state;
     memset(long_name, 'x', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
-#define REFUSED(name, field, value)                                            \
-    do {                                                                       \
-        struct kymo_options o = good;                                          \
-        struct kymo_recorder *r = (struct kymo_recorder *)&o;                  \
-        const char *what = NULL;                                               \
-        o.field = value;                                                       \
-        assert_int_equal(kymo_recorder_open(&o, &r, &what), -EINVAL);          \
-        assert_null(r);                                                        \
-        assert_string_equal(what, name);                                       \
-        assert_int_equal(kymo_recorder_open(&o, &r, NULL), -EINVAL);           \
-        assert_int_not_equal(access(good.dir, F_OK), 0);                       \
+#define REFUSED(name, field, value) \
+    do { \
+        struct kymo_options o = good; \
+        struct kymo_recorder *r = (struct kymo_recorder *)&o; \
+        const char *what = NULL; \
+        o.field = value; \
+        assert_int_equal(kymo_recorder_open(&o, &r, &what), -EINVAL); \
+        assert_null(r); \
+        assert_string_equal(what, name); \
+        assert_int_equal(kymo_recorder_open(&o, &r, NULL), -EINVAL); \
+        assert_int_not_equal(access(good.dir, F_OK), 0); \
     } while (0)
     REFUSED("dir", dir, NULL);
     REFUSED("dir", dir, "");
@@ -185,12 +186,12 @@ static void in_child(int (*f)(void))
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-#define CHECK(x)                                                               \
-    do {                                                                       \
-        if (!(x)) {                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);            \
-            return 1;                                                          \
-        }                                                                      \
+#define CHECK(x) \
+    do { \
+        if (!(x)) { \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
+            return 1; \
+        } \
     } while (0)
 
 /* Opening fails with this error and leaves nothing in the folder above. */
@@ -635,8 +636,9 @@ static void times_are_right(void **state)
         rc_load(o.dir, &rec);
         assert_in_range(rec.meta.ticks_per_sec, 100000000u, 10000000000u);
         for (unsigned i = 0; i < 50; i++) {
-            int64_t at = c == KYMO_CLOCK_TSC && rec.meta.clock == KYMO_CLOCK_TSC ? to_ns(&rec, rec.events[i].ticks)
-                                                                                 : (int64_t)rec.events[i].ticks;
+            int64_t at = c == KYMO_CLOCK_TSC && rec.meta.clock == KYMO_CLOCK_TSC
+                             ? to_ns(&rec, rec.events[i].ticks)
+                             : (int64_t)rec.events[i].ticks;
 
             assert_true(at >= before[i] - 20000 && at <= after[i] + 20000);
         }

@@ -17,8 +17,8 @@ static void records_are_as_described(void **state)
     struct kymo_options o;
     struct kymo_recorder *r = fresh(&o, "records", KYMO_OVERWRITE);
     struct kymo_writer *w = kymo_writer_get(r);
-    const uint8_t body[] = {0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 0x0d, 0xf0, 0xad, 0xde,
-                            0x5a, 0x34, 0x12};
+    const uint8_t body[] = {0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01,
+                            0x0d, 0xf0, 0xad, 0xde, 0x5a, 0x34, 0x12};
     uint8_t *p;
     size_t len;
 
@@ -213,7 +213,8 @@ static void samples(void **state)
 static void overwrite_keeps_the_newest(void **state)
 {
     const uint64_t per_segment = (4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES;
-    const uint64_t numbers[] = {1, per_segment, per_segment + 1, 4 * per_segment, 4 * per_segment + 1, 100000};
+    const uint64_t numbers[] = {1,     per_segment, per_segment + 1, 4 * per_segment, 4 * per_segment + 1,
+                                100000};
 
     (void)state;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -443,7 +444,7 @@ static void *takes_and_leaves(void *arg)
 static void a_refused_thread_gets_its_slot(void **state)
 {
     struct kymo_options o = rc_options(rc_path("refused"), KYMO_OVERWRITE);
-    struct waiting holder, x;
+    struct waiting holder, x = {.b = NULL};
     pthread_barrier_t b;
     pthread_t th, tx;
 
@@ -502,7 +503,7 @@ static void a_thread_leaves_in_a_pause(void **state)
     struct kymo_options o = rc_options(rc_path("leaves"), KYMO_OVERWRITE);
     struct kymo_recorder *r;
     uint64_t first = 0, last = 0;
-    struct waiting x;
+    struct waiting x = {.b = NULL};
     pthread_barrier_t b;
     struct rc_rec rec;
     pthread_t t;

@@ -168,7 +168,7 @@ static void overtaken(const char *name, uint64_t more, uint64_t least, uint64_t 
 static void overwritten_segments_are_left_out(void **state)
 {
     (void)state;
-    overtaken("overtaken0", 1, 3, 3);              /* the open one was full: one is reused */
+    overtaken("overtaken0", 1, 3, 3); /* the open one was full: one is reused */
     overtaken("overtaken1", PER_SEGMENT + 1, 2, 2);
     overtaken("overtaken2", 3 * PER_SEGMENT + 1, 0, 0);
     overtaken("overtaken3", 100 * PER_SEGMENT, 0, 0);
