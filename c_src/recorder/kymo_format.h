@@ -27,7 +27,8 @@
 
 #include <stdint.h>
 
-/* clang-format off: the columns of these tables are for people */
+/* The columns of these tables are for people. */
+/* clang-format off */
 
 #define KYMO_FORMAT_VERSION 1u
 #define KYMO_META_MAGIC 0x314345524f4d594bull /* "KYMOREC1" */

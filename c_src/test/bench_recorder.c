@@ -54,10 +54,10 @@ static inline void call(struct kymo_recorder *r, uint64_t i)
     kymo_writer_put(w);
 }
 
-#define KINDS(X) \
-    X(empty) \
-    X(call) X(call_discard) X(call_mono) X(send) X(gc) X(content) X(paused) X(sampled) X(clock_tsc) \
-        X(clock_mono)
+/* clang-format off */
+#define KINDS(X) X(empty) X(call) X(call_discard) X(call_mono) X(send) X(gc) X(content) X(paused) X(sampled) \
+    X(clock_tsc) X(clock_mono)
+/* clang-format on */
 
 #define RUN(name, body) \
     __attribute__((noinline)) void run_##name(uint64_t n); \
