@@ -327,18 +327,17 @@ tracer(Recorder) ->
 %% @doc Records while `Fun' runs in the calling process.
 %%
 %% `Options' holds the options of {@link start/1}, except for `dir', and those of
-%% {@link trace/2} together. Different defaults: `policy => discard', `processes
+%% {@link trace/2} together; `returns => values' asks for return events with their
+%% values. Different defaults: `policy => discard', `processes
 %% => [self()]', and without functions and events, `events => [procs, messages,
 %% running, garbage_collection, set_on_spawn]'. An exception of `Fun' comes out as
 %% it was, after the recorder was stopped.
 -spec record(Dir :: file:name_all(), options() | trace_spec(), fun(() -> Result)) ->
     {ok, Result, info()} | {error, option_error() | trace_error()}.
 record(Dir, Options, Fun) when is_map(Options), is_function(Fun, 0) ->
-    TraceOptions = maps:with(kymo_spec:keys(), Options),
-    Start = maps:merge(#{policy => discard}, maps:without(kymo_spec:keys(), Options)),
-    case start(Start#{dir => Dir}) of
+    case start(maps:merge(#{policy => discard}, record_start(Options#{dir => Dir}))) of
         {ok, Recorder} ->
-            try trace(Recorder, record_spec(TraceOptions)) of
+            try trace(Recorder, record_spec(Options)) of
                 {ok, _} ->
                     Result = Fun(),
                     _ = stop(Recorder),
@@ -355,8 +354,17 @@ record(Dir, Options, Fun) ->
     Causes = [{2, "not a map"} || not is_map(Options)] ++ [{3, "not a fun of arity 0"} || not is_function(Fun, 0)],
     erlang:error(badarg, [Dir, Options, Fun], info_of(Causes)).
 
+%% `returns' belongs to both: its words are the recorder's, and then calls are
+%% watched for their return.
+record_start(#{returns := Returns} = Options) when not is_boolean(Returns) ->
+    (maps:without(kymo_spec:keys(), Options))#{returns => Returns};
+record_start(Options) ->
+    maps:without(kymo_spec:keys(), Options).
+
+record_spec(#{returns := Returns} = Options) when not is_boolean(Returns) ->
+    record_spec(Options#{returns := Returns =:= values});
 record_spec(Options) ->
-    Spec = maps:merge(#{processes => [self()]}, Options),
+    Spec = maps:merge(#{processes => [self()]}, maps:with(kymo_spec:keys(), Options)),
     case Spec of
         #{events := _} -> Spec;
         #{functions := _} -> Spec;

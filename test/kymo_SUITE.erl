@@ -70,7 +70,7 @@ nothing_left(Config) ->
     Dir = ?config(dir, Config),
     case until(fun() -> node_state(Dir) =:= Before end) of
         true ->
-            ok;
+            ok = file:del_dir_r(Dir);
         false ->
             Now = node_state(Dir),
             {fail,
@@ -699,15 +699,28 @@ many_processes(Config) ->
 record(Config) ->
     Dir = sub(Config, rec),
     {ok, 42, #{events := 3, state := closed}} =
-        kymo:record(Dir, #{functions => "kymo_SUITE:f/1", tracing => proplists:get_value(mode, Config, auto)}, fun() ->
+        kymo:record(Dir, (small(Config))#{functions => "kymo_SUITE:f/1"}, fun() ->
             [f(N) || N <- lists:seq(1, 3)],
             42
         end),
     Self = self(),
     [{trace, Self, call, {?MODULE, f, 1}}, _, _] = events(Dir),
+    %% `returns' as of start/1 and as of trace/2.
+    Tail = fun(Name, Returns) ->
+        Sub = sub(Config, Name),
+        {ok, _, _} = kymo:record(
+            Sub, (small(Config))#{functions => "kymo_SUITE:f2/1", returns => Returns},
+            fun() -> f2(7) end
+        ),
+        tl(events(Sub))
+    end,
+    [{trace, Self, return_from, {?MODULE, f2, 1}, 7}] = Tail(values, values),
+    [{trace, Self, return_from, {?MODULE, f2, 1}, _}] = Tail(true, true),
+    [] = Tail(false, false),
+    [] = Tail(none, none),
     %% Without anything asked for: what the process does and its children do.
     Dir2 = sub(Config, rec2),
-    {ok, ok, _} = kymo:record(Dir2, #{tracing => proplists:get_value(mode, Config, auto)}, fun() ->
+    {ok, ok, _} = kymo:record(Dir2, small(Config), fun() ->
         {_, M} = spawn_monitor(fun() -> ok end),
         receive {'DOWN', M, _, _, _} -> ok end
     end),
@@ -715,10 +728,9 @@ record(Config) ->
     [] = [spawn, spawned, exit, send, 'receive', in, out] -- ([send | Tags] -- []).
 
 record_raises(Config) ->
-    Mode = proplists:get_value(mode, Config, auto),
     [
         try
-            kymo:record(sub(Config, Class), #{functions => "kymo_SUITE:f/1", tracing => Mode}, fun() -> raise(Class) end)
+            kymo:record(sub(Config, Class), (small(Config))#{functions => "kymo_SUITE:f/1"}, fun() -> raise(Class) end)
         of
             _ -> error(no_exception)
         catch
@@ -741,11 +753,11 @@ record_errors(Config) ->
     {error, enoent} = kymo:record(sub(Config, "no/such"), #{}, Never),
     %% Stopped while it runs, by a limit or by hand.
     {ok, done, #{reason := events, events := 2}} =
-        kymo:record(sub(Config, c), #{functions => "kymo_SUITE:f/1", limit => #{events => 2}}, fun() ->
+        kymo:record(sub(Config, c), (small(Config))#{functions => "kymo_SUITE:f/1", limit => #{events => 2}}, fun() ->
             [f(N) || N <- lists:seq(1, 10)],
             done
         end),
-    {ok, done, #{reason := stop}} = kymo:record(sub(Config, d), #{name => by_hand}, fun() ->
+    {ok, done, #{reason := stop}} = kymo:record(sub(Config, d), (small(Config))#{name => by_hand}, fun() ->
         {ok, _} = kymo:stop(by_hand),
         done
     end).
@@ -947,8 +959,12 @@ start(Config) ->
     start(Config, #{dir => sub(Config, rec)}).
 
 start(Config, Options) ->
-    {ok, R} = kymo:start(Options#{tracing => proplists:get_value(mode, Config, auto)}),
+    {ok, R} = kymo:start(maps:merge(small(Config), Options)),
     R.
+
+%% Recordings of the suite need little room.
+small(Config) ->
+    #{tracing => proplists:get_value(mode, Config, auto), ring_size => 262144, segment_size => 16384, dict_size => 2097152}.
 
 %% A process and a recorder that traces it.
 traced(Config, Options, Spec) ->

@@ -32,8 +32,12 @@ init_per_testcase(Case, Config) ->
 
 end_per_testcase(_, Config) ->
     Mount = sub(Config, "disk"),
-    filelib:is_dir(Mount) andalso os:cmd("umount " ++ Mount),
-    ok.
+    %% Lazily, for a node that a failure has left behind.
+    filelib:is_dir(Mount) andalso os:cmd("umount -l " ++ Mount),
+    case ?config(tc_status, Config) of
+        ok -> file:del_dir_r(?config(dir, Config));
+        _ -> ok
+    end.
 
 %% ---- the end of the node --------------------------------------------------------
 
