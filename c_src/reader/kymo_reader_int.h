@@ -77,6 +77,8 @@ struct kymo_index {
     struct kymo_seg_ref *refs; /* by (slot, seq), no pair twice */
     size_t n, room;
     uint64_t bytes; /* sum of len */
+    uint32_t tail_file; /* how far the data files were looked at */
+    uint64_t tail_pos;
 };
 
 /* ---- dictionary ---- */
@@ -196,6 +198,9 @@ struct kymo_reader {
 
 /* Fills r->index. 0, or a negative errno: -ENOMEM, -EACCES, -EMFILE... */
 int kymo_index_build(struct kymo_reader *r);
+/* A segment is no longer where the ring had it: looks at what the recorder has
+ * written to data files since. True when it is there, and ref says where. */
+bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref);
 /* What a header says when it is good enough to be indexed: false if it isn't.
  * room: bytes from the header to the end of its space. */
 bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment *h, uint64_t room,

@@ -163,6 +163,7 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
     if (rc == 0)
         rc = read_meta(r, dir, err, err_size);
     if (rc == 0) {
+        r->crashed = kymo_owner_gone(r);
         rc = kymo_index_build(r);
         if (rc == 0)
             rc = read_dict(r);
@@ -173,7 +174,6 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
         kymo_reader_close(r);
         return rc;
     }
-    r->crashed = kymo_owner_gone(r);
     place_cursors(r);
     kymo_reader_rewind(r);
     *out = r;

@@ -106,6 +106,8 @@ static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t siz
     memcpy(needle + 4, r->meta.uuid, 16);
     uint8_t *block = malloc(SEARCH_BLOCK);
     uint64_t found = size;
+    if (block == NULL)
+        *garbage += size - pos;
     while (block != NULL && pos < size) {
         pos = kymo_file_data(fd, pos, size);
         ssize_t got = kymo_file_read(fd, block, SEARCH_BLOCK, pos);
@@ -133,7 +135,31 @@ static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t siz
     return found;
 }
 
-static int scan_data(struct kymo_reader *r, uint32_t number) {
+/* A segment that was in the ring when the index was made is now in a data file
+ * too: from now on it is read there. */
+static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found) {
+    size_t low = 0, high = ix->n;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        struct kymo_seg_ref *ref = &ix->refs[mid];
+        if (ref->slot == found->slot && ref->seq == found->seq) {
+            if (ref->file == KYMO_FILE_RING && found->len >= ref->len) {
+                ref->file = found->file;
+                ref->offset = found->offset;
+            }
+            return;
+        }
+        if (ref->slot < found->slot || (ref->slot == found->slot && ref->seq < found->seq))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+}
+
+/* Goes through a data file from byte `pos` on. `growing`: a living recorder is
+ * writing it, so what is wrong at its end is not finished and no damage. `late`:
+ * the index is made, look for segments that have left the ring. */
+static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool growing, bool late) {
     char name[32];
     uint64_t size;
     snprintf(name, sizeof name, KYMO_DATA_FMT, number);
@@ -141,7 +167,8 @@ static int scan_data(struct kymo_reader *r, uint32_t number) {
     if (fd < 0)
         return cannot_open(r, fd); /* retention may have removed it */
     int rc = 0;
-    uint64_t pos = 0, last_end = 0; /* end of the content of the last good one */
+    uint64_t last_end = pos; /* end of the content of the last good one */
+    struct kymo_damage before = r->damage;
     while (pos < size && rc == 0) {
         struct kymo_segment h;
         struct kymo_seg_ref ref;
@@ -153,28 +180,39 @@ static int scan_data(struct kymo_reader *r, uint32_t number) {
         uint64_t space = h.packet_bits / 8;
         if (got == (ssize_t)sizeof h && h.packet_bits % 8 == 0 && space <= r->meta.segment_bytes &&
             kymo_segment_header(r, &h, size - pos, &ref) && h.commit <= space) {
+            if (growing && (ref.flags & KYMO_REF_CUT) != 0)
+                break;
             ref.offset = pos;
             ref.file = number;
-            if (!add(&r->index, &ref))
+            if (late)
+                relocate(&r->index, &ref);
+            else if (!add(&r->index, &ref))
                 rc = -ENOMEM;
             last_end = pos + ref.len;
             pos += space <= size - pos ? space : ref.len;
             continue;
         }
         uint64_t garbage = 0, end = pos + sizeof h < size ? pos + sizeof h : size;
-        uint64_t sooner = last_end < pos ? search(r, fd, last_end, end, &garbage) : pos;
-        if (sooner < pos) { /* the last one took more space than it has */
+        uint64_t next = last_end < pos ? search(r, fd, last_end, end, &garbage) : pos;
+        if (next < pos) { /* the last one took more space than it has */
             r->damage.segments_bad++;
-            pos = last_end = sooner;
+            pos = last_end = next;
             continue;
         }
         garbage = 0;
-        pos = search(r, fd, pos + 1, size, &garbage);
+        next = search(r, fd, pos + 1, size, &garbage);
+        if (growing && next >= size)
+            break;
         if (garbage != 0 || (got > 0 && !all_zero((const uint8_t *)&h, (size_t)got))) {
             r->damage.segments_bad++;
             r->damage.bytes_cut += garbage + 1;
         }
+        pos = next;
     }
+    if (late)
+        r->damage = before;
+    r->index.tail_file = number;
+    r->index.tail_pos = pos;
     close(fd);
     return rc;
 }
@@ -251,16 +289,33 @@ static void dedup(struct kymo_reader *r) {
     ix->n = kept;
 }
 
-int kymo_index_build(struct kymo_reader *r) {
+/* All data files from `first` on, the first of them from byte `pos` on. */
+static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool late) {
     uint32_t *numbers = NULL;
     size_t n = 0;
+    bool living = r->meta.state != KYMO_CLOSED && r->meta.snapshot == 0 && !r->crashed;
+    int rc = list_data(r->files.dir, &numbers, &n);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        if (numbers[i] >= first)
+            rc = scan_data(r, numbers[i], numbers[i] == first ? pos : 0, living && i == n - 1, late);
+    }
+    free(numbers);
+    return rc;
+}
+
+int kymo_index_build(struct kymo_reader *r) {
     int rc = scan_ring(r);
     if (rc == 0)
-        rc = list_data(r->files.dir, &numbers, &n);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = scan_data(r, numbers[i]);
-    free(numbers);
+        rc = scan_files(r, 1, 0, false);
     if (rc == 0)
         dedup(r);
     return rc;
+}
+
+bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref) {
+    if (ref->file != KYMO_FILE_RING || r->meta.policy != KYMO_DISCARD)
+        return false;
+    /* Errors here leave the segment where it is: it counts as overwritten. */
+    (void)scan_files(r, r->index.tail_file == 0 ? 1 : r->index.tail_file, r->index.tail_pos, true);
+    return ref->file != KYMO_FILE_RING;
 }

@@ -40,10 +40,37 @@ static bool unchanged(const struct kymo_reader *r, const struct kymo_seg_ref *re
            now.len >= ref->len;
 }
 
-int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t **buf, uint32_t *room) {
+/* Reads ref's bytes into buf. Their number; 0 when it isn't there any more;
+ * -EIO. */
+static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *buf) {
+    struct kymo_segment h;
     int fd = kymo_file_get(&r->files, ref->file);
     if (fd < 0)
-        return moved(r, ref); /* retention removed it */
+        return 0; /* retention removed it */
+    ssize_t got = kymo_file_read(fd, buf, ref->len, ref->offset);
+    if (got < 0)
+        return -EIO;
+    if (got < (ssize_t)ref->len)
+        return 0;
+    memcpy(&h, buf, sizeof h);
+    if (!unchanged(r, ref, &h))
+        return 0;
+    if (ref->file == KYMO_FILE_RING &&
+        (kymo_file_read(fd, &h, sizeof h, ref->offset) != (ssize_t)sizeof h || !unchanged(r, ref, &h)))
+        return 0;
+    return (int)ref->len;
+}
+
+/* Also true when there is no sum over these bytes: of an open segment, or of
+ * one that was open when the index was made. */
+static bool sum_is_right(const uint8_t *segment, uint32_t len) {
+    struct kymo_segment h;
+    memcpy(&h, segment, sizeof h);
+    return (h.flags & KYMO_SEG_CRC) == 0 || h.content_bits == 0 || h.commit != len ||
+           crc32(0, segment + KYMO_SEG_HEADER, len - KYMO_SEG_HEADER) == h.crc;
+}
+
+int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t **buf, uint32_t *room) {
     if (*room < ref->len) {
         void *p = realloc(*buf, ref->len);
         if (p == NULL)
@@ -51,31 +78,16 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
         *buf = p;
         *room = ref->len;
     }
-    ssize_t got = kymo_file_read(fd, *buf, ref->len, ref->offset);
-    if (got < 0) { /* a bad disk */
+    int got = copy(r, ref, *buf);
+    if (got == 0 && kymo_index_left_ring(r, ref))
+        got = copy(r, ref, *buf);
+    if (got == 0)
+        return moved(r, ref);
+    if (got < 0 || !sum_is_right(*buf, ref->len)) { /* a bad disk, or changed since */
         kymo_segment_damaged(r, ref, KYMO_SEG_HEADER);
         return 0;
     }
-    struct kymo_segment h;
-    if (got < (ssize_t)ref->len)
-        return moved(r, ref);
-    memcpy(&h, *buf, sizeof h);
-    if (!unchanged(r, ref, &h))
-        return moved(r, ref);
-    if (ref->file == KYMO_FILE_RING) {
-        struct kymo_segment after;
-        if (kymo_file_read(fd, &after, sizeof after, ref->offset) != (ssize_t)sizeof after ||
-            !unchanged(r, ref, &after))
-            return moved(r, ref);
-    }
-    if ((h.flags & KYMO_SEG_CRC) != 0 && h.content_bits != 0 && (ref->flags & KYMO_REF_CUT) == 0) {
-        uLong crc = crc32(0, *buf + KYMO_SEG_HEADER, ref->len - KYMO_SEG_HEADER);
-        if (crc != h.crc) {
-            kymo_segment_damaged(r, ref, KYMO_SEG_HEADER);
-            return 0;
-        }
-    }
-    return (int)ref->len;
+    return got;
 }
 
 int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len) {

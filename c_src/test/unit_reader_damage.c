@@ -421,6 +421,47 @@ static void overwritten_while_read(void **state) {
     tr_free(&t);
 }
 
+/* Policy discard: what left the ring meanwhile is found in the data files, also
+ * in one that did not exist when the recording was opened. */
+static void drained_while_read(void **state) {
+    (void)state;
+    struct testrec t;
+    struct testseg s;
+    unsigned of[8];
+    tr_init(&t);
+    t.meta.policy = KYMO_DISCARD;
+    t.meta.state = KYMO_ACTIVE;
+    for (uint64_t seq = 1; seq <= 4; seq++) {
+        segment(&s, &t, 0, seq);
+        if (seq < 4)
+            ts_close(&s, false);
+        tr_to_ring(&t, &s);
+        if (seq == 1)
+            tr_to_data(&t, 1, &s, true);
+    }
+    struct kymo_reader *r = open_it(&t);
+    for (uint64_t seq = 2; seq <= 4; seq++) {
+        segment(&s, &t, 0, seq);
+        if (seq == 4) /* it went on before it was closed */
+            ts_wm(&s, 1000000 * seq + RECORDS, KYMO_E_CALL, seq, 0);
+        ts_close(&s, true);
+        tr_to_data(&t, seq < 4 ? 1 : 2, &s, true);
+    }
+    for (uint64_t seq = 5; seq <= 8; seq++) {
+        segment(&s, &t, 0, seq);
+        tr_to_ring(&t, &s);
+    }
+    tr_write(&t, dir);
+    count(r, of, 8);
+    for (unsigned seq = 1; seq <= 4; seq++)
+        assert_int_equal(of[seq], RECORDS);
+    assert_int_equal(of[5] + of[6] + of[7], 0);
+    static const struct kymo_damage none;
+    assert_memory_equal(kymo_reader_damage(r), &none, sizeof none);
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
 /* ---- the dictionary ---- */
 
 static void damaged_dictionary(void **state) {
@@ -541,6 +582,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(crashed_ring, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(bad_records, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(overwritten_while_read, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(drained_while_read, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(damaged_dictionary, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(hostile_dictionary, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(alive_or_not, make_dir, drop_dir),
