@@ -36,10 +36,23 @@ init(_Id, _Opts) ->
 
 post_end_per_testcase(Suite, Case, Config, Return, State) ->
     case proplists:get_value(tc_status, Config) of
-        ok when not is_tuple(Return) -> line("ok     ", Suite, Case, "");
-        _ -> ok
+        ok when not is_tuple(Return) ->
+            line("ok     ", Suite, Case, ""),
+            remove_recordings(proplists:get_value(dir, Config), proplists:get_value(priv_dir, Config));
+        _ ->
+            ok
     end,
     {Return, State}.
+
+%% Rings are large: what a test that passed leaves in its own folder (`dir', by
+%% convention of the suites) is not kept for all the others to fit beside.
+remove_recordings(Dir, Priv) when is_list(Dir), is_list(Priv), Dir =/= Priv ->
+    case lists:prefix(Priv, Dir) of
+        true -> file:del_dir_r(Dir);
+        false -> ok
+    end;
+remove_recordings(_, _) ->
+    ok.
 
 on_tc_fail(Suite, Case, Reason, State) ->
     line("FAILED ", Suite, Case, io_lib:format("~n~s", [shorten(Reason)])),
