@@ -137,8 +137,8 @@
 %% <ul>
 %% <li>`processes': whose events, by pid or registered name. Default:
 %%   `all'.</li>
-%% <li>`ports': likewise. Default: `all' when the events of ports are asked for,
-%%   else `none'.</li>
+%% <li>`ports': likewise. Default: `all' when `ports' or `running_ports' is among
+%%   the events, else `none'.</li>
 %% <li>`events': what is recorded of them. Default: `[calls]', which is always
 %%   there when there are functions. Without functions, it must be given.</li>
 %% <li>`functions': the functions whose calls are recorded, see {@link

@@ -46,7 +46,7 @@ checked(Spec) ->
     Events = events(Spec, Functions),
     PortFlags = flags(Events, 3),
     DefaultPorts =
-        case lists:member(ports, PortFlags) orelse lists:member(running_ports, PortFlags) of
+        case lists:member(ports, Events) orelse lists:member(running_ports, Events) of
             true -> all;
             false -> none
         end,
