@@ -208,22 +208,48 @@ struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *fac
 static void cut(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t callee, kymo_leave_fn leave,
                 void *arg)
 {
-    bool noted = st->doubtful;
+    uint32_t ended[KYMO_STACK_CUT] = {callee};
+    uint32_t n = 1;
+    bool guess = false, learning = !st->doubtful;
     while (st->n > 0 && st->f[st->n - 1].kind == KYMO_FRAME_CALL) {
         uint32_t caller = st->f[st->n - 1].mfa;
         struct kymo_pair p = pair_get(facts, caller, callee);
         bool unknown = p.kept == 0 && p.tail == 0;
         if (!unknown && p.tail <= p.kept)
             break;
-        if (unknown && !noted) {
-            st->cut_below = caller;
-            st->cut_above = callee;
-            noted = true;
-        }
+        guess = guess || unknown;
+        if (n < KYMO_STACK_CUT)
+            ended[n++] = caller;
         pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
-        st->cut_n = st->n;
         callee = caller;
     }
+    if (guess && learning) {
+        memcpy(st->cut, ended, sizeof ended);
+        st->cut_len = n;
+        st->cut_n = st->n;
+    }
+}
+
+/* A return to mfa that can't be if the last guess was right: learns which of the
+ * calls that were ended had been there still. It is the one that mfa had called;
+ * when mfa is none of them, the lowest one of which nothing is known. */
+static void learn_wrong_cut(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 1; i < st->cut_len && kept == 0; i++) {
+        if (st->cut[i] == mfa) {
+            learn(st, facts, mfa, st->cut[i - 1], true);
+            kept = i > 1 ? i - 1 : i;
+        }
+    }
+    for (uint32_t i = st->cut_len; i-- > 1 && kept == 0;) {
+        struct kymo_pair p = pair_get(facts, st->cut[i], st->cut[i - 1]);
+        if (p.kept == 0 && p.tail == 0)
+            kept = i;
+    }
+    if (kept > 0)
+        learn(st, facts, st->cut[kept], st->cut[kept - 1], true);
+    st->cut_len = 0;
 }
 
 /* The call at index j has ended and the frame at index k < j runs again. */
@@ -259,11 +285,10 @@ static void return_to_nothing_open(struct kymo_stack *st, struct kymo_facts *fac
 {
     /* A return without an open call: the last cut was wrong, what was inferred
      * since then ran above the call that was cut. */
-    if (st->cut_above != 0) {
-        learn(st, facts, st->cut_below, st->cut_above, true);
+    if (st->cut_len != 0) {
+        learn_wrong_cut(st, facts, mfa);
         if (st->n > st->cut_n)
             pop_to(st, st->cut_n, leave, arg, KYMO_LEAVE_RETURN_TO);
-        st->cut_above = 0;
     }
     uint32_t k = find(st, st->n, mfa);
     if (k != UINT32_MAX) {
@@ -281,12 +306,11 @@ static void return_to_open(struct kymo_stack *st, struct kymo_facts *facts, uint
 {
     uint32_t k = find(st, j, mfa);
     uint32_t ended = st->f[j].mfa;
-    bool wrong_cut = st->cut_above != 0 && st->cut_n == j + 1;
+    bool wrong_cut = st->cut_len != 0 && st->cut_n == j + 1;
     if (ended == mfa && j + 1 < st->n && (wrong_cut || k == UINT32_MAX)) {
         /* Back in the call that is open, from one that had been cut above it. */
         if (wrong_cut)
-            learn(st, facts, st->cut_below, st->cut_above, true);
-        st->cut_above = 0;
+            learn_wrong_cut(st, facts, mfa);
         pop_to(st, j + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
         return;
     }
@@ -398,7 +422,7 @@ void kymo_stack_lost(struct kymo_stack *st)
 {
     st->doubtful = st->n > 0;
     st->last_op = OP_NONE;
-    st->cut_above = 0;
+    st->cut_len = 0;
 }
 
 void kymo_stack_clear(struct kymo_stack *st, kymo_leave_fn leave, void *arg)

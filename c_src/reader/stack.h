@@ -74,17 +74,21 @@ struct kymo_pair {
 
 #define KYMO_PAIRS_MAX 262144u /* no new pair is learnt beyond */
 
+#define KYMO_STACK_CUT 8u
+
 struct kymo_stack {
     struct kymo_frame *f;
     uint32_t n, room;
-    uint32_t shown;                /* frames that are not inferred */
-    uint32_t calls;                /* frames of KYMO_FRAME_CALL */
-    uint32_t beyond;               /* calls over KYMO_STACK_MAX, not stored */
-    uint32_t last;                 /* function that ended last */
-    uint8_t last_op;               /* private */
-    bool doubtful;                 /* events were lost: nothing is learnt until it is empty */
-    uint32_t cut_below, cut_above; /* pair cut last for want of knowledge; above 0: none */
-    uint32_t cut_n;                /* frames left by that cut */
+    uint32_t shown;  /* frames that are not inferred */
+    uint32_t calls;  /* frames of KYMO_FRAME_CALL */
+    uint32_t beyond; /* calls over KYMO_STACK_MAX, not stored */
+    uint32_t last;   /* function that ended last */
+    uint8_t last_op; /* private */
+    bool doubtful;   /* events were lost: nothing is learnt until it is empty */
+    /* The calls ended together last for want of knowledge, from the top down. */
+    uint32_t cut[KYMO_STACK_CUT];
+    uint32_t cut_len; /* how many are in cut; 0: none */
+    uint32_t cut_n;   /* frames left by that */
 };
 
 /* More open calls than this are counted and not stored. */

@@ -1,0 +1,480 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% The exporters, each read by a program that is not kymo's: OTP's dbg, babeltrace2
+%% and Perfetto's trace_processor. What they say must agree with each other and
+%% with what export_work is known to do.
+-module(kymo_export_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+all() ->
+    [
+        dbg_equals_process_tracer, dbg_time_stamps, dbg_what_was_not_recorded,
+        ctf_command, ctf_library, ctf_lost,
+        perfetto_story, perfetto_counts, perfetto_lost,
+        folded_stacks, folded_wall,
+        windows, refusals
+    ].
+
+init_per_suite(Config) ->
+    [{module, _} = code:ensure_loaded(M) || M <- [export_work, dbg, kymo_tracer, kymo]],
+    Priv = ?config(priv_dir, Config),
+    %% One recording of the scenario and one of many processes, for all cases.
+    Scenario = filename:join(Priv, "scenario"),
+    record(Scenario, #{}, fun export_work:scenario/0),
+    Busy = filename:join(Priv, "busy"),
+    record(Busy, #{}, fun() -> export_work:busy(10, 20) end),
+    [{scenario, Scenario}, {busy, Busy}, {trace_processor, trace_processor(Config)} | Config].
+
+end_per_suite(_) ->
+    ok.
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case)),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, _) ->
+    ok.
+
+%% ---- recordings and readers ----
+
+-define(EVENTS, [calls, return_to, procs, messages, running, garbage_collection, set_on_spawn]).
+
+%% Records Fun in a process of its own, from its first call to its last.
+record(Dir, Options, Fun) ->
+    record(Dir, #{events => ?EVENTS, functions => ["export_work:_/_"]}, Options, Fun).
+
+record(Dir, Spec, Options, Fun) ->
+    {ok, Recorder} = kymo:start(maps:merge(#{dir => Dir, policy => discard}, Options)),
+    in_process(fun(Pid) -> {ok, _} = kymo:trace(Recorder, Spec#{processes => [Pid]}) end, Fun),
+    {ok, Info} = kymo:stop(Recorder),
+    Info.
+
+%% A process that waits until it is traced, then calls Fun.
+in_process(Trace, Fun) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> receive go -> ok end, Fun() end),
+    Trace(Pid),
+    Pid ! go,
+    receive
+        {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason)
+    end.
+
+export(Config, Format, Dir) ->
+    export(Config, Format, Dir, []).
+
+export(Config, Format, Dir, Options) ->
+    Out = filename:join(?config(dir, Config), filename:basename(Dir) ++ "." ++ Format),
+    {0, _} = kymo_cli:run(["export", Format, "--quiet", "-o", Out] ++ Options ++ [Dir]),
+    Out.
+
+dbg(Config, Dir) ->
+    kymo_cli:read_dbg(export(Config, "dbg", Dir)).
+
+tag(Event) when element(1, Event) =:= trace; element(1, Event) =:= trace_ts -> element(3, Event);
+tag(Event) -> element(1, Event).
+
+count(Keys) ->
+    lists:sort(maps:to_list(lists:foldl(fun(K, M) -> maps:update_with(K, fun(N) -> N + 1 end, 1, M) end, #{}, Keys))).
+
+text({M, F, A}) when is_integer(A) -> iolist_to_binary(io_lib:format("~tw:~tw/~b", [M, F, A]));
+text(Atom) -> atom_to_binary(Atom, utf8).
+
+data(Config, File) ->
+    filename:join(?config(data_dir, Config), File).
+
+%% What babeltrace2's library finds, see ctf_read.py.
+ctf(Config, Dir) ->
+    case os:find_executable("babeltrace2") of
+        false -> throw({skip, "babeltrace2 is not installed: the CTF export was NOT checked"});
+        _ -> ok
+    end,
+    {Status, Text} = command("/usr/bin/python3", [data(Config, "ctf_read.py"), export(Config, "ctf", Dir)]),
+    case Status of
+        0 ->
+            File = filename:join(?config(dir, Config), "ctf.terms"),
+            ok = file:write_file(File, Text),
+            {ok, Terms} = file:consult(File),
+            Terms;
+        _ ->
+            case re:run(Text, "No module named 'bt2'") of
+                nomatch -> ct:fail({ctf_read, Status, Text});
+                _ -> throw({skip, "python3-bt2 is not installed: the CTF export was NOT checked"})
+            end
+    end.
+
+trace_processor(Config) ->
+    case command("/bin/bash", [data(Config, "trace_processor_get.sh")]) of
+        {0, Dir} -> {ok, string:trim(binary_to_list(Dir))};
+        {_, Why} -> {skip, "Perfetto's trace_processor is absent, so it did NOT check: " ++ string:trim(binary_to_list(Why))}
+    end.
+
+%% Rows of each query.
+sql(Config, Trace, Queries) ->
+    case ?config(trace_processor, Config) of
+        {ok, Assets} ->
+            Args = [data(Config, "trace_processor.mjs"), Assets, Trace | Queries],
+            {Status, Text} = command(os:find_executable("node"), Args),
+            Status =:= 0 orelse ct:fail({trace_processor, Status, Text}),
+            [rows(Line) || Line <- string:split(string:trim(Text), "\n", all)];
+        {skip, _} = Skip ->
+            throw(Skip)
+    end.
+
+%% JSON arrays of strings, numbers and null are Erlang terms but for null and the
+%% encoding of strings.
+rows(Line) ->
+    Terms = re:replace(Line, "\"((?:[^\"\\\\]|\\\\.)*)\"", "<<\"\\1\"/utf8>>", [global, unicode, {return, list}]),
+    {ok, Tokens, _} = erl_scan:string(Terms ++ "."),
+    {ok, Rows} = erl_parse:parse_term(Tokens),
+    Rows.
+
+command(Program, Args) ->
+    Port = open_port({spawn_executable, Program}, [{args, Args}, exit_status, stderr_to_stdout, binary, hide]),
+    collect(Port, []).
+
+collect(Port, Acc) ->
+    receive
+        {Port, {data, Data}} -> collect(Port, [Acc, Data]);
+        {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Acc)}
+    end.
+
+skippable(Fun) ->
+    try Fun()
+    catch
+        throw:{skip, _} = Skip -> Skip
+    end.
+
+%% ---- dbg ----
+
+%% The same run, once recorded with contents and once sent to a process.
+dbg_equals_process_tracer(Config) ->
+    Dir = filename:join(?config(dir, Config), "recording"),
+    Flags = [call, return_to, send, 'receive', procs, set_on_spawn],
+    Spec = #{events => [calls, return_to, messages, procs, set_on_spawn], functions => ["export_work:_/_"], senders => false},
+    record(Dir, Spec, #{calls => arguments, returns => values, messages => contents, terms => true}, fun export_work:scenario/0),
+    Recorded = dbg(Config, Dir),
+    Collector = spawn(fun Loop() ->
+        receive
+            {get, From} -> From ! {collected, element(2, process_info(self(), messages))};
+            never -> Loop()
+        end
+    end),
+    %% The collector lets its mailbox grow: `get' is matched first.
+    ?assert(erlang:trace_pattern({export_work, '_', '_'}, true, [local]) > 0),
+    in_process(fun(Pid) -> erlang:trace(Pid, true, [{tracer, Collector} | Flags]) end, fun export_work:scenario/0),
+    Ref = erlang:trace_delivered(all),
+    receive
+        {trace_delivered, all, Ref} -> ok
+    end,
+    erlang:trace_pattern({export_work, '_', '_'}, false, [local]),
+    Collector ! {get, self()},
+    Sent =
+        receive
+            {collected, Messages} -> [M || M <- Messages, element(1, M) =:= trace]
+        end,
+    ?assertEqual(by_process(Sent), by_process(Recorded)),
+    ?assert(length(Sent) > 200).
+
+%% Events of each process in their order, processes in the order of their first
+%% event; pids by that number, references and others' pids alike.
+by_process(Events) ->
+    Pids = lists:foldl(
+        fun(E, Acc) ->
+            case lists:member(element(2, E), Acc) of
+                true -> Acc;
+                false -> Acc ++ [element(2, E)]
+            end
+        end,
+        [],
+        Events
+    ),
+    Names = maps:from_list(lists:zip([pid_key(P) || P <- Pids], lists:seq(1, length(Pids)))),
+    [[plain(E, Names) || E <- Events, element(2, E) =:= P] || P <- Pids].
+
+plain(P, Names) when is_pid(P) -> {pid, maps:get(pid_key(P), Names, other)};
+plain(R, _) when is_reference(R) -> reference;
+plain(T, Names) when is_tuple(T) -> list_to_tuple(plain(tuple_to_list(T), Names));
+plain([H | T], Names) -> [plain(H, Names) | plain(T, Names)];
+plain(T, _) -> T.
+
+%% A pid of the recording is that of another node when the node was not alive.
+pid_key(P) ->
+    [_, B, C] = string:lexemes(pid_to_list(P), "<.>"),
+    {B, C}.
+
+dbg_time_stamps(Config) ->
+    [time_stamps(Config, Flag, Check) || {Flag, Check} <- [
+        {monotonic_timestamp, fun(T) -> is_integer(T) end},
+        {strict_monotonic_timestamp, fun({T, U}) -> is_integer(T) andalso is_integer(U) end},
+        {timestamp, fun({_, _, _} = T) -> abs(timer:now_diff(os:timestamp(), T)) < 600 * 1000000 end},
+        {cpu_timestamp, fun({M, S, U}) -> is_integer(M) andalso is_integer(S) andalso U < 1000000 end}
+    ]],
+    ok.
+
+%% Tuples of the same size as the runtime's own, scheduler before time stamp.
+time_stamps(Config, Flag, Check) ->
+    Dir = filename:join(?config(dir, Config), Flag),
+    {ok, Recorder} = kymo:start(#{dir => Dir, policy => discard}),
+    Self = self(),
+    try
+        in_process(
+            fun(Pid) ->
+                Options = [call, procs, running, scheduler_id, Flag],
+                try erlang:trace(Pid, true, [{tracer, kymo_tracer, element(2, kymo:tracer(Recorder))} | Options]) of
+                    1 -> erlang:trace_pattern({export_work, fact, 1}, [{'_', [], [{message, {{seen, 1}}}]}], [local])
+                catch
+                    error:badarg when Flag =:= cpu_timestamp -> Self ! unsupported
+                end
+            end,
+            fun() -> export_work:fact(2) end
+        )
+    after
+        erlang:trace_pattern({export_work, fact, 1}, false, [local])
+    end,
+    {ok, _} = kymo:stop(Recorder),
+    receive
+        unsupported -> ok
+    after 0 ->
+        Events = dbg(Config, Dir),
+        Calls = [E || E <- Events, tag(E) =:= call],
+        ?assertEqual(3, length(Calls)),
+        Schedulers = erlang:system_info(schedulers),
+        [
+            begin
+                ?assertMatch({trace_ts, _, call, {export_work, fact, 1}, {seen, 1}, S, _} when S >= 1 andalso S =< Schedulers, E),
+                ?assert(Check(element(7, E)))
+            end
+         || E <- Calls
+        ],
+        ?assertMatch([{trace_ts, _, exit, normal, _, _}], [E || E <- Events, tag(E) =:= exit]),
+        ?assert(lists:member(in, [tag(E) || E <- Events]))
+    end.
+
+dbg_what_was_not_recorded(Config) ->
+    Events = dbg(Config, ?config(scenario, Config)),
+    ?assertMatch([{trace, _, call, {export_work, fact, 1}} | _], [E || {trace, _, call, {_, fact, _}} = E <- Events]),
+    Sent = [M || {trace, _, send, M, _} <- Events],
+    [?assertMatch({'$kymo_size', N} when is_integer(N), M) || M <- Sent],
+    Received = [E || E <- Events, tag(E) =:= 'receive'],
+    ?assertMatch([{trace, _, 'receive', {'$kymo_size', _}, Pid} | _] when is_pid(Pid), tl(Received)).
+
+%% ---- ctf ----
+
+ctf_command(Config) ->
+    skippable(fun() ->
+        Babeltrace = os:find_executable("babeltrace2"),
+        Babeltrace =/= false orelse throw({skip, "babeltrace2 is not installed: the CTF export was NOT checked"}),
+        Out = export(Config, "ctf", ?config(scenario, Config)),
+        {0, Text} = command("/usr/bin/timeout", ["60", Babeltrace, Out]),
+        Names = [Name || Line <- string:split(string:trim(Text), "\n", all),
+                         {match, [Name]} <- [re:run(Line, "^\\[.*?\\] \\(.*?\\) ([^:]+):", [{capture, [1], binary}])]],
+        Expected = [text(tag(E)) || E <- dbg(Config, ?config(scenario, Config))],
+        ?assertEqual(count(Expected), [C || {N, _} = C <- count(Names), not lists:prefix("kymo_", binary_to_list(N))]),
+        ?assertEqual(nomatch, re:run(Text, "discarded|WARN|ERROR"))
+    end).
+
+ctf_library(Config) ->
+    skippable(fun() ->
+        Dir = ?config(busy, Config),
+        Before = erlang:system_time(nanosecond) - 3600 * 1000000000,
+        Terms = ctf(Config, Dir),
+        Events = dbg(Config, Dir),
+        ?assertEqual({events, count([text(tag(E)) || E <- Events])}, lists:keyfind(events, 1, Terms)),
+        Calls = count([text(MFA) || {trace, _, call, MFA} <- Events]),
+        ?assertEqual({functions, Calls}, lists:keyfind(functions, 1, Terms)),
+        ?assertEqual({lost, 0, 0}, lists:keyfind(lost, 1, Terms)),
+        ?assertEqual({sorted, true}, lists:keyfind(sorted, 1, Terms)),
+        {time, First, Last} = lists:keyfind(time, 1, Terms),
+        ?assert(First > Before),
+        ?assert(Last > First),
+        ?assert(Last < erlang:system_time(nanosecond)),
+        {threads, Threads} = lists:keyfind(threads, 1, Terms),
+        ?assertEqual(length(Events), lists:sum([N || {_, _, N} <- Threads])),
+        ?assert(lists:any(fun({Kind, No, _}) -> Kind =:= <<"scheduler">> andalso No >= 1 end, Threads))
+    end).
+
+%% A recording with holes: as many as the recorder says.
+lossy(Dir) ->
+    Info = record(
+        Dir,
+        #{events => [calls, return_to], functions => ["export_work:_/_"]},
+        #{ring_size => 8192, segment_size => 4096},
+        fun() -> export_work:loop(300000) end
+    ),
+    #{lost := #{ring_full := Lost}} = Info,
+    Lost.
+
+ctf_lost(Config) ->
+    skippable(fun() ->
+        Dir = filename:join(?config(dir, Config), "lossy"),
+        Lost = lossy(Dir),
+        Lost > 0 orelse throw({skip, "the recorder was too fast to lose anything"}),
+        Terms = ctf(Config, Dir),
+        Events = dbg(Config, Dir),
+        ?assertEqual(Lost, lists:sum([N || {drop, N} <- Events])),
+        ?assertEqual({lost, Lost, 0}, lists:keyfind(lost, 1, Terms))
+    end).
+
+%% ---- perfetto ----
+
+-define(STATS, "select name, value from stats where severity = 'error' and value > 0").
+-define(STATE, "select sum(value) from stats where name = 'packet_skipped_seq_needs_incremental_state_invalid'").
+%% Slices that end after the one that they are in.
+-define(OVERLAPS,
+    "select count(*) from slice c join slice p on c.parent_id = p.id "
+    "where c.ts < p.ts or c.ts + c.dur > p.ts + p.dur"
+).
+-define(OPEN, "select count(*) from slice where dur < 0").
+
+clean(Config, Trace) ->
+    [Errors, State, Overlaps, Open] = sql(Config, Trace, [?STATS, ?STATE, ?OVERLAPS, ?OPEN]),
+    ?assertEqual([], Errors),
+    ?assertEqual([[0]], State),
+    ?assertEqual([[0]], Overlaps),
+    ?assertEqual([[0]], Open).
+
+perfetto_story(Config) ->
+    skippable(fun() ->
+        Trace = export(Config, "perfetto", ?config(scenario, Config)),
+        clean(Config, Trace),
+        Tree = "select (select name from slice p where p.id = s.parent_id), s.name, count(*) from slice s "
+               "where category = 'call' group by 1, 2 order by 1, 2",
+        Arrows = "select a.name, b.name, count(*), sum(a.ts > b.ts) from flow f join slice a on f.slice_out = a.id "
+                 "join slice b on f.slice_in = b.id group by 1, 2",
+        Tracks = "select distinct t.name from slice s join track t on s.track_id = t.id where s.name = 'alive'",
+        [Calls, Flows, Alive] = sql(Config, Trace, [Tree, Arrows, Tracks]),
+        Call = fun(Parent, Name) ->
+            lists:sum([N || [P, C, N] <- Calls, P =:= Parent, C =:= Name])
+        end,
+        W = fun(Name) -> <<"export_work:", Name/binary>> end,
+        Scenario = W(<<"scenario/0">>),
+        %% Through lists:map/2, which nobody traced.
+        ?assertEqual(1, Call(Scenario, W(<<"mapped/1">>))),
+        ?assertEqual(3, Call(W(<<"mapped/1">>), W(<<"'-mapped/1-fun-0-'/1">>))),
+        ?assertEqual(3, Call(W(<<"'-mapped/1-fun-0-'/1">>), W(<<"id/1">>))),
+        %% Tail calls end with their callee, a loop of them does not nest.
+        ?assertEqual(1, Call(Scenario, W(<<"tail/1">>))),
+        ?assertEqual(1, Call(W(<<"tail1/1">>), W(<<"tail2/1">>))),
+        ?assertEqual(51, Call(Scenario, W(<<"loop/1">>))),
+        %% Recursion nests.
+        ?assertEqual(1, Call(Scenario, W(<<"fact/1">>))),
+        ?assertEqual(5, Call(W(<<"fact/1">>), W(<<"fact/1">>))),
+        %% An exception ends both, and the server's rounds follow each other.
+        ?assertEqual(1, Call(W(<<"catcher/0">>), W(<<"thrower/0">>))),
+        ?assertEqual(21, Call(<<"alive">>, W(<<"server/1">>))),
+        ?assertEqual(20, Call(W(<<"server/1">>), W(<<"answer/2">>))),
+        %% 20 questions, 20 answers and `stop', which all have an arrow.
+        ?assertEqual([[<<"send">>, <<"receive">>, 41, 0]], Flows),
+        ?assertEqual(2, length(Alive))
+    end).
+
+perfetto_counts(Config) ->
+    skippable(fun() ->
+        Dir = ?config(busy, Config),
+        Trace = export(Config, "perfetto", Dir),
+        clean(Config, Trace),
+        Events = dbg(Config, Dir),
+        Tags = count([tag(E) || E <- Events]),
+        Number = fun(Tag) -> proplists:get_value(Tag, Tags, 0) end,
+        [Categories, Instants, [[Alive]], [[Sizes]]] = sql(Config, Trace, [
+            "select category, count(*) from slice where dur > 0 or category in ('call', 'gc') group by 1",
+            "select name, count(*) from slice where category in ('message', 'process') and name <> 'alive' group by 1",
+            "select count(*) from slice where name = 'alive'",
+            "select count(distinct s.id) from slice s join args a on s.arg_set_id = a.arg_set_id "
+            "where category = 'gc' and a.key = 'debug.heap_size'"
+        ]),
+        Category = fun(Name) -> lists:sum([N || [C, N] <- Categories, C =:= Name]) end,
+        Instant = fun(Name) -> lists:sum([N || [C, N] <- Instants, C =:= Name]) end,
+        ?assertEqual(Number(call), Category(<<"call">>)),
+        Collections = Number(gc_minor_start) + Number(gc_major_start),
+        ?assert(Collections > 0),
+        ?assertEqual(Collections, Category(<<"gc">>)),
+        ?assertEqual(Collections, Sizes),
+        ?assert(abs(Number(in) + Number(in_exiting) - Category(<<"running">>)) =< 1),
+        ?assertEqual(Number(send), Instant(<<"send">>)),
+        ?assertEqual(Number('receive'), Instant(<<"receive">>)),
+        ?assertEqual(Number(spawn), Instant(<<"spawn">>)),
+        ?assertEqual(1 + Number(spawned), Alive)
+    end).
+
+perfetto_lost(Config) ->
+    skippable(fun() ->
+        Dir = filename:join(?config(dir, Config), "lossy"),
+        Lost = lossy(Dir),
+        Lost > 0 orelse throw({skip, "the recorder was too fast to lose anything"}),
+        Trace = export(Config, "perfetto", Dir),
+        clean(Config, Trace),
+        [[[Seen]]] = sql(Config, Trace, [
+            "select sum(a.int_value) from slice s join args a on s.arg_set_id = a.arg_set_id "
+            "where s.name = 'events lost' and a.key = 'debug.count'"
+        ]),
+        ?assertEqual(Lost, Seen)
+    end).
+
+%% ---- folded ----
+
+folded(Config, Dir, Options) ->
+    {ok, Text} = file:read_file(export(Config, "folded", Dir, Options)),
+    [
+        begin
+            {match, [Stack, Own]} = re:run(Line, "^(\\S.*) ([1-9][0-9]*)$", [unicode, {capture, [1, 2], binary}]),
+            {string:split(Stack, ";", all), binary_to_integer(Own)}
+        end
+     || Line <- string:split(string:trim(Text), "\n", all)
+    ].
+
+folded_stacks(Config) ->
+    Lines = folded(Config, ?config(scenario, Config), []),
+    Stacks = [Rest || {[_ | Rest], _} <- Lines],
+    W = fun(Names) -> [<<"export_work:", N/binary>> || N <- Names] end,
+    %% Every stack that the scenario has, however the time was measured.
+    [
+        ?assert(lists:member(W(Names), Stacks))
+     || Names <- [
+            [<<"scenario/0">>],
+            [<<"scenario/0">>, <<"mapped/1">>, <<"'-mapped/1-fun-0-'/1">>, <<"id/1">>],
+            [<<"scenario/0">>, <<"tail/1">>, <<"tail1/1">>, <<"tail2/1">>],
+            [<<"scenario/0">>, <<"loop/1">>],
+            [<<"scenario/0">> | lists:duplicate(6, <<"fact/1">>)],
+            [<<"scenario/0">>, <<"catcher/0">>, <<"thrower/0">>],
+            [<<"server/1">>, <<"answer/2">>]
+        ]
+    ],
+    ?assertNot(lists:member(W([<<"scenario/0">>, <<"loop/1">>, <<"loop/1">>]), Stacks)),
+    ?assertEqual(length(Lines), length(lists:usort([S || {S, _} <- Lines]))).
+
+%% Time scheduled in is part of the time by the clock.
+folded_wall(Config) ->
+    Sum = fun(Options) -> lists:sum([N || {_, N} <- folded(Config, ?config(busy, Config), Options)]) end,
+    ?assert(Sum([]) < Sum(["--wall"])).
+
+%% ---- options and errors ----
+
+windows(Config) ->
+    Dir = ?config(scenario, Config),
+    All = length(dbg(Config, Dir)),
+    Out = filename:join(?config(dir, Config), "part.dbg"),
+    {0, _} = kymo_cli:run(["export", "dbg", "--quiet", "-o", Out, "--tag", "call", Dir]),
+    Calls = kymo_cli:read_dbg(Out),
+    ?assert(length(Calls) > 0),
+    ?assert(length(Calls) < All),
+    ?assertEqual([call], lists:usort([tag(E) || E <- Calls])).
+
+refusals(Config) ->
+    Dir = ?config(scenario, Config),
+    Out = filename:join(?config(dir, Config), "out"),
+    Refuse = fun(Args, Words) ->
+        {Status, Text} = kymo_cli:run(["export" | Args]),
+        ?assertNotEqual(0, Status),
+        ?assertMatch({match, _}, re:run(Text, Words)),
+        ?assertEqual({ok, []}, file:list_dir(?config(dir, Config)))
+    end,
+    Refuse(["ctf", "-o", Out, "--tag", "call", Dir], "no filter"),
+    Refuse(["dbg", "-o", "/dev/full", Dir], "/dev/full"),
+    Refuse(["perfetto", "-o", filename:join([Out, "none", "x"]), Dir], "none"),
+    Refuse(["folded", "-o", Out, Out], "out").
