@@ -364,7 +364,7 @@ static int start_worker(struct kymo_recorder *r)
     return -rc;
 }
 
-static struct kymo_recorder *allocate(const struct kymo_options *o)
+static struct kymo_recorder *allocate(const struct kymo_options *o, enum kymo_clock clock)
 {
     struct kymo_recorder *r = calloc(1, sizeof *r);
 
@@ -373,7 +373,7 @@ static struct kymo_recorder *allocate(const struct kymo_options *o)
     r->opt = *o;
     r->opt.dir = r->opt.node = r->opt.otp_release = r->opt.erts_version = NULL;
     r->pid = getpid();
-    r->clock = kymo_clock_choose(o->clock);
+    r->clock = clock;
     r->head.generation = kymo_next_epoch();
     r->head.fenced = !membarrier_works();
     r->free_epoch = kymo_next_epoch();
@@ -401,6 +401,7 @@ int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out,
 {
     const char *bad = bad_option(o);
     struct kymo_recorder *r = NULL;
+    enum kymo_clock clock;
     struct timespec wall;
     struct kymo_calib t0;
     struct sizes s;
@@ -413,13 +414,14 @@ int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out,
         *what = bad;
     if (bad != NULL)
         return -EINVAL;
-    t0 = kymo_clock_pair(kymo_clock_choose(o->clock)); /* near the caller's erl_mono_ns */
+    clock = kymo_clock_choose(o->clock);
+    t0 = kymo_clock_pair(clock); /* near the caller's erl_mono_ns */
     clock_gettime(CLOCK_REALTIME, &wall);
     s = sizes_of(o);
     rc = registry_take(&index);
     if (rc != 0)
         return rc;
-    r = allocate(o);
+    r = allocate(o, clock);
     if (r == NULL) {
         rc = -ENOMEM;
         goto fail;

@@ -20,7 +20,7 @@
 
 #define N_FUNCTIONS 64u
 
-static struct kymo_recorder *overwrite, *discard, *mono, *paused, *sampled;
+static struct kymo_recorder *overwrite, *discard, *mono, *fenced, *paused, *sampled;
 
 /* As a tracer sees them: words it can't predict. */
 static uint64_t module_word(uint64_t i)
@@ -55,7 +55,7 @@ static inline void call(struct kymo_recorder *r, uint64_t i)
 }
 
 /* clang-format off */
-#define KINDS(X) X(empty) X(call) X(call_discard) X(call_mono) X(send) X(gc) X(content) X(paused) X(sampled) \
+#define KINDS(X) X(empty) X(call) X(call_discard) X(call_mono) X(call_fenced) X(send) X(gc) X(content) X(paused) X(sampled) \
     X(clock_tsc) X(clock_mono)
 /* clang-format on */
 
@@ -73,6 +73,7 @@ RUN(empty, )
 RUN(call, call(overwrite, i);)
 RUN(call_discard, call(discard, i);)
 RUN(call_mono, call(mono, i);)
+RUN(call_fenced, call(fenced, i);)
 RUN(send, {
     struct kymo_writer *w = kymo_writer_get(overwrite);
     uint8_t *p = kymo_reserve(w, KYMO_E_SEND, 20);
@@ -238,6 +239,9 @@ int main(int argc, char **argv)
     paused = open_one("paused", KYMO_OVERWRITE, KYMO_CLOCK_TSC, 1);
     sampled = open_one("sampled", KYMO_OVERWRITE, KYMO_CLOCK_TSC, 100);
     (void)kymo_recorder_pause(paused);
+    /* As on a kernel without membarrier(2). Nobody produces yet. */
+    fenced = open_one("fenced", KYMO_OVERWRITE, KYMO_CLOCK_TSC, 1);
+    ((struct kymo_recorder_head *)(void *)fenced)->fenced = 1;
     if (!once)
         printf("%-14s %10s %10s %10s %8s\n", "event", "ns", "least ns", "empty ns", "ratio");
     for (size_t k = 0; k < N_KINDS; k++) {
@@ -262,6 +266,7 @@ int main(int argc, char **argv)
     close_one(discard, "discard", &lost);
     close_one(mono, "mono", NULL);
     close_one(paused, "paused", NULL);
+    close_one(fenced, "fenced", NULL);
     close_one(sampled, "sampled", NULL);
     free(ns);
     (void)rmdir(base);
