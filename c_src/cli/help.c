@@ -66,7 +66,7 @@ static const char export[] =
     "                         open it in ui.perfetto.dev\n"
     "  ctf                    OUT is a new folder; read it with babeltrace2\n"
     "  folded                 'process;function;function TIME', own time in\n"
-    "                         microseconds, for flamegraph.pl or speedscope\n"
+    "                         nanoseconds, for flamegraph.pl or speedscope\n"
     "  dbg                    the trace messages, for dbg:trace_client(file, OUT, F)\n"
     "\n"
     "  -o, --output OUT       the file to write, - for standard output\n"
