@@ -53,12 +53,12 @@ init_per_testcase(Case, Config) ->
     Name = io_lib:format("~p-~p", [Case, erlang:unique_integer([positive])]),
     [{dir, filename:join(?config(priv_dir, Config), lists:flatten(Name))} | Config].
 
-end_per_testcase(_, _) ->
+end_per_testcase(_, Config) ->
     _ = erlang:trace(all, false, [all]),
     _ = erlang:trace_pattern({'_', '_', '_'}, false, [local, meta]),
     _ = erlang:trace_pattern('receive', true, []),
     _ = erlang:trace_pattern(send, true, []),
-    ok.
+    ok = file:del_dir_r(?config(dir, Config)).
 
 %% ---- the comparison -----------------------------------------------------------
 
@@ -362,7 +362,7 @@ port_to_nobody(Config) ->
                            end || _ <- lists:seq(1, 3)],
                           [gen_tcp:close(S) || S <- [Server, Client, Listen]]
                   end,
-              keep => fun({_, Port, _, Msg, _}) -> is_port(Port) andalso element(1, Msg) =:= inet_async end},
+              keep => fun(E) -> is_port(element(2, E)) andalso element(1, element(4, E)) =:= inet_async end},
             fun({T, Who, Tag, Msg, To}) -> {T, Who, Tag, setelement(3, Msg, id), To} end).
 
 ask_and_die(Socket) ->

@@ -62,6 +62,7 @@ static NIF_RARE ERL_NIF_TERM answer_any(ErlNifEnv *env, const struct nif_handle 
     for (enum nif_class c = 0; c < NIF_CLASSES; c++) {
         unsigned event = nif_tag_event(c, tag);
         known = known || event != KYMO_E_OTHER;
+        wanted = wanted || (event == KYMO_E_CALL && h->mask[c] != 0);
         wanted = wanted || (event != KYMO_E_OTHER && nif_wanted(h, c, event));
     }
     for (enum nif_class c = 0; !known && c < NIF_CLASSES; c++) {
@@ -128,7 +129,8 @@ NIF_ENABLED_CALLBACKS(NIF_X)
 void nif_handle_prepare(struct nif_handle *h)
 {
     if (h->sample_process <= 1) {
-        h->on_call = nif_wanted(h, NIF_CALLS, KYMO_E_CALL) ? nif_am.trace : nif_am.discard;
+        /* The runtime reports no return from a call that it may not report. */
+        h->on_call = h->mask[NIF_CALLS] != 0 ? nif_am.trace : nif_am.discard;
         h->on_send = nif_wanted(h, NIF_SEND, KYMO_E_SEND) ? nif_am.trace : nif_am.discard;
     }
 }
