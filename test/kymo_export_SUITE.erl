@@ -156,7 +156,7 @@ dbg_equals_process_tracer(Config) ->
     Dir = filename:join(?config(dir, Config), "recording"),
     Flags = [call, return_to, send, 'receive', procs, set_on_spawn],
     Spec = #{events => [calls, return_to, messages, procs, set_on_spawn], functions => ["export_work:_/_"], senders => false},
-    record(Dir, Spec, #{calls => arguments, returns => values, messages => contents, terms => true}, fun export_work:scenario/0),
+    record(Dir, Spec, #{calls => arguments, returns => values, messages => contents, terms => contents}, fun export_work:scenario/0),
     Recorded = dbg(Config, Dir),
     Collector = spawn(fun Loop() ->
         receive

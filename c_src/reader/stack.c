@@ -208,48 +208,74 @@ struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *fac
 static void cut(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t callee, kymo_leave_fn leave,
                 void *arg)
 {
-    uint32_t ended[KYMO_STACK_CUT] = {callee};
-    uint32_t n = 1;
-    bool guess = false, learning = !st->doubtful;
+    struct kymo_guess g = {.mfa = {callee}, .n = 1};
+    bool guessed = false, learning = !st->doubtful;
     while (st->n > 0 && st->f[st->n - 1].kind == KYMO_FRAME_CALL) {
         uint32_t caller = st->f[st->n - 1].mfa;
         struct kymo_pair p = pair_get(facts, caller, callee);
         bool unknown = p.kept == 0 && p.tail == 0;
         if (!unknown && p.tail <= p.kept)
             break;
-        guess = guess || unknown;
-        if (n < KYMO_STACK_CUT)
-            ended[n++] = caller;
+        guessed = guessed || unknown;
+        if (g.n < KYMO_GUESS_CALLS)
+            g.mfa[g.n++] = caller;
         pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
         callee = caller;
     }
-    if (guess && learning) {
-        memcpy(st->cut, ended, sizeof ended);
-        st->cut_len = n;
-        st->cut_n = st->n;
+    if (guessed && learning) {
+        g.left = st->n;
+        if (st->n_guesses == KYMO_GUESSES)
+            memmove(st->guesses, st->guesses + 1, --st->n_guesses * sizeof g);
+        st->guesses[st->n_guesses++] = g;
     }
 }
 
-/* A return to mfa that can't be if the last guess was right: learns which of the
- * calls that were ended had been there still. It is the one that mfa had called;
- * when mfa is none of them, the lowest one of which nothing is known. */
-static void learn_wrong_cut(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa)
+/* Index of mfa among the callers of a guess, or 0. */
+static uint32_t caller_in(const struct kymo_guess *g, uint32_t mfa)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 1; i < st->cut_len && kept == 0; i++) {
-        if (st->cut[i] == mfa) {
-            learn(st, facts, mfa, st->cut[i - 1], true);
-            kept = i > 1 ? i - 1 : i;
-        }
+    for (uint32_t i = 1; i < g->n; i++) {
+        if (g->mfa[i] == mfa)
+            return i;
     }
-    for (uint32_t i = st->cut_len; i-- > 1 && kept == 0;) {
-        struct kymo_pair p = pair_get(facts, st->cut[i], st->cut[i - 1]);
+    return 0;
+}
+
+/* Index of the lowest caller of which nothing is known, or 0. */
+static uint32_t unknown_in(const struct kymo_guess *g, const struct kymo_facts *facts)
+{
+    for (uint32_t i = g->n; i-- > 1;) {
+        struct kymo_pair p = pair_get(facts, g->mfa[i], g->mfa[i - 1]);
         if (p.kept == 0 && p.tail == 0)
-            kept = i;
+            return i;
     }
-    if (kept > 0)
-        learn(st, facts, st->cut[kept], st->cut[kept - 1], true);
-    st->cut_len = 0;
+    return 0;
+}
+
+/* A return to mfa that can't be if the guesses were right: learns which of the
+ * calls that were ended had been there still. It is the one that mfa had called;
+ * when mfa is in no guess, the lowest one of which nothing is known. What was
+ * inferred since then ran above it. */
+static void learn_wrong_guess(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
+                              kymo_leave_fn leave, void *arg)
+{
+    uint32_t wrong = st->n_guesses, i = 0;
+    while (i == 0 && wrong > 0)
+        i = caller_in(&st->guesses[--wrong], mfa);
+    if (i > 1)
+        learn(st, facts, mfa, st->guesses[wrong].mfa[--i], true);
+    if (i == 0) {
+        wrong = st->n_guesses;
+        while (i == 0 && wrong > 0)
+            i = unknown_in(&st->guesses[--wrong], facts);
+    }
+    if (i == 0)
+        return;
+    const struct kymo_guess *g = &st->guesses[wrong];
+    learn(st, facts, g->mfa[i], g->mfa[i - 1], true);
+    uint32_t j = top_call(st, st->n);
+    if (j == UINT32_MAX || j < g->left)
+        pop_to(st, g->left, leave, arg, KYMO_LEAVE_RETURN_TO);
+    st->n_guesses = wrong;
 }
 
 /* The call at index j has ended and the frame at index k < j runs again. */
@@ -283,13 +309,8 @@ static void return_to_after_from(struct kymo_stack *st, const struct kymo_facts 
 static void return_to_nothing_open(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
                                    kymo_leave_fn leave, void *arg)
 {
-    /* A return without an open call: the last cut was wrong, what was inferred
-     * since then ran above the call that was cut. */
-    if (st->cut_len != 0) {
-        learn_wrong_cut(st, facts, mfa);
-        if (st->n > st->cut_n)
-            pop_to(st, st->cut_n, leave, arg, KYMO_LEAVE_RETURN_TO);
-    }
+    /* A return without an open call: a guess was wrong. */
+    learn_wrong_guess(st, facts, mfa, leave, arg);
     uint32_t k = find(st, st->n, mfa);
     if (k != UINT32_MAX) {
         pop_to(st, k + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
@@ -306,11 +327,11 @@ static void return_to_open(struct kymo_stack *st, struct kymo_facts *facts, uint
 {
     uint32_t k = find(st, j, mfa);
     uint32_t ended = st->f[j].mfa;
-    bool wrong_cut = st->cut_len != 0 && st->cut_n == j + 1;
-    if (ended == mfa && j + 1 < st->n && (wrong_cut || k == UINT32_MAX)) {
-        /* Back in the call that is open, from one that had been cut above it. */
-        if (wrong_cut)
-            learn_wrong_cut(st, facts, mfa);
+    bool wrong = st->n_guesses > 0 && st->guesses[st->n_guesses - 1].left == j + 1;
+    if (ended == mfa && j + 1 < st->n && (wrong || k == UINT32_MAX)) {
+        /* Back in the call that is open, from one that had been ended above it. */
+        if (wrong)
+            learn_wrong_guess(st, facts, mfa, leave, arg);
         pop_to(st, j + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
         return;
     }
@@ -422,7 +443,7 @@ void kymo_stack_lost(struct kymo_stack *st)
 {
     st->doubtful = st->n > 0;
     st->last_op = OP_NONE;
-    st->cut_len = 0;
+    st->n_guesses = 0;
 }
 
 void kymo_stack_clear(struct kymo_stack *st, kymo_leave_fn leave, void *arg)

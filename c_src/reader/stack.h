@@ -74,7 +74,15 @@ struct kymo_pair {
 
 #define KYMO_PAIRS_MAX 262144u /* no new pair is learnt beyond */
 
-#define KYMO_STACK_CUT 8u
+/* Calls ended together by a return to a function that was not open, because
+ * nothing was known of them: from the one that returned down. */
+#define KYMO_GUESS_CALLS 8u
+#define KYMO_GUESSES 4u
+struct kymo_guess {
+    uint32_t mfa[KYMO_GUESS_CALLS];
+    uint32_t n;    /* how many are in mfa */
+    uint32_t left; /* frames that remained open */
+};
 
 struct kymo_stack {
     struct kymo_frame *f;
@@ -85,10 +93,9 @@ struct kymo_stack {
     uint32_t last;   /* function that ended last */
     uint8_t last_op; /* private */
     bool doubtful;   /* events were lost: nothing is learnt until it is empty */
-    /* The calls ended together last for want of knowledge, from the top down. */
-    uint32_t cut[KYMO_STACK_CUT];
-    uint32_t cut_len; /* how many are in cut; 0: none */
-    uint32_t cut_n;   /* frames left by that */
+    /* The newest times that calls were ended for want of knowledge, oldest first. */
+    struct kymo_guess guesses[KYMO_GUESSES];
+    uint32_t n_guesses;
 };
 
 /* More open calls than this are counted and not stored. */

@@ -244,6 +244,9 @@ static void test_untraced_caller_stays(void **state)
     /* ... whose call stays open when A is cut for want of knowledge. */
     expect_after("tZ fO fA tO tY", "fO fA fB tX tO fC tO tY  fO fA fB tX tO tY",
                  "O(A(B()Bt)AtC()Ct)OtO(A(B()Bt)At)Ot");
+    /* ... and through two functions in turn, each with a tail call above. */
+    expect_after("tZ fO fA fB fC tX fB fC tY fB fC tY tO tW", "fO fA fB fC tX fB fC tY fB fC tY tO tW",
+                 "O(A(B(C()Ct)BtB(C()Ct)BtB(C()Ct)Bt)At)Ot");
     /* ... and with a tail call above: A calls X, X calls B, B ends with a tail call of C. */
     expect_after("tZ fO fA fB fC tX fB fC tX tO tY", "fO fA fB fC tX fB fC tX tO tY",
                  "O(A(B(C()Ct)BtB(C()Ct)Bt)At)Ot");
