@@ -291,18 +291,13 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
 
 /* ---- events ---- */
 
-static bool is_wanted_process(struct cli_filter *f, const struct kymo_reader *r, const struct kymo_event *ev) {
+static bool is_wanted_process(const struct cli_filter *f, const struct kymo_reader *r, const struct kymo_event *ev) {
     uint32_t name, mfa;
     if (kymo_map_get(&f->who, ev->who) != NULL)
         return true;
     if (f->names.count == 0)
         return false;
-    /* The name may be given on the way: from then on the process counts. */
-    bool named = (kymo_reader_process(r, ev->who, &name, &mfa) && kymo_map_get(&f->names, name) != NULL) ||
-                 (ev->id == KYMO_E_REGISTER && kymo_map_get(&f->names, kymo_reader_canonical(r, ev->atom)) != NULL);
-    if (named && kymo_map_put(&f->who, ev->who, NULL) == NULL)
-        cli_warn("out of memory: events of a process called by name may be missing");
-    return named;
+    return kymo_reader_process(r, ev->who, &name, &mfa) && kymo_map_get(&f->names, name) != NULL;
 }
 
 static bool is_wanted_module(const struct cli_filter *f, const struct kymo_reader *r, const struct kymo_event *ev) {
@@ -311,7 +306,7 @@ static bool is_wanted_module(const struct cli_filter *f, const struct kymo_reade
 }
 
 bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev) {
-    struct cli_filter *f = filter;
+    const struct cli_filter *f = filter;
     bool note = ev->id >= KYMO_E_FIRST_NOTE;
     if (note && f->notes_too)
         return true;

@@ -93,7 +93,8 @@ bool kymo_reader_mfa(const struct kymo_reader *r, uint32_t id, struct kymo_mfa *
 bool kymo_reader_term(const struct kymo_reader *r, uint32_t id, const uint8_t **etf, uint32_t *len);
 /* Canonical id: the lowest id with the same definition, for counting by id. */
 uint32_t kymo_reader_canonical(const struct kymo_reader *r, uint32_t id);
-/* What the dictionary knows of a process; false when nothing. */
+/* What the dictionary knows of a process, or the register events read so far;
+ * false when nothing. */
 bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *name_atom, uint32_t *mfa);
 /* The process that dictionary entry id describes; false when it is no such entry. */
 bool kymo_reader_described(const struct kymo_reader *r, uint32_t id, uint64_t *ident);

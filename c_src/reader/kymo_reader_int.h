@@ -110,6 +110,8 @@ ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_
                         uint64_t *bad);
 /* Finds canonical ids, once everything is parsed. 0 or -ENOMEM. */
 int kymo_dict_finish(struct kymo_dict *d);
+/* A register event: names the process unless its name is known already. */
+void kymo_dict_learn(struct kymo_dict *d, uint64_t ident, uint32_t name_atom);
 void kymo_dict_free(struct kymo_dict *d);
 
 /* ---- time ---- */

@@ -19,6 +19,9 @@ enum { ID_SLACK = KYMO_MAX_SLOTS };
  * file made for the purpose has them. */
 enum { MAX_CLASHES = 64 };
 
+/* Processes named by events: memory must not grow with their number. */
+enum { MAX_LEARNT = 200000 };
+
 static bool define(struct kymo_dict *d, const struct kymo_dict_entry *e, const uint8_t *payload) {
     void *p = d->defs;
     size_t room = d->defs_room;
@@ -165,6 +168,14 @@ int kymo_dict_finish(struct kymo_dict *d) {
     }
     kymo_map_free(&seen);
     return rc;
+}
+
+void kymo_dict_learn(struct kymo_dict *d, uint64_t ident, uint32_t name_atom) {
+    if (name_atom == 0 || d->processes.count >= MAX_LEARNT)
+        return;
+    struct kymo_process *p = kymo_map_put(&d->processes, ident, NULL);
+    if (p != NULL && p->name == 0) /* without memory it goes without a name */
+        p->name = name_atom;
 }
 
 void kymo_dict_free(struct kymo_dict *d) {

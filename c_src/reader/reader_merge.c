@@ -107,6 +107,8 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev) {
             ev->slot = r->heap[0].slot;
             ev->ticks = c->last = r->heap[0].key;
             ev->ns = kymo_clock_ns(&r->clock, &r->clock_hint, ev->ticks);
+            if (ev->id == KYMO_E_REGISTER)
+                kymo_dict_learn(&r->dict, ev->who, ev->atom);
             r->top_taken = true; /* its buffer must live until the next call */
             return 1;
         }

@@ -1,0 +1,658 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% The command `kymo', run as a user does, on recordings of this node: exit
+%% statuses, help, what it prints and what its filters leave, damaged recordings,
+%% outputs that fail. What it prints is compared with what the recorder counted,
+%% with what OTP's dbg reads from an export, and with how io_lib writes terms.
+-module(kymo_cli_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+all() ->
+    [
+        help, wrong_usage, not_a_recording,
+        info_text, info_json, info_top,
+        print_lines, print_clocks, print_limit, print_pids, print_tags, print_modules, print_times,
+        export_filters, export_refusals,
+        terms_like_the_shell, cut_terms, names_are_safe,
+        strict, cut_file, flipped_bits, no_dictionary, foreign_files,
+        closed_pipe, full_disk, while_recording, snapshot, progress_on_a_terminal
+    ].
+
+init_per_suite(Config) ->
+    {module, _} = code:ensure_loaded(kymo),
+    Priv = ?config(priv_dir, Config),
+    Dir = filename:join(Priv, "work"),
+    Pid = record(Dir, #{calls => arguments, messages => contents}, fun work/0),
+    [{recording, Dir}, {worker, Pid} | Config].
+
+end_per_suite(_) ->
+    ok.
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case)),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, _) ->
+    ok.
+
+%% ---- recordings ----
+
+%% What the recorded process does: 50 calls here, 20 in lists, 10 messages to a
+%% process of its own, which has a name.
+work() ->
+    Echo = spawn_link(fun() -> echo() end),
+    register(cli_suite_echo, Echo),
+    [traced(N) || N <- lists:seq(1, 50)],
+    [lists:nth(1, [N]) || N <- lists:seq(1, 20)],
+    [begin Echo ! {self(), N}, receive {Echo, N} -> ok end end || N <- lists:seq(1, 10)],
+    unlink(Echo),
+    Monitor = monitor(process, Echo),
+    exit(Echo, kill),
+    receive {'DOWN', Monitor, process, Echo, killed} -> ok end.
+
+traced(X) -> X.
+
+echo() ->
+    receive {From, N} -> From ! {self(), N}, echo() end.
+
+record(Dir, Options, Fun) ->
+    record(Dir, Options, Fun, fun(_) -> ok end).
+
+%% While is called with the recorder when Fun has returned and before it is stopped.
+record(Dir, Options, Fun, While) ->
+    {ok, R} = kymo:start(maps:merge(#{dir => Dir, policy => discard}, Options)),
+    {Pid, Monitor} = spawn_monitor(fun() -> receive go -> Fun() end end),
+    {ok, _} = kymo:trace(R, #{processes => [Pid], events => [calls, messages, procs, set_on_spawn],
+                              functions => [{?MODULE, traced, 1}, {lists, nth, 2}]}),
+    Pid ! go,
+    receive {'DOWN', Monitor, process, Pid, normal} -> ok end,
+    While(R),
+    {ok, _} = kymo:stop(R),
+    Pid.
+
+%% ---- the command ----
+
+%% Standard output only, and that it ended well.
+out(Args) ->
+    {0, Out, ""} = run(Args),
+    Out.
+
+lines(Args) ->
+    string:lexemes(out(Args), "\n").
+
+%% Status, standard output, standard error, as lists of characters.
+run(Args) ->
+    shell(["exec ", [[quote(A), $ ] || A <- [kymo:cli_path() | Args]]]).
+
+shell(Command) ->
+    Tmp = filename:join(os:getenv("TMPDIR", "/tmp"), "kymo-cli-" ++ os:getpid() ++ "-" ++
+                            integer_to_list(erlang:unique_integer([positive]))),
+    Port = open_port({spawn_executable, "/bin/sh"},
+                     [{args, ["-c", unicode:characters_to_binary(["{ ", Command, "; } 2>", quote(Tmp)])]},
+                      exit_status, binary, use_stdio]),
+    {Status, Out} = collect(Port, []),
+    {ok, Err} = file:read_file(Tmp),
+    ok = file:delete(Tmp),
+    {Status, text(Out), text(Err)}.
+
+text(Bytes) ->
+    case unicode:characters_to_list(Bytes) of
+        Text when is_list(Text) -> Text;
+        _ -> error({not_utf8, Bytes})
+    end.
+
+collect(Port, Acc) ->
+    receive
+        {Port, {data, Data}} -> collect(Port, [Acc, Data]);
+        {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Acc)}
+    after 120000 ->
+        error({no_end, iolist_to_binary(Acc)})
+    end.
+
+quote(Text) ->
+    ["'", string:replace(Text, "'", "'\\''", all), "'"].
+
+contains(Text, What) ->
+    string:find(Text, What) =/= nomatch.
+
+%% ---- usage ----
+
+help(_) ->
+    {0, General, ""} = run(["--help"]),
+    {0, General, ""} = run(["help"]),
+    {0, General, ""} = run(["-h"]),
+    [?assert(contains(General, W)) || W <- ["kymo info", "kymo print", "export perfetto", "export ctf",
+                                            "export folded", "export dbg", "Exit status"]],
+    [begin
+         {0, Text, ""} = run(["help", Command]),
+         {0, Text, ""} = run([Command, "--help"]),
+         {0, Text, ""} = run([Command, "/nowhere", "-h"]),
+         ?assert(contains(Text, "Usage: kymo " ++ Command)),
+         ?assert(contains(Text, "--strict"))
+     end || Command <- ["info", "print", "export"]],
+    _ = application:load(kymo),
+    {ok, Vsn} = application:get_key(kymo, vsn),
+    ?assert(contains(out(["--version"]), "kymo " ++ Vsn)).
+
+wrong_usage(Config) ->
+    Dir = ?config(recording, Config),
+    Wrong = [
+        [], ["frobnicate"], ["--frobnicate"], ["help", "frobnicate"],
+        ["info"], ["info", Dir, Dir], ["info", "--frobnicate", Dir], ["info", "--top", "many", Dir],
+        ["info", "--top", "-1", Dir], ["info", "--top"],
+        ["print"], ["print", "--limit", "x", Dir], ["print", "--from", "yesterday", Dir],
+        ["print", "--from", "1.5parsecs", Dir], ["print", "--to", "99999999999999999999s", Dir],
+        ["print", "--from", "2s", "--to", "1s", Dir], ["print", "--tag", "call,frob", Dir],
+        ["print", "--tag", "", Dir], ["print", "--pid", "<0.1>", Dir], ["print", "--pid", "", Dir],
+        ["print", "--module", "", Dir], ["print", "--json", Dir],
+        ["export"], ["export", Dir, "-o", "x"], ["export", "xml", Dir, "-o", "x"], ["export", "dbg", Dir],
+        ["export", "ctf", Dir, "-o", "-"], ["export", "dbg", "--wall", Dir, "-o", "-"]
+    ],
+    [begin
+         {Status, Out, Err} = run(Args),
+         ?assertEqual({Args, 2, ""}, {Args, Status, Out}),
+         ?assert(contains(Err, "kymo"))
+     end || Args <- Wrong],
+    {2, "", Err} = run(["print", "--tag", "call,frob", Dir]),
+    ?assert(contains(Err, "'frob'")),
+    ?assert(contains(Err, "kymo help print")).
+
+not_a_recording(Config) ->
+    Dir = ?config(dir, Config),
+    File = filename:join(Dir, "file"),
+    ok = file:write_file(File, "x"),
+    Wrong = filename:join(Dir, "wrong"),
+    ok = file:make_dir(Wrong),
+    ok = file:write_file(filename:join(Wrong, "meta"), binary:copy(<<"kymo">>, 4096)),
+    Newer = copy(?config(recording, Config), Dir, "newer"),
+    patch(filename:join(Newer, "meta"), 8, <<2:32/little>>),
+    [begin
+         {3, "", Err} = run(Command ++ [Path]),
+         ?assert(contains(Err, Path)),
+         ?assert(contains(Err, Why))
+     end || Command <- [["info"], ["print"], ["export", "dbg", "-o", "-"]],
+            {Path, Why} <- [{filename:join(Dir, "nothing"), "No such file"}, {File, "Not a directory"},
+                            {Dir, "not a recording"}, {Wrong, "magic"}, {Newer, "version 2"}]].
+
+%% ---- info ----
+
+info_text(Config) ->
+    Dir = ?config(recording, Config),
+    Text = out(["info", Dir]),
+    [?assert(contains(Text, W), W) ||
+        W <- [Dir, "closed: stopped", atom_to_list(node()), "OTP " ++ erlang:system_info(otp_release),
+              os:getpid(), "policy       discard", "lost         nothing", "damage       none",
+              "kymo_cli_SUITE:traced/1", "lists:nth/2", "call", "send", pid_to_list(?config(worker, Config))]].
+
+info_json(Config) ->
+    Dir = ?config(recording, Config),
+    Json = json(out(["info", "--json", Dir])),
+    Events = length(lines(["print", Dir, "--tag", all_tags()])),
+    ?assertMatch(#{<<"format">> := 1, <<"state">> := <<"closed">>, <<"reason">> := <<"stop">>,
+                   <<"policy">> := <<"discard">>, <<"complete">> := true, <<"overwritten">> := 0,
+                   <<"lost">> := #{<<"total">> := 0, <<"ring_full">> := 0, <<"io">> := 0},
+                   <<"damage">> := #{<<"segments_bad">> := 0, <<"records_bad">> := 0}}, Json),
+    ?assertEqual(list_to_integer(os:getpid()), maps:get(<<"os_pid">>, Json)),
+    ?assertEqual(atom_to_binary(node()), maps:get(<<"node">>, Json)),
+    ?assertEqual(Events, maps:get(<<"events">>, Json)),
+    ?assertEqual(Events, maps:get(<<"recorded">>, Json)),
+    Tags = maps:get(<<"tags">>, Json),
+    ?assertEqual(70, maps:get(<<"call">>, Tags)),
+    ?assertEqual(20, maps:get(<<"send">>, Tags)),
+    ?assertEqual(Events, lists:sum([N || {Tag, N} <- maps:to_list(Tags), not lists:prefix("kymo_", binary_to_list(Tag))])),
+    ?assertEqual(Events, lists:sum([maps:get(<<"events">>, T) || T <- maps:get(<<"threads">>, Json)])),
+    ?assertEqual(Events, lists:sum([maps:get(<<"events">>, P) || P <- maps:get(<<"processes">>, Json)])),
+    ?assertEqual([{50, <<"kymo_cli_SUITE:traced/1">>}, {20, <<"lists:nth/2">>}],
+                 [{N, F} || #{<<"calls">> := N, <<"function">> := F} <- maps:get(<<"functions">>, Json)]),
+    ?assert(maps:get(<<"last_ns">>, Json) >= maps:get(<<"first_ns">>, Json)).
+
+info_top(Config) ->
+    Dir = ?config(recording, Config),
+    #{<<"processes">> := [_], <<"process_count">> := N, <<"functions">> := [_], <<"function_count">> := 2} =
+        json(out(["info", "--json", "-n", "1", Dir])),
+    ?assert(N >= 2),
+    #{<<"processes">> := [], <<"functions">> := []} = json(out(["info", "--json", "--top", "0", Dir])).
+
+%% ---- print ----
+
+print_lines(Config) ->
+    Dir = ?config(recording, Config),
+    Worker = pid_to_list(?config(worker, Config)),
+    Lines = lines(["print", Dir]),
+    %% Every line has a time, a thread, a process and an event.
+    Times = [begin
+                 {match, [Time]} = re:run(L, "^(\\d+\\.\\d{9}) [scit]\\d+ (<0\\.\\d+\\.\\d+>(\\([^)]*\\))?|-) [a-z_]+( |$)",
+                                          [{capture, [1], list}]),
+                 Time
+             end || L <- Lines],
+    ?assertEqual(Times, lists:sort(Times)),
+    Calls = [L || L <- Lines, contains(L, " call kymo_cli_SUITE:traced/1 args=")],
+    ?assertEqual([lists:flatten(io_lib:format("~s call kymo_cli_SUITE:traced/1 args=~0tp", [Worker, [N]]))
+                  || N <- lists:seq(1, 50)],
+                 [after_thread(L) || L <- Calls]),
+    %% The same number of events as OTP reads from the dbg file.
+    ?assertEqual(length(kymo_cli:events(Dir)), length([L || L <- Lines, not contains(L, " - kymo_")])),
+    ?assertEqual(10, length([L || L <- Lines, contains(L, Worker ++ " send to="), contains(L, "(cli_suite_echo)"),
+                                  contains(L, "msg={" ++ Worker)])),
+    ?assertEqual(1, length([L || L <- Lines, contains(L, " register name=cli_suite_echo")])).
+
+after_thread(Line) ->
+    [_, _, Rest] = re:split(Line, " ", [{parts, 3}, {return, list}, unicode]),
+    Rest.
+
+print_clocks(Config) ->
+    Dir = ?config(recording, Config),
+    [Plain, Wall, Erlang] = [[hd(string:lexemes(L, " ")) || L <- lines(["print", Dir] ++ O)]
+                             || O <- [[], ["--wall"], ["--erlang"]]],
+    #{<<"start_unix_ns">> := Unix, <<"start_erlang_ns">> := Mono} = json(out(["info", "--json", Dir])),
+    Since = [nanoseconds(T) || T <- Plain],
+    ?assertEqual([Mono + T || T <- Since], [list_to_integer(T) || T <- Erlang]),
+    ?assertEqual([Unix + T || T <- Since],
+                 [calendar:rfc3339_to_system_time(T, [{unit, nanosecond}]) || T <- Wall]),
+    %% And these are the clocks of this node.
+    Now = erlang:monotonic_time(nanosecond),
+    ?assert(Mono < Now),
+    ?assert(Mono > Now - 3600 * 1000000000),
+    Offset = erlang:time_offset(nanosecond),
+    ?assert(abs(Unix - (Mono + Offset)) < 60 * 1000000000).
+
+nanoseconds(Text) ->
+    [Seconds, Fraction] = string:lexemes(Text, "."),
+    list_to_integer(Seconds) * 1000000000 + list_to_integer(Fraction).
+
+print_limit(Config) ->
+    Dir = ?config(recording, Config),
+    All = lines(["print", Dir]),
+    [?assertEqual(lists:sublist(All, N), lines(["print", "-n", integer_to_list(N), Dir])) || N <- [0, 1, 17, 100000]].
+
+print_pids(Config) ->
+    Dir = ?config(recording, Config),
+    All = lines(["print", Dir]),
+    Worker = pid_to_list(?config(worker, Config)),
+    OfWorker = [L || L <- All, lists:prefix(Worker, after_thread(L))],
+    ?assert(length(OfWorker) > 70),
+    ?assertEqual(OfWorker, lines(["print", Dir, "--pid", Worker])),
+    ?assertEqual(OfWorker, lines(["print", Dir, "--pid", string:trim(Worker, both, "<>")])),
+    OfEcho = [L || L <- All, contains(after_thread(L), "(cli_suite_echo) ")
+                       andalso not lists:prefix(Worker, after_thread(L))],
+    ?assert(length(OfEcho) > 20),
+    ?assertEqual(OfEcho, lines(["print", Dir, "--pid", "cli_suite_echo"])),
+    ?assertEqual(lists:sort(OfWorker ++ OfEcho),
+                 lists:sort(lines(["print", Dir, "--pid", Worker, "--pid", "cli_suite_echo"]))),
+    ?assertEqual([], lines(["print", Dir, "--pid", "<0.0.99>"])),
+    {0, "", Warning} = run(["print", Dir, "--pid", "no_such_name"]),
+    ?assert(contains(Warning, "'no_such_name'")).
+
+print_tags(Config) ->
+    Dir = ?config(recording, Config),
+    All = lines(["print", Dir]),
+    [?assertEqual([L || L <- All, lists:member(tag(L), Tags)], lines(["print", Dir, "--tag", Option]))
+     || {Option, Tags} <- [{"call", ["call"]}, {"send,receive", ["send", "receive"]},
+                           {"messages", ["send", "receive", "send_to_non_existing_process"]},
+                           {"calls,exit", ["call", "exit"]}, {"kymo_state", ["kymo_state"]},
+                           {"gc", []}, {"spawned", ["spawned"]}]],
+    ?assertEqual(70, length(lines(["print", Dir, "--tag", "call"]))).
+
+tag(Line) ->
+    case re:run(after_thread(Line), "^(?:<[^>]*>(?:\\([^)]*\\))?|-) ([a-z_]+)", [{capture, [1], list}, unicode]) of
+        {match, [Tag]} -> Tag
+    end.
+
+all_tags() ->
+    "calls,messages,procs,ports,running,gc,seq_trace,other".
+
+print_modules(Config) ->
+    Dir = ?config(recording, Config),
+    Calls = lines(["print", Dir, "--tag", "call"]),
+    ?assertEqual([L || L <- Calls, contains(L, " call lists:nth/2")],
+                 lines(["print", Dir, "--module", "lists", "--tag", "calls"])),
+    ?assertEqual(Calls, lines(["print", Dir, "--module", "lists", "--module", "kymo_cli_SUITE", "--tag", "call"])),
+    {0, "", Warning} = run(["print", Dir, "--module", "no_such_module"]),
+    ?assert(contains(Warning, "'no_such_module'")).
+
+print_times(Config) ->
+    Dir = ?config(recording, Config),
+    All = lines(["print", Dir]),
+    Stamped = [{nanoseconds(hd(string:lexemes(L, " "))), L} || L <- All],
+    {From, _} = lists:nth(length(All) div 3, Stamped),
+    {To, _} = lists:nth(2 * length(All) div 3, Stamped),
+    {Last, _} = lists:last(Stamped),
+    #{<<"start_unix_ns">> := Unix} = json(out(["info", "--json", Dir])),
+    Ns = fun(T) -> integer_to_list(T) ++ "ns" end,
+    Date = fun(T) -> calendar:system_time_to_rfc3339(Unix + T, [{unit, nanosecond}, {offset, "Z"}]) end,
+    Window = [L || {T, L} <- Stamped, T >= From, T =< To],
+    Tail = [L || {T, L} <- Stamped, T >= From],
+    ?assert(length(Window) > 10),
+    [?assertEqual(Expected, lines(["print", Dir] ++ Options))
+     || {Expected, Options} <- [
+         {Window, ["--from", Ns(From), "--to", "+" ++ Ns(To)]},
+         {Window, ["--from", Date(From), "--to", Date(To)]},
+         {Window, ["--from", "-" ++ Ns(Last - From), "--to", "-" ++ Ns(Last - To)]},
+         {Tail, ["--from", seconds(From)]},
+         {All, ["--from", "0", "--to", "1h2m3s"]},
+         {All, ["--from", "-1h"]},
+         {[], ["--from", "1h"]}]].
+
+%% Through all units: 1234567890 ns as 1s234ms567us890ns.
+seconds(Ns) ->
+    lists:flatten(io_lib:format("~bs~bms~bus~bns", [Ns div 1000000000, Ns div 1000000 rem 1000,
+                                                    Ns div 1000 rem 1000, Ns rem 1000])).
+
+%% ---- export ----
+
+export_filters(Config) ->
+    Dir = ?config(recording, Config),
+    Worker = ?config(worker, Config),
+    File = filename:join(?config(dir, Config), "out.dbg"),
+    Export = fun(Options) ->
+                 {0, "", ""} = run(["export", "dbg", Dir, "-q", "-o", File] ++ Options),
+                 [E || E <- kymo_cli:read_dbg(File)]
+             end,
+    ?assertEqual(70, length(Export(["--tag", "call"]))),
+    ?assertEqual(20, length(Export(["--tag", "call", "--module", "lists"]))),
+    OfWorker = Export(["--pid", pid_to_list(Worker)]),
+    ?assertEqual([Worker], lists:usort([element(2, E) || E <- OfWorker])),
+    {0, "", Summary} = run(["export", "dbg", Dir, "-o", File]),
+    ?assert(contains(Summary, File)),
+    ?assert(contains(Summary, "events")),
+    {0, Stream, ""} = shell([quote(kymo:cli_path()), " export folded ", quote(Dir), " -o - | wc -l"]),
+    ?assert(list_to_integer(string:trim(Stream)) > 0).
+
+export_refusals(Config) ->
+    Dir = ?config(recording, Config),
+    [begin
+         {4, "", Err} = run(["export", Format, Dir, "-o", "/proc/kymo/no/such"]),
+         ?assert(contains(Err, "/proc/kymo/no/such"))
+     end || Format <- ["perfetto", "ctf", "folded", "dbg"]].
+
+%% ---- terms ----
+
+%% Calls with many kinds of terms: what is printed is what io_lib writes.
+terms_like_the_shell(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Terms = terms(),
+    record(Dir, #{calls => arguments, content_bytes => 8192}, fun() -> [traced(T) || T <- Terms] end),
+    Printed = [begin
+                   [_, Args] = string:split(L, " args="),
+                   Args
+               end || L <- lines(["print", Dir, "--tag", "call"])],
+    ?assertEqual(length(Terms), length(Printed)),
+    [?assertEqual(lists:flatten(io_lib:format("~0tp", [[T]])), P) || {T, P} <- lists:zip(Terms, Printed)].
+
+terms() ->
+    _ = rand:seed(exsss, {1, 2, 3}),
+    Floats = [0.0, -0.0, 1.0, -1.5, 0.1, 100.0, 1.0e10, 123456789.125, 1.0e21, 1.0e22, 1.0e23, 9007199254740991.0,
+              9007199254740992.0, 1.0e-4, 1.0e-5, 0.00012345, 1.7976931348623157e308, 5.0e-324, 2.2250738585072014e-308,
+              123456.0e-7, 1.0e-10, 1234567.0e5] ++ [random_float() || _ <- lists:seq(1, 300)],
+    [[] , 0, 255, 256, -1, 1 bsl 27, 1 bsl 31, -(1 bsl 31), 1 bsl 60, -(1 bsl 64), 1 bsl 200, -(1 bsl 2000),
+     a, 'A', '', 'hello world', 'it\'s', 'with\nnewline', 'n\x{e5}ja', '\x{44f}', 'after', 'cond', 'let', maybe_not,
+     a@b, 'a-b', '1a', '\x{f7}x', '_', '\\', 'a\x{7f}',
+     {}, {a}, {a, {b, {c}}}, [1], [1, 2], [1 | 2], [a, b | c], [[]], [[], [[]]], [{}],
+     "hello", "with \"quotes\" and \\", "tab\tnewline\n\e\d\b\f\v\r", "\x{e9}t\x{e9}", [0], [$a, 0], [256, 257],
+     lists:seq(1, 100), lists:duplicate(300, $x), [$a | b], "~p",
+     <<>>, <<"text">>, <<1, 2, 3>>, <<"\x{e9}"/utf8>>, <<255>>, <<"a\nb">>, <<"quote\"">>, <<1:1>>, <<5, 3:3>>, <<0:7>>,
+     <<200, 201>>, binary:copy(<<"abc">>, 100),
+     #{}, #{a => 1}, #{1 => #{2 => 3}}, #{"k" => [v]},
+     fun lists:map/2, fun ?MODULE:all/0, self(), make_ref(), hd(erlang:ports()),
+     list_to_tuple(lists:seq(1, 300)), {1, 2.5, "x", <<"y">>, z} | Floats].
+
+random_float() ->
+    case <<(rand:uniform(1 bsl 64) - 1):64>> of
+        <<F/float>> -> F;
+        _ -> random_float()
+    end.
+
+cut_terms(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, #{calls => arguments, content_bytes => 64}, fun() -> traced(lists:seq(1000, 2000)), traced(short) end),
+    [Long, Short] = lines(["print", Dir, "--tag", "call"]),
+    ?assert(contains(Long, " args(cut)=[")),
+    ?assert(contains(Long, "'...'")),
+    ?assert(contains(Short, " args=[short]")).
+
+%% Nothing that comes from the node gets to the terminal as a control character.
+names_are_safe(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Name = 'evil\e[31m\n name',
+    record(Dir, #{calls => arguments, messages => contents},
+           fun() ->
+               register(Name, self()),
+               traced(['\e]0;x\a', "\e[2J", <<"\e[2J">>, <<155, 49>>, {Name}]),
+               Name ! "\e[0m",
+               exit(normal)
+           end),
+    [begin
+         Text = out(Command ++ [Dir]),
+         ?assertEqual([], [C || C <- Text, C < 32 andalso C =/= $\n orelse C >= 127 andalso C < 160])
+     end || Command <- [["print"], ["info"], ["info", "--json"]]],
+    ?assert(contains(out(["print", Dir]), "('evil\\e[31m\\n name')")),
+    ?assertNotEqual([], lines(["print", Dir, "--pid", atom_to_list(Name), "--tag", "call"])).
+
+%% ---- damage ----
+
+strict(Config) ->
+    Whole = ?config(recording, Config),
+    [{0, _, _} = run([C, "--strict", Whole]) || C <- ["info", "print"]],
+    Cut = copy(Whole, ?config(dir, Config), "cut"),
+    cut(data_file(Cut), 5),
+    {0, _, ""} = run(["info", Cut]),
+    {1, _, ""} = run(["info", "--strict", Cut]),
+    {1, _, ""} = run(["print", "--strict", Cut]),
+    {1, _, _} = run(["export", "dbg", "--strict", Cut, "-o", filename:join(?config(dir, Config), "x.dbg")]).
+
+%% At any length of the file: what is before the cut is read.
+cut_file(Config) ->
+    Whole = ?config(recording, Config),
+    Lines = lines(["print", Whole]),
+    Size = filelib:file_size(data_file(Whole)),
+    Counts = [begin
+                  Dir = copy(Whole, ?config(dir, Config), "cut-" ++ integer_to_list(N)),
+                  cut(data_file(Dir), Size - N),
+                  Left = lines(["print", Dir]),
+                  ?assertEqual([], Left -- Lines),
+                  length(Left)
+              end || N <- lists:seq(0, Size, max(1, Size div 25))],
+    ?assertEqual(0, hd(Counts)),
+    ?assertEqual(Counts, lists:sort(Counts)),
+    ?assert(lists:last(Counts) > 100).
+
+%% A changed bit in the records costs the segment and is counted, and what is
+%% printed was printed before.
+flipped_bits(Config) ->
+    Whole = ?config(recording, Config),
+    Lines = lines(["print", Whole]),
+    Size = filelib:file_size(data_file(Whole)),
+    [begin
+         Dir = copy(Whole, ?config(dir, Config), "flip-" ++ integer_to_list(At)),
+         {ok, Bytes} = file:read_file(data_file(Dir)),
+         patch(data_file(Dir), At, <<(binary:at(Bytes, At) bxor 16)>>),
+         Left = lines(["print", Dir]),
+         ?assertEqual([], Left -- Lines),
+         #{<<"damage">> := #{<<"segments_bad">> := Bad}, <<"complete">> := Complete} =
+             json(out(["info", "--json", Dir])),
+         ?assertEqual({At, length(Left) =:= length(Lines)}, {At, Bad =:= 0}),
+         ?assertEqual({At, Bad =:= 0}, {At, Complete})
+     end || At <- lists:seq(128, Size - 1, max(1, Size div 20)), in_records(data_file(Whole), At)].
+
+%% Whether a byte belongs to the records of a segment: found from the headers.
+in_records(File, At) ->
+    {ok, Bytes} = file:read_file(File),
+    in_records(Bytes, 0, At).
+
+in_records(Bytes, Begin, At) when Begin < byte_size(Bytes) ->
+    <<_:Begin/binary, _:48/binary, Content:64/little, Packet:64/little, _/binary>> = Bytes,
+    if
+        At >= Begin + Packet div 8 -> in_records(Bytes, Begin + Packet div 8, At);
+        true -> At >= Begin + 128 andalso At < Begin + Content div 8
+    end;
+in_records(_, _, _) ->
+    false.
+
+no_dictionary(Config) ->
+    Dir = copy(?config(recording, Config), ?config(dir, Config), "nodict"),
+    ok = file:delete(filename:join(Dir, "dict")),
+    Lines = lines(["print", Dir, "--tag", "call"]),
+    ?assertEqual(70, length(Lines)),
+    [?assert(contains(L, " call ? args=")) || L <- Lines],
+    out(["info", Dir]).
+
+%% Other files under the names of a recording's.
+foreign_files(Config) ->
+    Whole = ?config(recording, Config),
+    Junk = crypto_free_noise(200000),
+    [begin
+         Dir = copy(Whole, ?config(dir, Config), "foreign-" ++ Name),
+         ok = file:write_file(filename:join(Dir, Name), Junk),
+         {Status, _, _} = run(["info", Dir]),
+         ?assertEqual({Name, Expected}, {Name, Status}),
+         {Status, _, _} = run(["print", Dir]),
+         {Status, _, _} = run(["export", "perfetto", Dir, "-q", "-o", filename:join(?config(dir, Config), "x")])
+     end || {Name, Expected} <- [{"meta", 3}, {"dict", 0}, {"ring", 0}, {"data.000001", 0}, {"data.000007", 0},
+                                 {"data.x", 0}]].
+
+crypto_free_noise(N) ->
+    _ = rand:seed(exsss, {4, 5, 6}),
+    << <<(rand:uniform(256) - 1)>> || _ <- lists:seq(1, N) >>.
+
+%% ---- outputs that fail ----
+
+closed_pipe(Config) ->
+    Dir = ?config(recording, Config),
+    Kymo = quote(kymo:cli_path()),
+    Big = filename:join(?config(dir, Config), "rec"),
+    %% More than a pipe holds.
+    record(Big, #{calls => arguments}, fun() -> [traced(N) || N <- lists:seq(1, 20000)] end),
+    [begin
+         {0, Out, Err} = shell(["{ ", Kymo, Command, quote(D), "; echo status $? >&2; } | head -c 10 | wc -c"]),
+         ?assertEqual("10", string:trim(Out)),
+         ?assertEqual("status 0\n", Err)
+     end || {Command, D} <- [{" print ", Big}, {" info ", Dir}, {" export dbg -q -o - ", Big},
+                             {" export folded -q -o - ", Dir}]].
+
+full_disk(Config) ->
+    Dir = ?config(recording, Config),
+    Kymo = quote(kymo:cli_path()),
+    [begin
+         {Status, "", Err} = shell(["exec ", Kymo, Command, quote(Dir), " >/dev/full"]),
+         ?assertEqual({Command, 4}, {Command, Status}),
+         ?assert(contains(Err, "No space left on device"), Err)
+     end || Command <- [" print ", " info ", " info --json ", " export dbg -o - ", " export folded -o - ",
+                        " export perfetto -o - "]],
+    [begin
+         {Status, "", Err} = run(["export", Format, Dir, "-o", "/dev/full"]),
+         ?assertEqual({Format, 4}, {Format, Status}),
+         ?assert(contains(Err, "/dev/full"), Err)
+     end || Format <- ["dbg", "folded", "perfetto"]].
+
+%% ---- life ----
+
+while_recording(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    [begin
+         D = Dir ++ atom_to_list(Policy),
+         record(D, #{calls => arguments, policy => Policy}, fun() -> [traced(N) || N <- lists:seq(1, 1000)] end,
+                fun(_) ->
+                    ?assertEqual(1000, length(lines(["print", D, "--tag", "call"]))),
+                    #{<<"state">> := <<"active">>, <<"complete">> := true, <<"reason">> := <<"none">>} =
+                        json(out(["info", "--json", D])),
+                    ?assert(contains(out(["info", D]), "state        recording"))
+                end)
+     end || Policy <- [overwrite, discard]].
+
+snapshot(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Copy = filename:join(?config(dir, Config), "snapshot"),
+    record(Dir, #{calls => arguments, policy => overwrite}, fun() -> [traced(N) || N <- lists:seq(1, 100)] end,
+           fun(R) -> {ok, _} = kymo:snapshot(R, Copy) end),
+    ?assertEqual(lines(["print", Dir, "--tag", "call"]), lines(["print", Copy, "--tag", "call"])),
+    #{<<"state">> := <<"snapshot">>, <<"complete">> := true} = json(out(["info", "--json", Copy])).
+
+%% With a terminal as standard error, a command that is kept waiting shows that it
+%% works; --quiet doesn't. `script' is the terminal.
+progress_on_a_terminal(Config) ->
+    case os:find_executable("script") of
+        false ->
+            {skip, "no `script' (package bsdutils): the bar of progress is not tested"};
+        _ ->
+            Dir = filename:join(?config(dir, Config), "rec"),
+            record(Dir, #{calls => arguments}, fun() -> [traced(N) || N <- lists:seq(1, 60000)] end),
+            %% Nobody reads for a second: the pipe is full, the work takes longer
+            %% than the bar waits for.
+            Run = fun(Options) ->
+                      {0, Out, _} = shell(["script -qec ", quote(lists:flatten(
+                          [quote(kymo:cli_path()), " print ", Options, quote(Dir), " | { sleep 1; cat >/dev/null; }"])),
+                          " /dev/null"]),
+                      Out
+                  end,
+            ?assert(contains(Run(""), "kymo: printing [")),
+            ?assertNot(contains(Run("-q "), "printing"))
+    end.
+
+%% ---- helpers ----
+
+copy(From, Dir, Name) ->
+    To = filename:join(Dir, Name),
+    ok = file:make_dir(To),
+    {ok, Files} = file:list_dir(From),
+    [{ok, _} = file:copy(filename:join(From, F), filename:join(To, F)) || F <- Files],
+    To.
+
+data_file(Dir) ->
+    [File] = filelib:wildcard(filename:join(Dir, "data.*")),
+    File.
+
+patch(File, At, Bytes) ->
+    {ok, Fd} = file:open(File, [read, write, raw, binary]),
+    ok = file:pwrite(Fd, At, Bytes),
+    ok = file:close(Fd).
+
+%% Takes N bytes from the end.
+cut(File, N) ->
+    {ok, Fd} = file:open(File, [read, write, raw, binary]),
+    {ok, _} = file:position(Fd, max(0, filelib:file_size(File) - N)),
+    ok = file:truncate(Fd),
+    ok = file:close(Fd).
+
+%% JSON as OTP 27's json:decode/1 has it, for runtimes without it: no more than
+%% the command writes, and strict about that.
+json(Text) ->
+    {Value, "\n"} = value(Text),
+    Value.
+
+value("{}" ++ R) -> {#{}, R};
+value("{" ++ R) -> object(R, #{});
+value("[]" ++ R) -> {[], R};
+value("[" ++ R) -> array(R, []);
+value("\"" ++ R) -> string(R, []);
+value("true" ++ R) -> {true, R};
+value("false" ++ R) -> {false, R};
+value("null" ++ R) -> {null, R};
+value(R) ->
+    {Digits, Rest} = lists:splitwith(fun(C) -> C =:= $- orelse C >= $0 andalso C =< $9 end, R),
+    {list_to_integer(Digits), Rest}.
+
+object("\"" ++ R0, Map) ->
+    {Key, ":" ++ R1} = string(R0, []),
+    {Value, R2} = value(R1),
+    false = is_map_key(Key, Map),
+    case R2 of
+        "," ++ R3 -> object(R3, Map#{Key => Value});
+        "}" ++ R3 -> {Map#{Key => Value}, R3}
+    end.
+
+array(R0, Acc) ->
+    case value(R0) of
+        {V, "," ++ R} -> array(R, [V | Acc]);
+        {V, "]" ++ R} -> {lists:reverse([V | Acc]), R}
+    end.
+
+string("\"" ++ R, Acc) -> {unicode:characters_to_binary(lists:reverse(Acc)), R};
+string("\\u" ++ [A, B, C, D | R], Acc) -> string(R, [list_to_integer([A, B, C, D], 16) | Acc]);
+string([$\\, C | R], Acc) when C =:= $\\; C =:= $" -> string(R, [C | Acc]);
+string([C | R], Acc) when C >= 32, C =/= $\\ -> string(R, [C | Acc]).
