@@ -206,7 +206,7 @@ prepare_new(New, I) ->
 
 %% Modules of one load come in together.
 many_in_one_load(_Config) ->
-    Ms = [name("many" ++ integer_to_list(I)) || I <- lists:seq(1, 120)],
+    Ms = [name("many" ++ integer_to_list(I)) || I <- lists:seq(1, 60)],
     Bins = [{M, compile_module(M, [{const, x, M}])} || M <- Ms],
     Load = fun() -> ok = erlang:finish_loading([erlang:prepare_loading(M, B) || {M, B} <- Bins]) end,
     Filler = fillers(3),
