@@ -351,7 +351,9 @@ record(Dir, Options, Fun) when is_map(Options), is_function(Fun, 0) ->
             Error
     end;
 record(Dir, Options, Fun) ->
-    Causes = [{2, "not a map"} || not is_map(Options)] ++ [{3, "not a fun of arity 0"} || not is_function(Fun, 0)],
+    Causes =
+        [{2, "not a map"} || not is_map(Options)] ++
+            [{3, "not a fun of arity 0"} || not is_function(Fun, 0)],
     erlang:error(badarg, [Dir, Options, Fun], info_of(Causes)).
 
 %% `returns' belongs to both: its words are the recorder's, and then calls are

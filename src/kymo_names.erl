@@ -13,23 +13,32 @@
 %% older ones it comes as a whole, so only from processes with a small heap.
 -define(MAX_HEAP_WORDS, 1000000).
 
-%% @doc Names the given processes and then all others, at most `Max' in total.
-%% Tells the recorder only what it does not know yet.
--spec define(reference(), [pid()], Max :: non_neg_integer(), known()) -> known().
+%% @doc Names the given processes, or all. Tells the recorder only what it does
+%% not know yet, of at most `Max' processes in total, and asks each process only
+%% once: an answer may have to wait until the process is scheduled.
+-spec define(reference(), processes | [pid()], Max :: non_neg_integer(), known()) -> known().
 define(_, _, 0, Known) ->
     Known;
-define(State, First, Max, Known) ->
-    Pids = lists:sublist(First ++ (processes() -- First), Max),
+define(State, Which, Max, Known) ->
+    %% Those that are known and alive come first, so that they stay known.
+    Alive = [Pid || Pid <- maps:keys(Known), is_process_alive(Pid)],
+    More =
+        case Which of
+            processes -> processes();
+            Pids -> Pids
+        end,
+    Chosen = lists:sublist(Alive ++ (More -- Alive), Max),
+    Registered = maps:from_list([{whereis(Name), Name} || Name <- registered()]),
     Read = reader(),
     lists:foldl(
         fun(Pid, Acc) ->
-            case name(Pid, Read) of
+            case name(Pid, Read, Registered, Known) of
                 none -> Acc;
                 Name -> tell(State, Pid, Name, Known, Acc)
             end
         end,
         #{},
-        Pids
+        Chosen
     ).
 
 %% The result holds living processes only, so that it does not grow for ever.
@@ -40,6 +49,12 @@ tell(State, Pid, {Name, MFA} = New, Known, Acc) ->
     end,
     Acc#{Pid => New}.
 
+name(Pid, Read, Registered, Known) ->
+    case Known of
+        #{Pid := {Name, MFA}} -> {maps:get(Pid, Registered, Name), MFA};
+        _ -> ask(Pid, Read, maps:get(Pid, Registered, undefined))
+    end.
+
 reader() ->
     try process_info(self(), {dictionary, '$initial_call'}) of
         _ -> keys
@@ -47,21 +62,19 @@ reader() ->
         error:badarg -> whole
     end.
 
-name(Pid, keys) ->
-    Keys = [
-        registered_name, initial_call, {dictionary, '$initial_call'}, {dictionary, '$process_label'}
-    ],
+ask(Pid, keys, Name) ->
+    Keys = [initial_call, {dictionary, '$initial_call'}, {dictionary, '$process_label'}],
     case process_info(Pid, Keys) of
         undefined -> none;
-        [{_, Name}, {_, Call}, {_, Initial}, {_, Label}] -> {best(Name, Label), initial(Initial, Call)}
+        [{_, Call}, {_, Initial}, {_, Label}] -> {best(Name, Label), initial(Initial, Call)}
     end;
-name(Pid, whole) ->
-    case process_info(Pid, [registered_name, initial_call, total_heap_size]) of
+ask(Pid, whole, Name) ->
+    case process_info(Pid, [initial_call, total_heap_size]) of
         undefined -> none;
-        [{_, Name}, {_, {proc_lib, _, _} = Call}, {_, Words}] when Words =< ?MAX_HEAP_WORDS ->
-            {best(Name, undefined), initial(dictionary(Pid), Call)};
-        [{_, Name}, {_, Call}, _] ->
-            {best(Name, undefined), Call}
+        [{_, {proc_lib, _, _} = Call}, {_, Words}] when Words =< ?MAX_HEAP_WORDS ->
+            {Name, initial(dictionary(Pid), Call)};
+        [{_, Call}, _] ->
+            {Name, Call}
     end.
 
 dictionary(Pid) ->
@@ -70,8 +83,7 @@ dictionary(Pid) ->
         undefined -> undefined
     end.
 
-best([], Label) when is_atom(Label) -> Label;
-best([], _) -> undefined;
+best(undefined, Label) when is_atom(Label) -> Label;
 best(Name, _) -> Name.
 
 %% proc_lib notes what it was really asked to start.

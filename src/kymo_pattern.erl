@@ -291,7 +291,15 @@ parse_name({Rest, Position}, What) ->
     end.
 
 take_word([C | Rest], Position, Acc) when
-    C >= $a, C =< $z; C >= $A, C =< $Z; C >= $0, C =< $9; C =:= $_; C =:= $@; C =:= $*; C =:= $?; C =:= $!; C > 127
+    C >= $a, C =< $z;
+    C >= $A, C =< $Z;
+    C >= $0, C =< $9;
+    C =:= $_;
+    C =:= $@;
+    C =:= $*;
+    C =:= $?;
+    C =:= $!;
+    C > 127
 ->
     take_word(Rest, Position + 1, [C | Acc]);
 take_word(Rest, Position, Acc) ->

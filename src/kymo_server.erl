@@ -7,7 +7,7 @@
 -behaviour(gen_server).
 
 -export([start/1, start_link/1, find/1, call/2]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
+-export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -record(server, {
     state :: reference(),
@@ -39,7 +39,15 @@
 start(Args) ->
     case whereis(kymo_sup) of
         undefined -> started(gen_server_start(start, Args), Args);
-        _ -> started(supervisor:start_child(kymo_sup, [Args]), Args)
+        _ -> started(start_child(Args), Args)
+    end.
+
+%% The application may stop just now.
+start_child(Args) ->
+    try
+        supervisor:start_child(kymo_sup, [Args])
+    catch
+        exit:_ -> gen_server_start(start, Args)
     end.
 
 -spec start_link(args()) -> {ok, pid()} | {error, term()}.
@@ -131,12 +139,14 @@ check_later() -> erlang:send_after(?CHECK_INTERVAL, self(), check).
 
 %% @private
 -spec handle_call(term(), gen_server:from(), #server{}) ->
-    {reply, term(), #server{}} | {stop, normal, term(), #server{}}.
+    {reply, term(), #server{}}
+    | {reply, term(), #server{}, {continue, names}}
+    | {stop, normal, term(), #server{}}.
 handle_call(state, _, S) ->
     {reply, {ok, S#server.state}, S};
 handle_call({trace, Spec}, _, #server{ended = false} = S) ->
     {Reply, Traced} = trace(Spec, S),
-    {reply, Reply, Traced};
+    {reply, Reply, Traced, {continue, names}};
 handle_call({trace, _}, _, S) ->
     {reply, {error, ended}, S};
 handle_call({untrace, _}, _, #server{tracing = none} = S) ->
@@ -146,13 +156,18 @@ handle_call({untrace, all}, _, S) ->
 handle_call({untrace, Spec}, _, #server{tracing = T} = S) ->
     {reply, ok, update(kymo_tracing:unset(T, Spec), S)};
 handle_call({snapshot, Dir}, _, S) ->
-    Named = define_names([], S),
+    Named = define_names(processes, S),
     {reply, kymo_tracer:snapshot(S#server.state, Dir), Named};
 handle_call(info, _, S) ->
     {reply, {ok, info(S)}, S};
 handle_call(stop, _, S) ->
     Stopped = stop(S),
     {stop, normal, {ok, info(Stopped)}, Stopped}.
+
+%% @private Nobody waits for the names of all processes.
+-spec handle_continue(names, #server{}) -> {noreply, #server{}}.
+handle_continue(names, S) ->
+    {noreply, define_names(processes, S)}.
 
 %% @private
 -spec handle_cast(term(), #server{}) -> {noreply, #server{}}.
@@ -199,7 +214,7 @@ terminate(_, S) ->
 stop(#server{stopped = true} = S) ->
     S;
 stop(S) ->
-    Cleared = clear(define_names([], S)),
+    Cleared = clear(define_names(processes, S)),
     _ = kymo_tracer:stop(S#server.state),
     Cleared#server{ended = true, stopped = true}.
 
@@ -249,8 +264,8 @@ clear(#server{tracing = T} = S) ->
 
 define_names(_, #server{ended = true} = S) ->
     S;
-define_names(First, #server{state = State, max_names = Max, names = Known} = S) ->
-    S#server{names = kymo_names:define(State, First, Max, Known)}.
+define_names(Which, #server{state = State, max_names = Max, names = Known} = S) ->
+    S#server{names = kymo_names:define(State, Which, Max, Known)}.
 
 info(#server{state = State, tracing = T}) ->
     Info = kymo_tracer:info(State),
