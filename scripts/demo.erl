@@ -34,15 +34,21 @@ run(Sources, Out, Time) ->
     Files = [filename:basename(F) || F <- filelib:wildcard(filename:join(Sources, "*.erl"))],
     Clients = [spawn_link(?MODULE, client, [self(), Url, rotate(N, Files)]) || N <- lists:seq(1, ?CLIENTS)],
     [receive {Client, ready} -> ok end || Client <- Clients],
-    io:format("An HTTP server with ~b clients that have it compile ~b Erlang modules.~n", [?CLIENTS, length(Files)]),
+    io:format("An HTTP server compiles ~b Erlang modules for ~b clients.~n", [length(Files), ?CLIENTS]),
 
     io:format("Recording for ~b s, everything to files ...~n", [Time div 1000]),
     Spec = #{
-        functions => ["demo:_/_", "compile:_/_", "epp:parse_file", "erl_pp:form", "httpd_*:_/_", "httpc_*:_/_"],
+        functions => [
+            "demo:_/_", "compile:_/_", "epp:parse_file", "erl_pp:form", "httpd_*:_/_", "httpc_*:_/_"
+        ],
         events => [return_to, messages, procs, ports, running, garbage_collection]
     },
     {ok, Recorder} = kymo:start(#{
-        dir => filename:join(Out, "recording"), policy => discard, ring_size => 8388608, gc => sizes, terms => contents
+        dir => filename:join(Out, "recording"),
+        policy => discard,
+        ring_size => 8388608,
+        gc => sizes,
+        terms => contents
     }),
     Before = requests(),
     {ok, #{processes := Processes, functions := Functions}} = kymo:trace(Recorder, Spec),
@@ -125,7 +131,8 @@ pool(Jobs, Free) ->
 worker(Sources) ->
     demo_pool ! {free, self()},
     receive
-        {job, From, Ref, File} -> From ! {answer, Ref, handle(filename:join(Sources, filename:basename(File)))}
+        {job, From, Ref, File} ->
+            From ! {answer, Ref, handle(filename:join(Sources, filename:basename(File)))}
     end,
     worker(Sources).
 

@@ -35,13 +35,17 @@ groups() ->
     [
         {global, [],
             Common ++
-                [held_process, held_function, held_receive, held_new, held_existing, others_untouched, replaced_by_other]},
+                [
+                    held_process, held_function, held_receive, held_new, held_existing, others_untouched,
+                    replaced_by_other
+                ]},
         {session, [], Common ++ [others_untouched, both_at_once]}
     ].
 
 init_per_suite(Config) ->
     %% What starts or loads on first use would look as if a recorder had left it.
-    [{module, _} = code:ensure_loaded(M) || M <- [kymo_tracer, kymo, kymo_server, kymo_janitor, kymo_app, kymo_sup, dbg]],
+    Modules = [kymo_tracer, kymo, kymo_server, kymo_janitor, kymo_app, kymo_sup, dbg],
+    [{module, _} = code:ensure_loaded(M) || M <- Modules],
     Config.
 
 end_per_suite(_) ->
@@ -101,7 +105,8 @@ files(Dir) ->
     {ok, Fds} = file:list_dir("/proc/self/fd"),
     Links = [L || Fd <- Fds, {ok, L} <- [file:read_link("/proc/self/fd/" ++ Fd)]],
     {ok, Maps} = file:read_file("/proc/self/maps"),
-    lists:sort([L || L <- Links ++ string:split(binary_to_list(Maps), "\n", all), string:find(L, Dir) =/= nomatch]).
+    Lines = string:split(binary_to_list(Maps), "\n", all),
+    lists:sort([L || L <- Links ++ Lines, string:find(L, Dir) =/= nomatch]).
 
 flags() ->
     [
@@ -210,11 +215,12 @@ error_texts(_) ->
         ?assertMatch({_, [_ | _]}, {Reason, lists:flatten(kymo:format_error(Reason))})
      || Reason <- [
             {bad_option, a, 1}, {unknown_option, b}, {missing_option, dir}, {no_process, c}, {no_port, d},
-            {already_traced, self()}, {already_traced, {lists, map, 2}}, {already_started, n}, already_stopped,
-            ended, too_many_recorders, eexist, enospc, {some, thing}
+            {already_traced, self()}, {already_traced, {lists, map, 2}}, {already_started, n},
+            already_stopped, ended, too_many_recorders, eexist, enospc, {some, thing}
         ]
     ],
-    "another tracer has set lists:map/2" = lists:flatten(kymo:format_error({already_traced, {lists, map, 2}})).
+    "another tracer has set lists:map/2" =
+        lists:flatten(kymo:format_error({already_traced, {lists, map, 2}})).
 
 named(Config) ->
     R = start(Config, #{dir => sub(Config, rec), name => flight}),
@@ -305,7 +311,9 @@ killed_while_setting(Config) ->
             R = start(Config, #{dir => sub(Config, N)}),
             [{Server, _} | _] = Watched = watch(R),
             {_, Caller} = spawn_monitor(fun() ->
-                kymo:trace(R, #{functions => ["lists:_/_", "_:handle_call/3"], events => [messages, procs, set_on_spawn]})
+                kymo:trace(R, #{
+                    functions => ["lists:_/_", "_:handle_call/3"], events => [messages, procs, set_on_spawn]
+                })
             end),
             [erlang:yield() || _ <- lists:seq(1, N * 3)],
             exit(Server, kill),
@@ -383,7 +391,8 @@ global_calls(Config) ->
 return_to(Config) ->
     {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1", events => [return_to]}),
     run(P, fun returning/0),
-    [{trace, P, call, {?MODULE, f, 1}}, {trace, P, return_to, {?MODULE, returning, 0}}] = stop_and_read(Config, R),
+    [{trace, P, call, {?MODULE, f, 1}}, {trace, P, return_to, {?MODULE, returning, 0}}] =
+        stop_and_read(Config, R),
     gone(P).
 
 returning() ->
@@ -426,7 +435,7 @@ messages_and_senders(Config) ->
     Events = stop_and_read(Config, R),
     [{trace, P, send, {hello, 1}, Q}] = [E || {trace, _, send, {hello, _}, _} = E <- Events],
     %% The match spec result is the sender.
-    [{trace, Q, 'receive', {hello, 1}, P}] = [E || E <- Events, element(3, E) =:= 'receive', element(4, E) =:= {hello, 1}],
+    [{trace, Q, 'receive', {hello, 1}, P}] = received(Events, {hello, 1}),
     gone(P),
     gone(Q).
 
@@ -438,8 +447,11 @@ senders_off(Config) ->
     P ! {hello, 2},
     {hello, 2} = asked(P),
     Events = stop_and_read(Config, R),
-    [{trace, P, 'receive', {hello, 2}}] = [E || E <- Events, element(3, E) =:= 'receive', element(4, E) =:= {hello, 2}],
+    [{trace, P, 'receive', {hello, 2}}] = received(Events, {hello, 2}),
     gone(P).
+
+received(Events, Message) ->
+    [E || E <- Events, element(3, E) =:= 'receive', element(4, E) =:= Message].
 
 %% Each event of the specification is accepted and brings its kind.
 every_event(Config) ->
@@ -458,7 +470,10 @@ every_event(Config) ->
     end),
     Events = stop_and_read(Config, R),
     Tags = lists:usort([element(3, E) || E <- Events]),
-    [] = [call, return_to, send, 'receive', spawn, spawned, exit, in, out, gc_major_start, gc_major_end] -- Tags,
+    Expected = [
+        call, return_to, send, 'receive', spawn, spawned, exit, in, out, gc_major_start, gc_major_end
+    ],
+    [] = Expected -- Tags,
     %% set_on_spawn: the child's call is there too.
     2 = length(lists:usort([element(2, E) || E <- Events, element(3, E) =:= call])),
     gone(P).
@@ -491,11 +506,10 @@ ports(Config) ->
     {ok, #{processes := 0}} = kymo:trace(R, #{processes => none, ports => new, events => [ports]}),
     {0, _} = kymo_cli:run(["--version"]),
     Events = stop_and_read(Config, R),
-    [open, closed] = [Tag || {trace, Port, Tag, _} <- opened(Events), is_port(Port)].
-
-%% open has a fifth element.
-opened(Events) ->
-    [{trace, element(2, E), element(3, E), element(4, E)} || E <- Events, lists:member(element(3, E), [open, closed])].
+    [open, closed] = [
+        element(3, E)
+     || E <- Events, is_port(element(2, E)), lists:member(element(3, E), [open, closed])
+    ].
 
 %% ---- the specification ----------------------------------------------------------------
 
@@ -683,7 +697,11 @@ process_names(Config) ->
 %% More processes than `names' are traced all the same.
 many_processes(Config) ->
     Self = self(),
-    Ps = [spawn(fun() -> receive go -> f(1), Self ! done end, receive stop -> ok end end) || _ <- lists:seq(1, 10000)],
+    Body = fun() ->
+        receive go -> f(1), Self ! done end,
+        receive stop -> ok end
+    end,
+    Ps = [spawn(Body) || _ <- lists:seq(1, 10000)],
     R = start(Config, #{dir => sub(Config, rec), names => 50}),
     {ok, #{processes := N}} = kymo:trace(R, #{functions => "kymo_SUITE:f/1"}),
     true = N >= 10000,
@@ -730,7 +748,9 @@ record(Config) ->
 record_raises(Config) ->
     [
         try
-            kymo:record(sub(Config, Class), (small(Config))#{functions => "kymo_SUITE:f/1"}, fun() -> raise(Class) end)
+            kymo:record(sub(Config, Class), (small(Config))#{functions => "kymo_SUITE:f/1"}, fun() ->
+                raise(Class)
+            end)
         of
             _ -> error(no_exception)
         catch
@@ -752,8 +772,9 @@ record_errors(Config) ->
     {error, {no_functions, "lists:no/1"}} = kymo:record(sub(Config, b), #{functions => "lists:no/1"}, Never),
     {error, enoent} = kymo:record(sub(Config, "no/such"), #{}, Never),
     %% Stopped while it runs, by a limit or by hand.
+    Limited = (small(Config))#{functions => "kymo_SUITE:f/1", limit => #{events => 2}},
     {ok, done, #{reason := events, events := 2}} =
-        kymo:record(sub(Config, c), (small(Config))#{functions => "kymo_SUITE:f/1", limit => #{events => 2}}, fun() ->
+        kymo:record(sub(Config, c), Limited, fun() ->
             [f(N) || N <- lists:seq(1, 10)],
             done
         end),
@@ -819,7 +840,8 @@ held_process(Config) ->
     with_other(fun(Other) ->
         1 = erlang:trace(P, true, [send, {tracer, Other}]),
         R = start(Config),
-        {error, {already_traced, P}} = kymo:trace(R, #{processes => [Free, P], functions => "kymo_SUITE:f/1"}),
+        Spec = #{processes => [Free, P], functions => "kymo_SUITE:f/1"},
+        {error, {already_traced, P}} = kymo:trace(R, Spec),
         [] = breakpoints() -- [{erlang, finish_loading, 1}],
         [{P, [send]}] = flags(),
         {ok, _} = kymo:stop(R),
@@ -847,7 +869,8 @@ held_function(Config) ->
     Spec = [{[1], [], []}],
     1 = erlang:trace_pattern({?MODULE, f, 1}, Spec, [local]),
     {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:g/1"}),
-    {error, {already_traced, {?MODULE, f, 1}}} = kymo:trace(R, #{functions => "kymo_SUITE:f/1", processes => [P]}),
+    {error, {already_traced, {?MODULE, f, 1}}} =
+        kymo:trace(R, #{functions => "kymo_SUITE:f/1", processes => [P]}),
     {ok, #{skipped := [{?MODULE, f, 1}], functions := N}} =
         kymo:trace(R, #{functions => "kymo_SUITE:_/_", processes => [P]}),
     N = length(?MODULE:module_info(functions)) - 1,
@@ -964,7 +987,12 @@ start(Config, Options) ->
 
 %% Recordings of the suite need little room.
 small(Config) ->
-    #{tracing => proplists:get_value(mode, Config, auto), ring_size => 262144, segment_size => 16384, dict_size => 2097152}.
+    #{
+        tracing => proplists:get_value(mode, Config, auto),
+        ring_size => 262144,
+        segment_size => 16384,
+        dict_size => 2097152
+    }.
 
 %% A process and a recorder that traces it.
 traced(Config, Options, Spec) ->
@@ -1014,7 +1042,11 @@ asked(P) ->
 %% The server and its janitor, monitored.
 watch({kymo_recorder, Server, _}) ->
     {monitors, Monitored} = process_info(Server, monitors),
-    [Janitor] = [P || {process, P} <- Monitored, {current_function, {kymo_janitor, loop, 3}} =:= process_info(P, current_function)],
+    [Janitor] = [
+        P
+     || {process, P} <- Monitored,
+        {current_function, {kymo_janitor, loop, 3}} =:= process_info(P, current_function)
+    ],
     [{P, monitor(process, P)} || P <- [Server, Janitor]].
 
 gone(Watched) when is_list(Watched) ->

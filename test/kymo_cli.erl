@@ -28,7 +28,8 @@ collect(Port, Acc, Timeout) ->
 %% The events of a recording, as a process tracer would have got them, without
 %% time stamps.
 events(Dir) ->
-    File = filename:join(filename:dirname(Dir), "events-" ++ integer_to_list(erlang:unique_integer([positive])) ++ ".dbg"),
+    Unique = integer_to_list(erlang:unique_integer([positive])),
+    File = filename:join(filename:dirname(Dir), "events-" ++ Unique ++ ".dbg"),
     case run(["export", "dbg", "-o", File, Dir]) of
         {0, _} -> [plain(E) || E <- read_dbg(File)];
         Failed -> error(Failed)

@@ -183,7 +183,10 @@ returns(_) ->
 %% Each with the position that it names.
 text_errors(_) ->
     [
-        ?assertMatch({Text, {error, {bad_pattern, Text, Position, [_ | _]}}}, {Text, kymo_pattern:compile(Text)})
+        ?assertMatch(
+            {Text, {error, {bad_pattern, Text, Position, [_ | _]}}},
+            {Text, kymo_pattern:compile(Text)}
+        )
      || {Text, Position} <- [
             {":map", 1},
             {"lists:", 7},
@@ -263,7 +266,8 @@ random_text(_) ->
     ct:log("seed ~p", [rand:export_seed_s(Seed)]),
     Pieces = [
         "lists", ":", "map", "/", "2", "_", "*", "'", "\\", "(", ")", "{", "}", "[", "]", "|", ",", " when ",
-        "->", " return", "X", "Enum", ".", "\"", "$", " ", "<<", "#{", "=>", "ä", "255", "-", ";", "fun", "end"
+        "->", " return", "X", "Enum", ".", "\"", "$", " ", "<<", "#{", "=>", "ä", "255", "-", ";",
+        "fun", "end"
     ],
     [
         begin
