@@ -90,7 +90,7 @@ static void damage(const struct cli_info *in) {
         uint64_t n;
         const char *what;
     } items[] = {{d->segments_bad, "segments are not valid"},
-                 {d->records_bad, "segments are cut short at a bad record"},
+                 {d->records_bad, "segments are cut short"},
                  {d->bytes_cut, "bytes of events are skipped"},
                  {d->segments_moved, "segments were overwritten while being read"},
                  {d->dict_bad, "bytes of the dictionary are skipped"},

@@ -20,7 +20,7 @@ struct kymo_reader;
 /* What is wrong with a recording, beyond what the recorder itself counted. */
 struct kymo_damage {
     uint64_t segments_bad;   /* headers that are not valid */
-    uint64_t records_bad;    /* segments cut short at a record that is not valid */
+    uint64_t records_bad;    /* segments cut short: at a record that is not valid, or by the end of a file */
     uint64_t bytes_cut;      /* bytes skipped in those segments and at ends of files */
     uint64_t segments_moved; /* overwritten by a living recorder while being read */
     uint64_t dict_bad;       /* bytes skipped in the dictionary */

@@ -24,6 +24,15 @@ void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint3
     r->damage.bytes_cut += ref->len - at;
 }
 
+/* The file ends inside the segment. */
+static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t commit) {
+    if ((ref->flags & KYMO_REF_BAD) == 0) {
+        r->damage.records_bad++;
+        r->damage.bytes_cut += commit - ref->len;
+    }
+    ref->flags |= KYMO_REF_BAD;
+}
+
 static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref) {
     if ((ref->flags & KYMO_REF_BAD) == 0)
         r->damage.segments_moved++;
@@ -61,6 +70,12 @@ static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *
     return (int)ref->len;
 }
 
+static uint64_t commit_of(const uint8_t *segment) {
+    struct kymo_segment h;
+    memcpy(&h, segment, sizeof h);
+    return h.commit;
+}
+
 /* Also true when there is no sum over these bytes: of an open segment, or of
  * one that was open when the index was made. */
 static bool sum_is_right(const uint8_t *segment, uint32_t len) {
@@ -87,6 +102,8 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
         kymo_segment_damaged(r, ref, KYMO_SEG_HEADER);
         return 0;
     }
+    if ((ref->flags & KYMO_REF_CUT) != 0)
+        cut_off(r, ref, commit_of(*buf));
     return got;
 }
 
