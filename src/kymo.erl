@@ -82,9 +82,10 @@
 %%   `rpc', where the calling process is soon gone.</li>
 %% <li>`name': a name for the recorder, to be used in place of what start/1
 %%   returns. It has nothing to do with the names of processes.</li>
-%% <li>`names': how many processes are looked up for their registered names and
-%%   initial calls, each time that {@link trace/2}, {@link snapshot/2} or {@link
-%%   stop/1} is called. Default: 10000; 0 for none.</li>
+%% <li>`names': how many processes at most are described in the recording by
+%%   their registered names and initial calls. They are looked up after {@link
+%%   trace/2}, and when {@link snapshot/2} or {@link stop/1} is called. Default:
+%%   10000; 0 for none.</li>
 %% <li>`tracing': `session' for a trace session of its own, `global' for the
 %%   tracing that all share, `auto' (default) for the first where the runtime
 %%   has it.</li>

@@ -20,14 +20,14 @@
 define(_, _, 0, Known) ->
     Known;
 define(State, Which, Max, Known) ->
-    %% Those that are known and alive come first, so that they stay known.
+    %% The given ones first; then those that are known already, so that they stay so.
     Alive = [Pid || Pid <- maps:keys(Known), is_process_alive(Pid)],
-    More =
+    Ordered =
         case Which of
-            processes -> processes();
-            Pids -> Pids
+            processes -> Alive ++ (processes() -- Alive);
+            Pids -> Pids ++ (Alive -- Pids)
         end,
-    Chosen = lists:sublist(Alive ++ (More -- Alive), Max),
+    Chosen = lists:sublist(Ordered, Max),
     Registered = maps:from_list([{whereis(Name), Name} || Name <- registered()]),
     Read = reader(),
     lists:foldl(

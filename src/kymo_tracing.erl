@@ -56,9 +56,10 @@
 %% @doc What this runtime can do, best first.
 -spec modes() -> [mode()].
 modes() ->
-    case code:ensure_loaded(api()) of
-        {module, _} -> [session, global];
-        {error, _} -> [global]
+    _ = code:ensure_loaded(api()),
+    case erlang:function_exported(api(), session_create, 3) of
+        true -> [session, global];
+        false -> [global]
     end.
 
 %% The module `trace' came with OTP 27; a name known at run time only keeps the
