@@ -267,17 +267,16 @@ load() ->
         {error, {Why, Text}} -> {error, {Why, explain_load(lists:flatten(Text))}}
     end.
 
-%% Beside the module, wherever that is: an application in a release, a checkout,
-%% a build folder of rebar3.
+%% That of the application; else beside the module, wherever it is loaded from: a
+%% release, a checkout, a build folder. During an upgrade code:which/1 still tells
+%% where the old one was.
 library() ->
-    Near = case code:which(?MODULE) of
-               Beam when is_list(Beam) -> [filename:join([filename:dirname(Beam), "..", "priv"])];
-               _ -> []
-           end,
+    Beams = [code:where_is_file(?MODULE_STRING ++ ".beam"), code:which(?MODULE)],
+    Near = [filename:join([filename:dirname(Beam), "..", "priv"]) || Beam <- Beams, is_list(Beam)],
     Dirs = [Priv || Priv <- [code:priv_dir(kymo)], is_list(Priv)] ++ Near,
     Files = [filename:join(Dir, ?MODULE) || Dir <- Dirs],
     Found = [File || File <- Files, filelib:is_regular(File ++ ".so")],
-    hd(Found ++ Files ++ [atom_to_list(?MODULE)]).
+    hd(Found ++ Files ++ [?MODULE_STRING]).
 
 %% The runtime only passes on the number with which the library refused.
 explain_load(Text) ->
