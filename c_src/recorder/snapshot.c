@@ -172,10 +172,12 @@ static int write_meta(struct snapshot *s, uint64_t dict_used)
     size_t len = s->r->meta_map.len;
     uint8_t *copy = malloc(len);
     struct kymo_meta *m = (struct kymo_meta *)(void *)copy;
+    struct kymo_slot *slots;
     int rc;
 
     if (copy == NULL)
         return -ENOMEM;
+    slots = (struct kymo_slot *)(void *)(copy + KYMO_META_BYTES + KYMO_CALIB_BYTES);
     copy_racy(copy, s->r->meta, len);
     m->magic = 0;
     m->snapshot = 1;
@@ -188,9 +190,10 @@ static int write_meta(struct snapshot *s, uint64_t dict_used)
     m->dict_used = dict_used;
     m->slots_used = s->n_cuts;
     m->end_ticks = (int64_t)s->ticks;
+    /* A slot that was taken after the cut is not in it. */
+    memset(slots, 0, s->r->opt.n_slots * sizeof *slots);
     for (uint32_t i = 0; i < s->n_cuts; i++)
-        memcpy(copy + KYMO_META_BYTES + KYMO_CALIB_BYTES + i * sizeof(struct kymo_slot), &s->cuts[i].slot,
-               sizeof(struct kymo_slot));
+        slots[i] = s->cuts[i].slot;
     rc = kymo_write_all(s->meta, copy, len, 0);
     if (rc == 0 && fsync(s->meta) != 0)
         rc = -errno;

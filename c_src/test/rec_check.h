@@ -35,6 +35,17 @@
 #endif
 #pragma GCC diagnostic ignored "-Wformat-truncation"
 
+#if defined(__SANITIZE_ADDRESS__) || KYMO_TSAN
+#define RC_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define RC_SANITIZED 1
+#endif
+#endif
+#ifndef RC_SANITIZED
+#define RC_SANITIZED 0
+#endif
+
 /* ---- folders --------------------------------------------------------------------- */
 
 static char rc_root[64];
@@ -192,8 +203,13 @@ static struct {
     unsigned passed; /* times that a thread came by, stopped or not */
 } rc_gates[KYMO_AT_IDLE + 1];
 
+/* True: threads pass without looking (a gate is a lock). */
+static bool rc_gates_off;
+
 void kymo_test_point(enum kymo_point at)
 {
+    if (rc_gates_off)
+        return;
     pthread_mutex_lock(&rc_gate_mutex);
     rc_gates[at].passed++;
     pthread_cond_broadcast(&rc_gate_cond);

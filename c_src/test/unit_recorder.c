@@ -245,6 +245,29 @@ static int full_disk(void)
     return 0;
 }
 
+/* ramfs does not know fallocate: zeros are written. */
+static int no_fallocate(void)
+{
+    struct kymo_options o = rc_options(rc_path("ramfs/rec"), KYMO_OVERWRITE);
+    const char *dir = rc_path("ramfs");
+    struct kymo_recorder *r;
+    int fd;
+
+    CHECK(mkdir(dir, 0700) == 0);
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("ramfs", dir, "ramfs", 0, NULL) != 0) {
+        fprintf(stderr, "no_fallocate: skipped, it needs the right to mount a ramfs\n");
+        return 77;
+    }
+    fd = open(rc_path("ramfs/probe"), O_CREAT | O_RDWR, 0600);
+    CHECK(fd >= 0 && fallocate(fd, 0, 0, 4096) != 0 && errno == EOPNOTSUPP);
+    close(fd);
+    CHECK(kymo_recorder_open(&o, &r, NULL) == 0);
+    CHECK(rc_calls(r, 0, 10000) == 10000);
+    kymo_recorder_close(r);
+    return 0;
+}
+
 static int without_rights(void)
 {
     struct kymo_options o = rc_options(rc_path("locked/rec"), KYMO_OVERWRITE);
@@ -271,15 +294,10 @@ static int without_memory(void)
     struct kymo_options o = rc_options(rc_path("vast"), KYMO_OVERWRITE);
     struct rlimit l = {256u << 20, 256u << 20};
 
-#if defined(__SANITIZE_ADDRESS__) || KYMO_TSAN
-    fprintf(stderr, "without_memory: skipped, sanitizers need the address space\n");
-    return 77;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-    fprintf(stderr, "without_memory: skipped, sanitizers need the address space\n");
-    return 77;
-#endif
-#endif
+    if (RC_SANITIZED) {
+        fprintf(stderr, "without_memory: skipped, sanitizers need the address space\n");
+        return 77;
+    }
     o.n_slots = 1;
     o.segment_bytes = 1u << 20;
     o.segs_per_ring = 300;
@@ -298,6 +316,12 @@ static void reports_a_full_disk(void **state)
 {
     (void)state;
     in_child(full_disk);
+}
+
+static void opens_without_fallocate(void **state)
+{
+    (void)state;
+    in_child(no_fallocate);
 }
 
 static void reports_missing_rights(void **state)
@@ -352,6 +376,42 @@ static void many_at_once(void **state)
         assert_int_equal(first, i == 5 ? 9 : 1000 * i);
         rc_free(&rec);
     }
+}
+
+/* Signals of the node are not the worker's. */
+static void the_worker_blocks_signals(void **state)
+{
+    static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGXFSZ, SIGPIPE, SIGALRM};
+    struct kymo_options o = rc_options(rc_path("signals"), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    DIR *d = opendir("/proc/self/task");
+    unsigned workers = 0;
+    struct dirent *e;
+
+    (void)state;
+    assert_non_null(d);
+    while ((e = readdir(d)) != NULL) {
+        unsigned long long blocked = 0;
+        char path[300], line[200];
+        bool worker = false;
+        FILE *f;
+
+        (void)snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+        f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+        while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+            worker = worker || strcmp(line, "Name:\tkymo_worker\n") == 0;
+            if (strncmp(line, "SigBlk:", 7) == 0)
+                blocked = strtoull(line + 7, NULL, 16);
+        }
+        if (f != NULL)
+            fclose(f);
+        for (unsigned i = 0; worker && i < sizeof signals / sizeof *signals; i++)
+            assert_true(blocked >> (signals[i] - 1) & 1);
+        workers += worker;
+    }
+    closedir(d);
+    assert_int_equal(workers, 1);
+    kymo_recorder_close(r);
 }
 
 static void a_child_leaves_it_alone(void **state)
@@ -676,12 +736,14 @@ int main(void)
         /* first: they need a process with one thread */
         cmocka_unit_test(survives_file_size_limit),
         cmocka_unit_test(reports_a_full_disk),
+        cmocka_unit_test(opens_without_fallocate),
         cmocka_unit_test(reports_missing_rights),
         cmocka_unit_test(reports_missing_memory),
         cmocka_unit_test(opens_with_defaults),
         cmocka_unit_test(refuses_bad_options),
         cmocka_unit_test(refuses_bad_folders),
         cmocka_unit_test(many_at_once),
+        cmocka_unit_test(the_worker_blocks_signals),
         cmocka_unit_test(a_child_leaves_it_alone),
         cmocka_unit_test(stops_once),
         cmocka_unit_test(stops_without_waiting),

@@ -2,6 +2,12 @@
  *
  * Rings: what a record looks like, both policies, losses, sampling, slots.
  */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include "rec_check.h"
 
 static struct kymo_recorder *fresh(struct kymo_options *o, const char *name, enum kymo_policy policy)
@@ -533,6 +539,94 @@ static void a_thread_leaves_in_a_pause(void **state)
     pthread_barrier_destroy(&b);
 }
 
+struct mute {
+    struct kymo_recorder *r[2];
+    uint64_t recorded, refused;
+    bool done;
+};
+
+/* From here on the kernel ends the process at any system call of this thread but
+ * its exit. */
+static bool forbid_system_calls(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog prog = {.len = sizeof code / sizeof *code, .filter = code};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0;
+}
+
+static void *is_mute(void *arg)
+{
+    struct mute *m = arg;
+
+    (void)rc_call(m->r[0], 0);
+    (void)rc_call(m->r[1], 0);
+    if (!forbid_system_calls())
+        return NULL;
+    for (uint64_t i = 1; i < 200000; i++) {
+        struct kymo_writer *w = kymo_writer_get(m->r[0]);
+
+        if (i % 50 == 0)
+            (void)kymo_dict_atom_add(w, i, "some_atom", 9);
+        if (i % 1000 == 0)
+            kymo_lose(w, KYMO_LOST_BAD_TERM);
+        kymo_writer_put(w);
+        m->recorded += rc_call(m->r[0], i);
+        if (!rc_call(m->r[1], i))
+            m->refused++;
+    }
+    kymo_set_release(&m->done, true);
+    syscall(SYS_exit, 0);
+    return NULL;
+}
+
+static int mute_process(void)
+{
+    struct kymo_options o = rc_options(rc_path("mute-o"), KYMO_OVERWRITE);
+    struct mute m = {.done = false};
+    pthread_t t;
+
+    for (unsigned i = 0; i < 2; i++) {
+        o.clock = i == 0 ? KYMO_CLOCK_TSC : KYMO_CLOCK_MONOTONIC;
+        m.r[i] = rc_open(&o);
+        o = rc_options(rc_path("mute-d"), KYMO_DISCARD);
+    }
+    rc_gates_off = true;
+    if (pthread_create(&t, NULL, is_mute, &m) != 0)
+        return 1;
+    pthread_join(t, NULL);
+    if (!kymo_get_acquire(&m.done))
+        return 2; /* the filter was refused */
+    return m.recorded == 199999 && m.refused > 0 && !kymo_dict_has_room(&m.r[0]->writers[0]) ? 0 : 3;
+}
+
+/* Segments are opened and reused, losses told, definitions made and refused, the
+ * ring of the discard recorder fills: all without the kernel. */
+static void producers_stay_out_of_the_kernel(void **state)
+{
+    int status = 0;
+    pid_t pid;
+
+    (void)state;
+    if (RC_SANITIZED) {
+        fprintf(stderr, "producers_stay_out_of_the_kernel: skipped, sanitizers make system calls\n");
+        skip();
+    }
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(mute_process());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status)); /* not ended by SIGSYS */
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* The library is set down and taken up again, under a thread that stays. */
 static void unload_and_load(void **state)
 {
@@ -574,6 +668,7 @@ int main(void)
         cmocka_unit_test(a_refused_thread_gets_its_slot),
         cmocka_unit_test(a_thread_dies_inside),
         cmocka_unit_test(a_thread_leaves_in_a_pause),
+        cmocka_unit_test(producers_stay_out_of_the_kernel),
         cmocka_unit_test(unload_and_load),
     };
 

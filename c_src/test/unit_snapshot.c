@@ -199,6 +199,32 @@ static void a_torn_copy_is_left_out(void **state)
     kymo_recorder_close(r);
 }
 
+/* A thread that takes its slot after the cut is not in the snapshot at all. */
+static void a_late_thread_is_left_out(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("late"), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    struct copy c = {.r = r, .dir = rc_path("late-snapshot")};
+    struct kymo_slot none = {.used = 0};
+    struct rc_rec rec;
+    pthread_t t;
+
+    (void)state;
+    rc_arm(KYMO_AT_CUT);
+    assert_int_equal(pthread_create(&t, NULL, copies, &c), 0);
+    rc_await_gate(KYMO_AT_CUT);
+    assert_int_equal(rc_calls(r, 0, 100), 100);
+    rc_release(KYMO_AT_CUT);
+    pthread_join(t, NULL);
+    assert_int_equal(c.rc, 0);
+    assert_int_equal(c.segments, 0);
+    load(c.dir, &rec);
+    assert_int_equal(rec.meta.slots_used, 0);
+    assert_memory_equal(&rec.slots[0], &none, sizeof none);
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
 static void *writes_segment(void *arg)
 {
     struct copy *c = arg;
@@ -302,6 +328,7 @@ int main(void)
         cmocka_unit_test(of_a_discard_recorder),
         cmocka_unit_test(overwritten_segments_are_left_out),
         cmocka_unit_test(a_torn_copy_is_left_out),
+        cmocka_unit_test(a_late_thread_is_left_out),
         cmocka_unit_test(a_segment_being_opened_is_left_out),
         cmocka_unit_test(errors_leave_nothing),
     };
