@@ -154,7 +154,7 @@ handle_call({untrace, _}, _, #server{tracing = none} = S) ->
 handle_call({untrace, all}, _, S) ->
     {reply, ok, clear(S)};
 handle_call({untrace, Spec}, _, #server{tracing = T} = S) ->
-    {reply, ok, update(kymo_tracing:unset(T, Spec), S)};
+    {reply, ok, update(kymo_tracing:unset(T, with_arity(Spec, S)), S)};
 handle_call({snapshot, Dir}, _, S) ->
     Named = define_names(processes, S),
     {reply, kymo_tracer:snapshot(S#server.state, Dir), Named};
@@ -225,10 +225,7 @@ trace(Spec, S) ->
     case kymo_tracing:plan(Ready#server.tracing, with_arity(Spec, S)) of
         {ok, Plan, Planned} ->
             Named = define_names(pids(Spec), update(Planned, Ready)),
-            case kymo_tracing:apply_plan(Planned, Plan) of
-                {ok, _} = Ok -> {Ok, Named};
-                {error, _} = Error -> {Error, update(Ready#server.tracing, Named)}
-            end;
+            {{ok, kymo_tracing:apply_plan(Planned, Plan)}, Named};
         {error, _} = Error ->
             {Error, Ready}
     end.

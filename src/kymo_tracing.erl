@@ -110,9 +110,9 @@ patterns(#tracing{patterns = Old}, #{functions := New}) ->
     Sources = [S || #{source := S} <- New],
     [P || #{source := S} = P <- Old, not lists:member(S, Sources)] ++ New.
 
-check_tracees(#tracing{mode = session}, #{processes := Pids}) when is_list(Pids) ->
-    [fail({no_process, Pid}) || Pid <- Pids, not is_process_alive(Pid)];
-check_tracees(#tracing{mode = session}, _) ->
+check_tracees(#tracing{mode = session}, #{processes := Processes, ports := Ports}) ->
+    [fail({no_process, P}) || is_list(Processes), P <- Processes, not is_process_alive(P)],
+    [fail({no_port, P}) || is_list(Ports), P <- Ports, erlang:port_info(P, id) =:= undefined],
     ok;
 check_tracees(T, #{processes := Processes, ports := Ports}) ->
     check_free(T, Processes, new_processes, no_process),
@@ -186,26 +186,20 @@ free_senders({match_spec, true}) -> {true, []};
 free_senders({match_spec, ?SENDER}) -> {false, []};
 free_senders({match_spec, _}) -> {false, ['receive']}.
 
-%% @doc Sets what was planned. On an error nothing of the plan stays.
--spec apply_plan(t(), plan()) -> {ok, result()} | {error, kymo:trace_error()}.
+%% @doc Sets what was planned. What has gone since is not counted.
+-spec apply_plan(t(), plan()) -> result().
 apply_plan(T, #{spec := Spec, functions := Functions, senders := Senders, skipped := Skipped}) ->
     #{processes := Processes, process_flags := PFlags, ports := Ports, port_flags := OFlags} = Spec,
     FunctionCount = lists:sum([set_functions(T, F) || F <- Functions]),
     Senders andalso set_senders(T, ?SENDER),
-    try
-        ProcessCount = set_tracees(T, process, Processes, PFlags),
-        PortCount = set_tracees(T, port, Ports, OFlags),
-        {ok, #{
-            processes => ProcessCount,
-            ports => PortCount,
-            functions => FunctionCount,
-            skipped => Skipped ++ others(T, Processes, processes()) ++ others(T, Ports, erlang:ports())
-        }}
-    catch
-        throw:{error, _} = Error ->
-            unset(T, Spec),
-            Error
-    end.
+    ProcessCount = set_tracees(T, process, Processes, PFlags),
+    PortCount = set_tracees(T, port, Ports, OFlags),
+    #{
+        processes => ProcessCount,
+        ports => PortCount,
+        functions => FunctionCount,
+        skipped => Skipped ++ others(T, Processes, processes()) ++ others(T, Ports, erlang:ports())
+    }.
 
 %% Existing tracees of somebody else, which the runtime passed over.
 others(#tracing{mode = global} = T, Who, Existing) when Who =:= all; Who =:= existing ->
@@ -249,7 +243,7 @@ set_tracees(_, _, none, _) ->
 set_tracees(_, _, _, []) ->
     0;
 set_tracees(T, Kind, Who, Flags) when is_list(Who) ->
-    lists:sum([set_tracee(T, Kind, One, Flags) || One <- Who]);
+    lists:sum([set_tracee(T, Kind, One, true, Flags) || One <- Who]);
 set_tracees(#tracing{mode = session} = T, Kind, Who, Flags) ->
     set_flags(T, Kind, Who, true, Flags);
 set_tracees(T, Kind, Who, Flags) ->
@@ -262,12 +256,12 @@ plural(existing, port) -> existing_ports;
 plural(new, process) -> new_processes;
 plural(new, port) -> new_ports.
 
-set_tracee(T, Kind, One, Flags) ->
+%% It may have gone meanwhile.
+set_tracee(T, Kind, One, How, Flags) ->
     try
-        set_flags(T, Kind, One, true, Flags)
+        set_flags(T, Kind, One, How, Flags)
     catch
-        error:badarg when Kind =:= process -> fail({no_process, One});
-        error:badarg when Kind =:= port -> fail({no_port, One})
+        error:badarg -> 0
     end.
 
 set_flags(#tracing{mode = session, session = Session}, process, Who, How, Flags) ->
@@ -311,19 +305,11 @@ unset_tracees(T, process, existing, Flags) ->
 unset_tracees(T, port, existing, Flags) ->
     unset_tracees(T, port, erlang:ports(), Flags);
 unset_tracees(T, Kind, Who, Flags) ->
-    [unset_tracee(T, Kind, One, Flags) || One <- Who, is_held(T, One)],
+    [set_tracee(T, Kind, One, false, Flags) || One <- Who, is_held(T, One)],
     ok.
 
 is_held(#tracing{mode = session}, _) -> true;
 is_held(T, One) -> holder(T, One) =:= ours.
-
-%% It may have gone meanwhile.
-unset_tracee(T, Kind, One, Flags) ->
-    try
-        set_flags(T, Kind, One, false, Flags)
-    catch
-        error:badarg -> 0
-    end.
 
 unset_functions(T, Set) ->
     Groups = maps:groups_from_list(
@@ -377,7 +363,7 @@ clear_existing(T, Kind, All) ->
         [] ->
             ok;
         Found ->
-            [unset_tracee(T, Kind, One, [all]) || One <- Found],
+            [set_tracee(T, Kind, One, false, [all]) || One <- Found],
             clear_existing(T, Kind, All)
     end.
 

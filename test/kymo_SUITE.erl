@@ -27,7 +27,7 @@ groups() ->
         owner_dies, owner_none, owner_given, server_killed, janitor_killed, both_killed_in_turn,
         killed_while_setting, spawn_storm, system_tracer_cleared,
         calls, calls_arguments, global_calls, return_to, returns, text_match_spec, messages_and_senders,
-        senders_off, every_event, new_processes, registered_names, ports,
+        senders_off, every_event, new_processes, existing_processes, registered_names, ports,
         nothing_or_all, spec_errors, untrace_all, untrace_parts, reload, load_first, pause_resume,
         limit_ends, snapshot, process_names, many_processes,
         record, record_raises, record_errors, application, own_processes, several
@@ -489,6 +489,18 @@ new_processes(Config) ->
     gone(Old),
     gone(New).
 
+existing_processes(Config) ->
+    R = start(Config),
+    Old = tracee(),
+    {ok, #{processes := N}} = kymo:trace(R, #{processes => existing, functions => "kymo_SUITE:f/1"}),
+    true = N >= 1,
+    New = tracee(),
+    run(Old, fun() -> f(1) end),
+    run(New, fun() -> f(2) end),
+    [{trace, Old, call, {?MODULE, f, 1}}] = stop_and_read(Config, R),
+    gone(Old),
+    gone(New).
+
 registered_names(Config) ->
     P = tracee(),
     register(kymo_some_name, P),
@@ -517,6 +529,8 @@ nothing_or_all(Config) ->
     R = start(Config),
     Dead = tracee(),
     gone(Dead),
+    Closed = open_port({spawn_executable, kymo:cli_path()}, [{args, ["--version"]}]),
+    true = port_close(Closed),
     P = tracee(),
     Clean = flags(),
     [
@@ -529,6 +543,7 @@ nothing_or_all(Config) ->
             {#{functions => ["lists:seq/2"], processes => [P, Dead]}, {no_process, Dead}},
             {#{functions => ["lists:seq/2"], processes => [P, nobody]}, {no_process, nobody}},
             {#{events => [ports], ports => [nobody]}, {no_port, nobody}},
+            {#{functions => ["lists:seq/2"], events => [ports], ports => [Closed]}, {no_port, Closed}},
             {#{functions => ["lists:seq/2", {a, b, c, d, e}]},
                 {bad_pattern, {a, b, c, d, e}, none, "neither a text nor {Module, Function, Arity}"}}
         ]
@@ -588,6 +603,7 @@ untrace_parts(Config) ->
     run(P, fun() -> f(1) end),
     #{events := 3, tracing := #{functions := 1}} = kymo:info(R),
     ok = kymo:untrace(R, #{processes => [P], events => [calls]}),
+    [] = flags(),
     run(P, fun() -> f(1) end),
     #{events := 3} = kymo:info(R),
     {ok, _} = kymo:stop(R),
