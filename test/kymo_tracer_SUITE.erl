@@ -539,21 +539,22 @@ timestamp(Config) ->
     timestamped(Config, timestamp, fun({A, B, C}) -> ((A * 1000000 + B) * 1000000 + C) * 1000 end,
                 fun() -> erlang:system_time(nanosecond) end).
 
+%% A flag of the whole node, which changes what `timestamp' means.
 cpu_timestamp(Config) ->
-    try erlang:trace(self(), true, [cpu_timestamp]) of
-        _ ->
-            erlang:trace(self(), false, [cpu_timestamp]),
-            case ?config(mode, Config) of
-                same_run -> {skip, "sessions have no cpu_timestamp"};
-                two_runs ->
-                    {Expected, Got} = timestamped_run(Config, cpu_timestamp),
-                    {_, [Cpu | _]} = {Expected, Got},
-                    {A, B, C} = element(tuple_size(Cpu), Cpu),
-                    ?assert(is_integer(A) andalso is_integer(B) andalso is_integer(C))
-            end
-    catch
-        error:badarg -> {skip, "this machine has no cpu_timestamp"}
+    _ = erlang:trace(all, true, [cpu_timestamp]),
+    try
+        timestamped(Config, timestamp, fun({0, S, Us}) -> (S * 1000000 + Us) * 1000 end,
+                    fun processor_time/0)
+    after
+        erlang:trace(all, false, [cpu_timestamp])
     end.
+
+%% As the operating system counts it, in ticks of ten milliseconds.
+processor_time() ->
+    {ok, Stat} = file:read_file("/proc/self/stat"),
+    [_, After] = binary:split(Stat, <<") ">>),
+    Fields = binary:split(After, <<" ">>, [global]),
+    lists:sum([binary_to_integer(lists:nth(N, Fields)) || N <- [12, 13]]) * 10000000.
 
 monotonic(Config) ->
     timestamped(Config, monotonic_timestamp, fun(T) when is_integer(T) -> T end, fun nanoseconds/0).
@@ -565,7 +566,8 @@ strict_monotonic(Config) ->
 nanoseconds() ->
     erlang:convert_time_unit(erlang:monotonic_time(), native, nanosecond).
 
-%% The form is that of the process tracer, and the time lies in the run.
+%% The form is that of the process tracer, and the time lies in the run, as far as
+%% the clock beside it can tell.
 timestamped(Config, Flag, Nanoseconds, Now) ->
     Before = Now(),
     {Expected, Got} = timestamped_run(Config, Flag),
@@ -575,8 +577,8 @@ timestamped(Config, Flag, Nanoseconds, Now) ->
     Times = [Nanoseconds(element(tuple_size(E), E)) || E <- Got],
     _ = [Nanoseconds(element(tuple_size(E), E)) || E <- Expected],
     ?assertEqual(lists:sort(Times), Times),
-    ?assert(hd(Times) >= Before - 1000),
-    ?assert(lists:last(Times) =< After + 1000).
+    ?assert(hd(Times) >= Before - 20000000),
+    ?assert(lists:last(Times) =< After + 20000000).
 
 timestamped_run(Config, Flag) ->
     Spec = #{flags => [call, send, Flag], functions => functions([{id, 1}], true, [local]),
