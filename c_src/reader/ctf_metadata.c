@@ -210,8 +210,8 @@ void kymo_ctf_metadata(struct kymo_out *out, const struct kymo_reader *r, const 
     say(out, stream_0);
     say(out, stream_1);
     say(out, dictionary);
-    for (uint8_t id = 1; id < KYMO_E_COUNT; id++) {
-        if (kymo_event_name(id) != NULL)
-            say_event(out, id);
+    for (unsigned id = 1; id < KYMO_E_COUNT; id++) {
+        if (kymo_event_name((uint8_t)id) != NULL)
+            say_event(out, (uint8_t)id);
     }
 }

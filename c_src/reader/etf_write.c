@@ -256,6 +256,15 @@ static bool check_node(struct check *c)
            (tag == T_SMALL_ATOM && check_atom(c, 1, false));
 }
 
+/* fun M:F/A */
+static bool check_export(struct check *c)
+{
+    uint64_t arity;
+    if (!check_node(c))
+        return false;
+    return check_node(c) && get_be(c, 2, &arity) && arity >> 8 == T_SMALL_INT;
+}
+
 static bool check_ref(struct check *c, unsigned creation_bytes)
 {
     uint64_t words;
@@ -274,6 +283,16 @@ static bool check_float(struct check *c)
     uint64_t bits;
     /* Infinities and NaN don't exist in Erlang. */
     return get_be(c, 8, &bits) && (bits >> 52 & 0x7ff) != 0x7ff;
+}
+
+/* A count of four bytes, of elements that are `each` terms, and `extra` more. */
+static bool check_count(struct check *c, unsigned each, unsigned extra, uint64_t *more)
+{
+    uint64_t n;
+    if (!get_be(c, 4, &n))
+        return false;
+    *more = n * each + extra;
+    return true;
 }
 
 /* Checks the head of a term and says how many terms belong to it: *more of them
@@ -307,9 +326,9 @@ static bool check_head(struct check *c, uint64_t *more)
     case T_NEW_REF: return check_ref(c, 1);
     case T_SMALL_TUPLE: return get_be(c, 1, more);
     case T_TUPLE: return get_be(c, 4, more);
-    case T_LIST: return get_be(c, 4, more) && ++*more > 0;
-    case T_MAP: return get_be(c, 4, more) && (*more *= 2, true);
-    case T_EXPORT: return check_node(c) && check_node(c) && get_be(c, 2, &n) && n >> 8 == T_SMALL_INT;
+    case T_LIST: return check_count(c, 1, 1, more);
+    case T_MAP: return check_count(c, 2, 0, more);
+    case T_EXPORT: return check_export(c);
     /* Funs hold a size of their own and are rebuilt by few runtimes: the
      * recorder writes none. Old floats neither. */
     case T_NEW_FUN:

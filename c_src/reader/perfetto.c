@@ -105,9 +105,9 @@ static void first_packet(struct kymo_pf *w)
         KYMO_GC_NAMES(KYMO_X)
 #undef KYMO_X
     };
-    for (uint8_t id = 1; id < KYMO_E_COUNT; id++) {
-        if (kymo_event_name(id) != NULL)
-            intern_text(w, INTERNED_EVENT_NAME, id, kymo_event_name(id));
+    for (unsigned id = 1; id < KYMO_E_COUNT; id++) {
+        if (kymo_event_name((uint8_t)id) != NULL)
+            intern_text(w, INTERNED_EVENT_NAME, id, kymo_event_name((uint8_t)id));
     }
 #define KYMO_X(sym, text) intern_text(w, INTERNED_EVENT_NAME, KYMO_PF_N_##sym, text);
     KYMO_PF_NAMES(KYMO_X)

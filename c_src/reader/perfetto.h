@@ -28,24 +28,54 @@ enum kymo_pf_type { KYMO_PF_BEGIN = 1, KYMO_PF_END = 2, KYMO_PF_INSTANT = 3 };
 /* X(SYMBOL, "category") */
 #define KYMO_PF_CATEGORIES(X) \
     X(CALL, "call") \
-    X(MESSAGE, "message") X(GC, "gc") X(PROCESS, "process") X(PORT, "port") X(RUNNING, "running") \
-        X(LOSS, "loss") X(SEQ_TRACE, "seq_trace") X(NOTE, "recorder")
+    X(MESSAGE, "message") \
+    X(GC, "gc") \
+    X(PROCESS, "process") \
+    X(PORT, "port") \
+    X(RUNNING, "running") \
+    X(LOSS, "loss") \
+    X(SEQ_TRACE, "seq_trace") \
+    X(NOTE, "recorder")
 
 /* X(SYMBOL, "key of a debug annotation") */
 #define KYMO_PF_KEYS(X) \
     X(TO, "to") \
-    X(FROM, "from") X(SIZE, "size_words") X(MESSAGE, "message") X(ARGS, "arguments") X(VALUE, "value") \
-        X(CLASS, "class") X(REASON, "reason") X(NAME, "name") X(PEER, "peer") X(CALLED, "initial_call") \
-            X(DRIVER, "driver") X(AT, "at") X(OPERATION, "operation") X(COUNT, "count") X(CAUSE, "cause") \
-                X(TAG, "tag") X(TERM, "term") X(LABEL, "label") X(SERIAL, "serial") X(SINCE, "since") \
-                    X(ENDED, "ended") X(LOST, "events_lost_meanwhile") X(RESULT, "match_spec_result") \
-                        X(PROCESS, "process") X(SCHEDULER, "scheduler") X(STATE, "state") X(KIND, "kind")
+    X(FROM, "from") \
+    X(SIZE, "size_words") \
+    X(MESSAGE, "message") \
+    X(ARGS, "arguments") \
+    X(VALUE, "value") \
+    X(CLASS, "class") \
+    X(REASON, "reason") \
+    X(NAME, "name") \
+    X(PEER, "peer") \
+    X(CALLED, "initial_call") \
+    X(DRIVER, "driver") \
+    X(AT, "at") \
+    X(OPERATION, "operation") \
+    X(COUNT, "count") \
+    X(CAUSE, "cause") \
+    X(TAG, "tag") \
+    X(TERM, "term") \
+    X(LABEL, "label") \
+    X(SERIAL, "serial") \
+    X(SINCE, "since") \
+    X(ENDED, "ended") \
+    X(LOST, "events_lost_meanwhile") \
+    X(RESULT, "match_spec_result") \
+    X(PROCESS, "process") \
+    X(SCHEDULER, "scheduler") \
+    X(STATE, "state") \
+    X(KIND, "kind")
 
 /* X(SYMBOL, "name of an event that is not the name of a record") */
 #define KYMO_PF_NAMES(X) \
     X(UNKNOWN, "?") \
-    X(ALIVE, "alive") X(GC_MINOR, "minor gc") X(GC_MAJOR, "major gc") X(LOST, "events lost") \
-        X(EXITING, "exiting")
+    X(ALIVE, "alive") \
+    X(GC_MINOR, "minor gc") \
+    X(GC_MAJOR, "major gc") \
+    X(LOST, "events lost") \
+    X(EXITING, "exiting")
 
 enum kymo_pf_category {
     KYMO_PF_CAT_NONE = 0,

@@ -110,7 +110,7 @@ static size_t body_of(struct script *s, unsigned id, uint8_t *body)
             p = put(p, n == 7 ? KYMO_SIZE_UNKNOWN : n, 4);
             break;
         case 'K': p = put(p, next(s), 1); break;
-        case 'Q': p = put(p, next(s), 8); break;
+        case 'Q':
         case 'U': p = put(p, next(s), 8); break;
         case 'G':
             n = next(s) % 2 * KYMO_GC_SIZES;
