@@ -24,7 +24,7 @@ SPACE := $(EMPTY) $(EMPTY)
 COMMA := ,
 MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(wildcard src/*.erl)))
 
-.PHONY: all help c erlang test test-quick demo bench lint fuzz clean install \
+.PHONY: all help c erlang test test-quick demo bench bench-erts lint fuzz clean install \
   erts erts-stock erts-install erts-prune patch-check patch-edit patch-refresh
 
 all: c erlang ## build the NIFs, the kymo command and the Erlang modules
@@ -70,6 +70,13 @@ bench: ## what tracing costs here, against other tracers
 	@scripts/bootstrap build bench
 	@$(MAKE) --no-print-directory all
 	@bench/run
+
+bench-erts: ## what the patches gain: stock and patched side by side
+	@scripts/bootstrap build bench otp
+	@scripts/otp-build stock
+	@scripts/otp-build patched
+	@status=0; for b in bench/erts/*_run; do \
+	  $$b "$$(scripts/otp-build print stock)" "$$(scripts/otp-build print patched)" || status=1; done; exit $$status
 
 lint: ## format, static analysis, warnings, xref, dialyzer
 	@scripts/bootstrap build lint
