@@ -21,7 +21,7 @@ define(_, _, 0, Known) ->
     Known;
 define(State, Which, Max, Known) ->
     %% The given ones first; then those that are known already, so that they stay so.
-    Alive = [Pid || Pid <- maps:keys(Known), is_process_alive(Pid)],
+    Alive = [Pid || Pid <- maps:keys(Known), runtime(is_process_alive, [Pid])],
     Ordered =
         case Which of
             processes -> Alive ++ (processes() -- Alive);
@@ -56,15 +56,19 @@ name(Pid, Read, Registered, Known) ->
     end.
 
 reader() ->
-    try process_info(self(), {dictionary, '$initial_call'}) of
+    try runtime(process_info, [self(), {dictionary, '$initial_call'}]) of
         _ -> keys
     catch
         error:badarg -> whole
     end.
 
+%% The specification of process_info/2 in OTP 25 knows no keys of the dictionary,
+%% so Dialyzer must not see what is called.
+runtime(Function, Arguments) -> apply(erlang, Function, Arguments).
+
 ask(Pid, keys, Name) ->
     Keys = [initial_call, {dictionary, '$initial_call'}, {dictionary, '$process_label'}],
-    case process_info(Pid, Keys) of
+    case runtime(process_info, [Pid, Keys]) of
         undefined -> none;
         [{_, Call}, {_, Initial}, {_, Label}] -> {best(Name, Label), initial(Initial, Call)}
     end;
@@ -89,5 +93,4 @@ best(Name, _) -> Name.
 %% proc_lib notes what it was really asked to start.
 initial({M, F, A}, _) when is_atom(M), is_atom(F), is_integer(A) -> {M, F, A};
 initial({M, F, As}, _) when is_atom(M), is_atom(F), is_list(As) -> {M, F, length(As)};
-initial(_, {M, F, A}) -> {M, F, A};
-initial(_, _) -> undefined.
+initial(_, Call) -> Call.

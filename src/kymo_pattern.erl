@@ -36,7 +36,7 @@
     | module()
     | {module() | '_', atom()}
     | {module() | '_', atom(), arity() | '_'}
-    | {module() | '_', atom(), arity() | '_', erlang:trace_match_spec()}.
+    | {module() | '_', atom(), arity() | '_', MatchSpec :: list()}.
 %% See the description of the module.
 
 -opaque compiled() :: #{

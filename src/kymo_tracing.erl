@@ -66,6 +66,10 @@ modes() ->
 %% code free of warnings on older ones.
 api() -> trace.
 
+%% The specifications of these functions in OTP 25 know neither tracer modules nor
+%% 'receive', so Dialyzer must not see which of them is called.
+runtime(Function, Arguments) -> apply(erlang, Function, Arguments).
+
 %% @doc Nothing is traced yet. A session lives as long as somebody holds it.
 -spec new(mode(), kymo:tracer()) -> t().
 new(session, Tracer) ->
@@ -136,7 +140,7 @@ check_free(_, _, _, _) ->
 
 %% Whose tracee is it?
 holder(#tracing{tracer = Tracer}, Tracee) ->
-    try erlang:trace_info(Tracee, tracer) of
+    try runtime(trace_info, [Tracee, tracer]) of
         {tracer, Tracer} -> ours;
         {tracer, []} -> nobody;
         {tracer, _} -> other;
@@ -161,7 +165,7 @@ free(T, #{functions := Mods} = Pattern, Skipped) ->
 
 %% Free, or set by this recorder.
 is_free(T, MFA) ->
-    case erlang:trace_info(MFA, traced) of
+    case runtime(trace_info, [MFA, traced]) of
         {traced, Traced} when Traced =:= local; Traced =:= global -> is_ours(T, MFA, Traced);
         {traced, _} -> true
     end.
@@ -169,7 +173,7 @@ is_free(T, MFA) ->
 is_ours(#tracing{functions = Set}, MFA, Traced) ->
     case Set of
         #{MFA := {Traced, MatchSpec}} ->
-            erlang:trace_info(MFA, match_spec) =:= {match_spec, MatchSpec};
+            runtime(trace_info, [MFA, match_spec]) =:= {match_spec, MatchSpec};
         _ ->
             false
     end.
@@ -177,7 +181,7 @@ is_ours(#tracing{functions = Set}, MFA, Traced) ->
 check_senders(T, #{senders := Wanted, process_flags := Flags, port_flags := PortFlags}) ->
     Senders = Wanted andalso lists:member('receive', Flags ++ PortFlags),
     case Senders andalso not T#tracing.senders andalso T#tracing.mode =:= global of
-        true -> free_senders(erlang:trace_info('receive', match_spec));
+        true -> free_senders(runtime(trace_info, ['receive', match_spec]));
         false -> {Senders, []}
     end.
 
@@ -231,12 +235,12 @@ module_info(M, What) ->
 set_function(#tracing{mode = session, session = Session}, MFA, MatchSpec, Scope) ->
     (api()):function(Session, MFA, MatchSpec, [Scope]);
 set_function(#tracing{mode = global}, MFA, MatchSpec, Scope) ->
-    erlang:trace_pattern(MFA, MatchSpec, [Scope]).
+    runtime(trace_pattern, [MFA, MatchSpec, [Scope]]).
 
 set_senders(#tracing{mode = session, session = Session}, MatchSpec) ->
     (api()):recv(Session, MatchSpec, []);
 set_senders(#tracing{mode = global}, MatchSpec) ->
-    erlang:trace_pattern('receive', MatchSpec, []).
+    runtime(trace_pattern, ['receive', MatchSpec, []]).
 
 set_tracees(_, _, none, _) ->
     0;
@@ -334,10 +338,7 @@ is_set(T, MFA, Scope) -> is_ours(T, MFA, Scope).
 -spec clear(t()) -> ok.
 clear(#tracing{tracer = Tracer} = T) ->
     unwatch(T),
-    case seq_trace:get_system_tracer() of
-        Tracer -> seq_trace:set_system_tracer(false);
-        _ -> ok
-    end,
+    lists:member(seq_trace:get_system_tracer(), [Tracer]) andalso seq_trace:set_system_tracer(false),
     clear_mode(T).
 
 clear_mode(#tracing{mode = session, session = Session}) ->
@@ -350,7 +351,7 @@ clear_mode(T) ->
     clear_existing(T, port, fun erlang:ports/0),
     unset_functions(T, T#tracing.functions),
     Ours = {match_spec, ?SENDER},
-    case T#tracing.senders andalso erlang:trace_info('receive', match_spec) of
+    case T#tracing.senders andalso runtime(trace_info, ['receive', match_spec]) of
         Ours -> set_senders(T, true);
         _ -> ok
     end,
@@ -380,9 +381,9 @@ watch(#tracing{mode = session} = T) ->
     (api()):function(Session, ?LOADED, ?LOADED_SPEC, [meta]),
     T#tracing{watcher = {session, Session}};
 watch(#tracing{watcher = Watcher} = T) ->
-    case erlang:trace_info(?LOADED, meta) of
+    case runtime(trace_info, [?LOADED, meta]) of
         {meta, Tracer} when Tracer =:= false; Tracer =:= [] ->
-            erlang:trace_pattern(?LOADED, ?LOADED_SPEC, [{meta, Watcher}]),
+            runtime(trace_pattern, [?LOADED, ?LOADED_SPEC, [{meta, Watcher}]]),
             T;
         _ ->
             T
@@ -400,10 +401,10 @@ unwatch(#tracing{watcher = {session, Session}}) ->
     (api()):session_destroy(Session),
     ok;
 unwatch(#tracing{watcher = Watcher}) ->
-    case erlang:trace_info(?LOADED, meta) of
+    case runtime(trace_info, [?LOADED, meta]) of
         %% [] for a watcher that is dead, as ours when this is the janitor.
         {meta, Tracer} when Tracer =:= Watcher; Tracer =:= [] ->
-            erlang:trace_pattern(?LOADED, false, [meta]),
+            runtime(trace_pattern, [?LOADED, false, [meta]]),
             ok;
         _ ->
             ok
@@ -450,7 +451,7 @@ is_in_place(T, Scope, {M, [{F, A} | _] = FAs}) ->
 traced(#tracing{mode = session, session = Session}, MFA) ->
     element(2, (api()):info(Session, MFA, traced));
 traced(#tracing{mode = global}, MFA) ->
-    element(2, erlang:trace_info(MFA, traced)).
+    element(2, runtime(trace_info, [MFA, traced])).
 
 %% @doc For {@link kymo:info/1}.
 -spec describe(t()) -> #{mode := mode(), functions := non_neg_integer()}.
