@@ -19,10 +19,12 @@
 
 #define NIF_HALT_OPTION (ERL_NIF_MAJOR_VERSION > 2 || ERL_NIF_MINOR_VERSION >= 17)
 
-/* What priv_data points to. Another build of the library has another one. */
+/* What priv_data points to. Another build of the library has another one, and
+ * reads this one during an upgrade: its beginning stays as it is. */
 static struct library {
     atomic_uint instances;
     unsigned (*handles)(void);
+    bool ready; /* what is learnt of the runtime stays true in this process */
 } library = {.handles = nif_handle_count};
 
 /* Steps of load; what is returned says which one failed. The numbers from 10
@@ -63,16 +65,19 @@ static enum load_error watch_exit(ErlNifEnv *env)
 
 static int start(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM info, ErlNifResourceFlags how)
 {
-    nif_atoms_init(env);
-    int layout = nif_layout_init(env, info);
-    if (layout != 0) {
-        return (int)LOAD_LAYOUT + layout;
+    if (!library.ready) {
+        nif_atoms_init(env);
+        int layout = nif_layout_init(env, info);
+        if (layout != 0) {
+            return (int)LOAD_LAYOUT + layout;
+        }
     }
     if (!nif_handle_open_type(env, how)) {
         return LOAD_TYPE;
     }
-    if (nif_shortcut.header == NIF_NO_HEADER) {
+    if (!library.ready) {
         nif_handle_learn(env);
+        library.ready = true;
     }
     enum load_error e = watch_exit(env);
     if (e != LOAD_OK) {
@@ -108,6 +113,7 @@ static void unload(ErlNifEnv *env, void *priv_data)
     }
 }
 
+/* clang-format off */
 static ErlNifFunc functions[] = {
     {"enabled", 3, nif_enabled, 0},
     {"enabled_call", 3, nif_enabled, 0},
@@ -126,5 +132,6 @@ static ErlNifFunc functions[] = {
     {"nif_snapshot", 2, nif_snapshot, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"nif_define_process", 4, nif_define_process, 0},
 };
+/* clang-format on */
 
 ERL_NIF_INIT(kymo_tracer, functions, load, NULL, upgrade, unload)

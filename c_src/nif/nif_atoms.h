@@ -11,12 +11,13 @@
 
 #include "kymo_format.h"
 
+/* clang-format off */
 /* X(symbol, "text") */
 #define NIF_ATOMS(X)                                                           \
     /* answers */                                                              \
     X(ok, "ok") X(error, "error") X(trace, "trace") X(discard, "discard")      \
     X(remove, "remove") X(trace_status, "trace_status")                        \
-    X(undefined, "undefined") X(none, "none") X(true_, "true")                 \
+    X(undefined, "undefined") X(none, "none")                                  \
     X(infinity, "infinity")                                                    \
     /* keys and values of the trace options */                                 \
     X(extra, "extra") X(match_spec_result, "match_spec_result")                \
@@ -60,8 +61,7 @@
     X(already_stopped, "already_stopped") X(already_paused, "already_paused")  \
     X(not_paused, "not_paused") X(stopped, "stopped")                          \
     X(dict_full, "dict_full") X(not_recorded, "not_recorded")                  \
-    X(owner_dead, "owner_dead")      \
-    X(dots, "...")                                                \
+    X(dots, "...")                                                             \
     /* info */                                                                 \
     X(state, "state") X(reason, "reason") X(segments, "segments")              \
     X(sampled_out, "sampled_out") X(overwritten, "overwritten")                \
@@ -69,13 +69,14 @@
     X(memory, "memory") X(files, "files") X(files_removed, "files_removed")    \
     X(events_removed, "events_removed") X(io_error, "io_error")                \
     X(kind, "kind") X(number, "number") X(name, "name")                        \
-    X(retired, "retired") X(idle, "idle") X(active, "active")                  \
+    X(idle, "idle") X(active, "active")                                        \
     X(paused, "paused") X(stopping, "stopping") X(stop, "stop")                \
     X(collected, "collected") X(unload, "unload") X(ring_full, "ring_full")    \
     X(io, "io") X(no_slot, "no_slot") X(too_big, "too_big")                    \
     X(bad_term, "bad_term") X(reentry, "reentry") X(other, "other")            \
     X(scheduler, "scheduler") X(dirty_cpu, "dirty_cpu")                        \
     X(dirty_io, "dirty_io")
+/* clang-format on */
 
 struct nif_atoms {
 #define NIF_X(sym, text) ERL_NIF_TERM sym;

@@ -13,22 +13,22 @@
 
 /* X(function, class): one C function of that name for each. enabled/3,
  * enabled_call/3 and enabled_send/3 are nif_enabled. */
-#define NIF_ENABLED_CALLBACKS(X)                                               \
-    X(enabled_garbage_collection, NIF_GC)                                      \
-    X(enabled_ports, NIF_PORTS)                                                \
-    X(enabled_procs, NIF_PROCS)                                                \
-    X(enabled_receive, NIF_RECEIVE)                                            \
-    X(enabled_running_ports, NIF_RUNNING_PORTS)                                \
+#define NIF_ENABLED_CALLBACKS(X) \
+    X(enabled_garbage_collection, NIF_GC) \
+    X(enabled_ports, NIF_PORTS) \
+    X(enabled_procs, NIF_PROCS) \
+    X(enabled_receive, NIF_RECEIVE) \
+    X(enabled_running_ports, NIF_RUNNING_PORTS) \
     X(enabled_running_procs, NIF_RUNNING_PROCS)
-#define NIF_TRACE_CALLBACKS(X)                                                 \
-    X(trace)                                                                   \
-    X(trace_call)                                                              \
-    X(trace_garbage_collection)                                                \
-    X(trace_ports)                                                             \
-    X(trace_procs)                                                             \
-    X(trace_receive)                                                           \
-    X(trace_running_ports)                                                     \
-    X(trace_running_procs)                                                     \
+#define NIF_TRACE_CALLBACKS(X) \
+    X(trace) \
+    X(trace_call) \
+    X(trace_garbage_collection) \
+    X(trace_ports) \
+    X(trace_procs) \
+    X(trace_receive) \
+    X(trace_running_ports) \
+    X(trace_running_procs) \
     X(trace_send)
 
 ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);

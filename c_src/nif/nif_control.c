@@ -30,18 +30,10 @@ static void identify(enum kymo_thread *kind, uint32_t *no)
 {
     char name[16] = "";
     switch (enif_thread_type()) {
-    case ERL_NIF_THR_NORMAL_SCHEDULER:
-        *kind = KYMO_T_SCHEDULER;
-        break;
-    case ERL_NIF_THR_DIRTY_CPU_SCHEDULER:
-        *kind = KYMO_T_DIRTY_CPU;
-        break;
-    case ERL_NIF_THR_DIRTY_IO_SCHEDULER:
-        *kind = KYMO_T_DIRTY_IO;
-        break;
-    default:
-        *kind = KYMO_T_OTHER;
-        break;
+    case ERL_NIF_THR_NORMAL_SCHEDULER: *kind = KYMO_T_SCHEDULER; break;
+    case ERL_NIF_THR_DIRTY_CPU_SCHEDULER: *kind = KYMO_T_DIRTY_CPU; break;
+    case ERL_NIF_THR_DIRTY_IO_SCHEDULER: *kind = KYMO_T_DIRTY_IO; break;
+    default: *kind = KYMO_T_OTHER; break;
     }
     *no = 0;
     if (*kind == KYMO_T_OTHER || pthread_getname_np(pthread_self(), name, sizeof name) != 0) {
@@ -89,8 +81,8 @@ static void read_node(ErlNifEnv *env, struct nif_handle *h, struct kymo_options 
 static const char *option_name(const char *what)
 {
     static const char *const names[][2] = {
-        {"segment_bytes", "segment_size"}, {"segs_per_ring", "ring_size"},    {"n_slots", "threads"},
-        {"dict_bytes", "dict_size"},       {"content_max", "content_bytes"},  {"limit_bytes", "limit"},
+        {"segment_bytes", "segment_size"}, {"segs_per_ring", "ring_size"},   {"n_slots", "threads"},
+        {"dict_bytes", "dict_size"},       {"content_max", "content_bytes"}, {"limit_bytes", "limit"},
         {"file_bytes", "file_size"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -197,14 +189,10 @@ static ERL_NIF_TERM change(ErlNifEnv *env, ERL_NIF_TERM state, int (*f)(struct k
     }
     int err = f(h->rec);
     switch (-err) {
-    case 0:
-        return nif_am.ok;
-    case EALREADY:
-        return error(env, already);
-    case ESHUTDOWN:
-        return error(env, nif_am.stopped);
-    default:
-        return error(env, nif_errno(env, -err));
+    case 0: return nif_am.ok;
+    case EALREADY: return error(env, already);
+    case ESHUTDOWN: return error(env, nif_am.stopped);
+    default: return error(env, nif_errno(env, -err));
     }
 }
 

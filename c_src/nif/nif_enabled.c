@@ -31,8 +31,8 @@ static inline bool sampled(const struct nif_handle *h, ERL_NIF_TERM tracee)
     return NIF_LIKELY(h->sample_process <= 1) || chosen(h, tracee);
 }
 
-static inline __attribute__((always_inline)) ERL_NIF_TERM answer_class(ErlNifEnv *env, const ERL_NIF_TERM argv[],
-                                                                 enum nif_class c)
+static inline __attribute__((always_inline)) ERL_NIF_TERM
+answer_class(ErlNifEnv *env, const ERL_NIF_TERM argv[], enum nif_class c)
 {
     const struct nif_handle *h = nif_handle_of(env, argv[1]);
     if (NIF_UNLIKELY(h == NULL) || NIF_UNLIKELY(!kymo_recorder_active(h->rec))) {
@@ -112,16 +112,15 @@ ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     }
     uint64_t is_call = all_ones_if(tag == nif_shortcut.call);
     uint64_t is_send = all_ones_if((tag == nif_shortcut.send) & nif_is_local_pid(argv[2]));
-    ERL_NIF_TERM answer =
-        (nif_shortcut.trace & is_status) | (h->on_call & is_call) | (h->on_send & is_send);
+    ERL_NIF_TERM answer = (nif_shortcut.trace & is_status) | (h->on_call & is_call) | (h->on_send & is_send);
     return NIF_LIKELY(answer != 0) ? answer : answer_any(env, h, argv);
 }
 
-#define NIF_X(name, class)                                                     \
+#define NIF_X(name, class) \
     ERL_NIF_TERM nif_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]) \
-    {                                                                          \
-        (void)argc;                                                            \
-        return answer_class(env, argv, class);                                       \
+    { \
+        (void)argc; \
+        return answer_class(env, argv, class); \
     }
 NIF_ENABLED_CALLBACKS(NIF_X)
 #undef NIF_X

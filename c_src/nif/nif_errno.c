@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nif_errno.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stddef.h>
+
+/* clang-format off */
+#define NIF_ERRNOS(X) \
+    X(EACCES) X(EAGAIN) X(EBADF) X(EBUSY) X(ECHILD) X(EDEADLK) \
+    X(EDQUOT) X(EEXIST) X(EFAULT) X(EFBIG) X(EINTR) X(EINVAL) \
+    X(EIO) X(EISDIR) X(ELOOP) X(EMFILE) X(EMLINK) X(ENODEV) \
+    X(ENOENT) X(ENOLCK) X(ENAMETOOLONG) X(ENFILE) X(ENOMEM) X(ENOSPC) \
+    X(ENOSYS) X(ENOTDIR) X(ENOTEMPTY) X(ENOTSUP) X(ENXIO) X(EOVERFLOW) \
+    X(EPERM) X(ERANGE) X(EROFS) X(ESHUTDOWN) X(ESTALE) X(ETXTBSY) \
+    X(EXDEV) X(EALREADY)
+/* clang-format on */
 
 ERL_NIF_TERM nif_errno(ErlNifEnv *env, int err)
 {
@@ -9,20 +22,18 @@ ERL_NIF_TERM nif_errno(ErlNifEnv *env, int err)
         int err;
         const char *name;
     } names[] = {
-        {EACCES, "eacces"},       {EAGAIN, "eagain"},     {EBADF, "ebadf"},       {EBUSY, "ebusy"},
-        {ECHILD, "echild"},       {EDEADLK, "edeadlk"},   {EDQUOT, "edquot"},     {EEXIST, "eexist"},
-        {EFAULT, "efault"},       {EFBIG, "efbig"},       {EINTR, "eintr"},       {EINVAL, "einval"},
-        {EIO, "eio"},             {EISDIR, "eisdir"},     {ELOOP, "eloop"},       {EMFILE, "emfile"},
-        {EMLINK, "emlink"},       {ENODEV, "enodev"},     {ENOENT, "enoent"},     {ENOLCK, "enolck"},
-        {ENAMETOOLONG, "enametoolong"},                   {ENFILE, "enfile"},     {ENOMEM, "enomem"},
-        {ENOSPC, "enospc"},       {ENOSYS, "enosys"},     {ENOTDIR, "enotdir"},   {ENOTEMPTY, "enotempty"},
-        {ENOTSUP, "enotsup"},     {ENXIO, "enxio"},       {EOVERFLOW, "eoverflow"}, {EPERM, "eperm"},
-        {ERANGE, "erange"},       {EROFS, "erofs"},       {ESHUTDOWN, "eshutdown"}, {ESTALE, "estale"},
-        {ETXTBSY, "etxtbsy"},     {EXDEV, "exdev"},       {EALREADY, "ealready"},
+#define NIF_X(e) {e, #e},
+        NIF_ERRNOS(NIF_X)
+#undef NIF_X
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (names[i].err == err) {
-            return enif_make_atom(env, names[i].name);
+            char text[32];
+            size_t n = 0;
+            for (; names[i].name[n] != 0 && n < sizeof text; n++) {
+                text[n] = (char)tolower((unsigned char)names[i].name[n]);
+            }
+            return enif_make_atom_len(env, text, n);
         }
     }
     return enif_make_atom(env, "unknown");

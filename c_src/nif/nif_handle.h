@@ -40,19 +40,19 @@ enum nif_class {
 #define NIF_NODE_MAX 1024u
 
 struct nif_handle {
-    struct kymo_recorder *rec;   /* NULL only while open has not succeeded */
+    struct kymo_recorder *rec;     /* NULL only while open has not succeeded */
     ERL_NIF_TERM on_call, on_send; /* the answer for these tags while recording; 0 = it depends */
-    uint64_t mask[NIF_CLASSES];  /* 1 << KYMO_E_x for each tag wanted */
-    uint32_t detail;             /* KYMO_D_* */
-    uint32_t content_max;        /* bytes of one content */
-    uint32_t size_limit;         /* terms visited to find the size of a message */
-    uint32_t sample_process;     /* 1 in N processes, 1 = all */
+    uint64_t mask[NIF_CLASSES];    /* 1 << KYMO_E_x for each tag wanted */
+    uint32_t detail;               /* KYMO_D_* */
+    uint32_t content_max;          /* bytes of one content */
+    uint32_t size_limit;           /* terms visited to find the size of a message */
+    uint32_t sample_process;       /* 1 in N processes, 1 = all */
     uint32_t creation;
-    uint32_t node_len;           /* of node_ext */
+    uint32_t node_len;              /* of node_ext */
     uint8_t node_ext[NIF_NODE_MAX]; /* the local node's name as external term */
     enum kymo_policy policy;
-    char *dir;                   /* as given; freed with the handle */
-    ErlNifMonitor monitor;       /* of the owner, when there is one */
+    char *dir;             /* as given; freed with the handle */
+    ErlNifMonitor monitor; /* of the owner, when there is one */
 };
 
 extern ErlNifResourceType *nif_handle_type;

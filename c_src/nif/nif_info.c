@@ -19,52 +19,35 @@ static void put_count(ErlNifEnv *env, ERL_NIF_TERM *map, ERL_NIF_TERM key, uint6
 static ERL_NIF_TERM state_atom(enum kymo_state s)
 {
     switch (s) {
-    case KYMO_IDLE:
-        return nif_am.idle;
-    case KYMO_ACTIVE:
-        return nif_am.active;
-    case KYMO_PAUSED:
-        return nif_am.paused;
-    case KYMO_STOPPING:
-        return nif_am.stopping;
-    default:
-        return nif_am.closed;
+    case KYMO_IDLE: return nif_am.idle;
+    case KYMO_ACTIVE: return nif_am.active;
+    case KYMO_PAUSED: return nif_am.paused;
+    case KYMO_STOPPING: return nif_am.stopping;
+    default: return nif_am.closed;
     }
 }
 
 static ERL_NIF_TERM reason_atom(enum kymo_reason r)
 {
     switch (r) {
-    case KYMO_R_NONE:
-        return nif_am.none;
-    case KYMO_R_STOP:
-        return nif_am.stop;
-    case KYMO_R_OWNER:
-        return nif_am.owner;
-    case KYMO_R_BYTES:
-        return nif_am.bytes;
-    case KYMO_R_EVENTS:
-        return nif_am.events;
-    case KYMO_R_DURATION:
-        return nif_am.duration;
-    case KYMO_R_UNLOAD:
-        return nif_am.unload;
-    default:
-        return nif_am.collected;
+    case KYMO_R_NONE: return nif_am.none;
+    case KYMO_R_STOP: return nif_am.stop;
+    case KYMO_R_OWNER: return nif_am.owner;
+    case KYMO_R_BYTES: return nif_am.bytes;
+    case KYMO_R_EVENTS: return nif_am.events;
+    case KYMO_R_DURATION: return nif_am.duration;
+    case KYMO_R_UNLOAD: return nif_am.unload;
+    default: return nif_am.collected;
     }
 }
 
 static ERL_NIF_TERM kind_atom(uint32_t kind)
 {
     switch (kind) {
-    case KYMO_T_SCHEDULER:
-        return nif_am.scheduler;
-    case KYMO_T_DIRTY_CPU:
-        return nif_am.dirty_cpu;
-    case KYMO_T_DIRTY_IO:
-        return nif_am.dirty_io;
-    default:
-        return nif_am.other;
+    case KYMO_T_SCHEDULER: return nif_am.scheduler;
+    case KYMO_T_DIRTY_CPU: return nif_am.dirty_cpu;
+    case KYMO_T_DIRTY_IO: return nif_am.dirty_io;
+    default: return nif_am.other;
     }
 }
 

@@ -68,7 +68,8 @@ static void find_rotation(const struct sample *s, unsigned width, unsigned tag, 
         }
     }
     const uint64_t all = UINT64_MAX >> (64 - width);
-    const uint64_t probes[] = {1, all, all & 0x0f0f0f0f0f0f0f0f, all & 0x5555555555555555, all & 0x00ff12345678abcd};
+    const uint64_t probes[] = {1, all, all & 0x0f0f0f0f0f0f0f0f, all & 0x5555555555555555,
+                               all & 0x00ff12345678abcd};
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
         if (nif_rotate(with_data(s, probes[i]), r) != probes[i]) {
             return;

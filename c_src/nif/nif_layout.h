@@ -29,22 +29,22 @@ _Static_assert(sizeof(ERL_NIF_TERM) == 8, "kymo needs a 64-bit runtime");
  * of the runtime, which spreads neighbours over cache lines: the low bits are
  * rotated. How many and how far depends on the size of the table (+P, +Q). */
 struct nif_rotation {
-    bool ok;               /* false: not understood */
+    bool ok; /* false: not understood */
     unsigned bits, right;
-    uint64_t mask;         /* the low `bits` bits */
+    uint64_t mask; /* the low `bits` bits */
 };
 
 struct nif_layout {
     struct nif_rotation pid, port;
-    unsigned pid_bits;     /* the low bits of a pid are its number, the rest the serial */
-    bool header_ok;        /* tuples, lists and the headers of boxed terms are as below */
-    bool map_ok;           /* small maps are as below */
+    unsigned pid_bits; /* the low bits of a pid are its number, the rest the serial */
+    bool header_ok;    /* tuples, lists and the headers of boxed terms are as below */
+    bool map_ok;       /* small maps are as below */
     uint64_t map_header;
-    unsigned heap_bin;     /* kind of a binary whose bytes are in the term */
-    unsigned refc_bin;     /* kind of a binary with its bytes elsewhere */
-    uint32_t refc_words;   /* heap words of such a binary */
-    uint32_t sub_words;    /* more words of a part of one */
-    uint32_t fun_words;    /* the least that a fun takes */
+    unsigned heap_bin;   /* kind of a binary whose bytes are in the term */
+    unsigned refc_bin;   /* kind of a binary with its bytes elsewhere */
+    uint32_t refc_words; /* heap words of such a binary */
+    uint32_t sub_words;  /* more words of a part of one */
+    uint32_t fun_words;  /* the least that a fun takes */
     uint32_t empty_map_words;
 };
 extern struct nif_layout nif_layout;

@@ -83,15 +83,14 @@ uint64_t nif_ident_slow(const struct nif_event *ev, ERL_NIF_TERM t)
         return nif_is_local_pid(t) ? ident_by_runtime(ev, t, KYMO_I_PID) : ident_term(ev, t);
     case ERL_NIF_TERM_TYPE_PORT:
         return nif_is_local_port(t) ? ident_by_runtime(ev, t, KYMO_I_PORT) : ident_term(ev, t);
-    case ERL_NIF_TERM_TYPE_REFERENCE:
-        return KYMO_IDENT(KYMO_I_REF, hash60(t));
+    case ERL_NIF_TERM_TYPE_REFERENCE: return KYMO_IDENT(KYMO_I_REF, hash60(t));
     case ERL_NIF_TERM_TYPE_TUPLE:
-        if (enif_get_tuple(ev->env, t, &arity, &el) && arity == 2 && nif_is_atom(el[0]) && nif_is_atom(el[1])) {
+        if (enif_get_tuple(ev->env, t, &arity, &el) && arity == 2 && nif_is_atom(el[0]) &&
+            nif_is_atom(el[1])) {
             return ident_term(ev, t);
         }
         break;
-    default:
-        break;
+    default: break;
     }
     return KYMO_IDENT(KYMO_I_OTHER, hash60(t));
 }

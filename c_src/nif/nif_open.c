@@ -196,7 +196,8 @@ static int read_option(struct reading *r, ERL_NIF_TERM key, ERL_NIF_TERM v)
         return read_clock(r, v);
     }
     if (key == nif_am.segment_size) {
-        return in_range32(env, v, SEGMENT_MIN, SEGMENT_MAX, &e->segment_bytes) && is_power_of_two(e->segment_bytes);
+        return in_range32(env, v, SEGMENT_MIN, SEGMENT_MAX, &e->segment_bytes) &&
+               is_power_of_two(e->segment_bytes);
     }
     if (key == nif_am.ring_size) {
         return in_range(env, v, SEGMENT_MIN * SEGS_MIN, (uint64_t)SEGMENT_MAX * SEGS_MAX, &r->ring_bytes);

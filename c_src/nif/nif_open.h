@@ -11,7 +11,7 @@
 #define NIF_PATH_MAX PATH_MAX
 
 struct nif_open {
-    struct kymo_options engine;  /* its strings point into this structure */
+    struct kymo_options engine; /* its strings point into this structure */
     bool has_owner;
     ErlNifPid owner;
     char dir[NIF_PATH_MAX];

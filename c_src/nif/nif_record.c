@@ -72,14 +72,10 @@ static size_t content_bound(const struct nif_event *ev)
 static size_t content_room(const struct nif_event *ev, enum nif_shape shape)
 {
     switch (shape) {
-    case NIF_NO_CONTENT:
-        return 0;
-    case NIF_ONE:
-        return KYMO_CONTENT_HDR + content_bound(ev);
-    case NIF_PEER:
-        return KYMO_CONTENT_HDR + 2 + content_bound(ev) + PEER_MAX;
-    default:
-        return KYMO_CONTENT_HDR + 5 + content_bound(ev);
+    case NIF_NO_CONTENT: return 0;
+    case NIF_ONE: return KYMO_CONTENT_HDR + content_bound(ev);
+    case NIF_PEER: return KYMO_CONTENT_HDR + 2 + content_bound(ev) + PEER_MAX;
+    default: return KYMO_CONTENT_HDR + 5 + content_bound(ev);
     }
 }
 

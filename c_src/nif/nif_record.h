@@ -10,9 +10,9 @@
 /* The options map of a trace callback. Terms are 0 when absent. */
 struct nif_options {
     ERL_NIF_TERM extra;
-    ERL_NIF_TERM msr;   /* match_spec_result */
-    uint8_t flags;      /* KYMO_O_* */
-    uint8_t ts;         /* enum kymo_ts */
+    ERL_NIF_TERM msr; /* match_spec_result */
+    uint8_t flags;    /* KYMO_O_* */
+    uint8_t ts;       /* enum kymo_ts */
     uint16_t sched;
     int64_t a, b;
 };
@@ -31,12 +31,12 @@ enum nif_shape {
 };
 
 struct nif_record {
-    unsigned id;            /* KYMO_E_*, without the variant bits */
+    unsigned id; /* KYMO_E_*, without the variant bits */
     enum nif_shape shape;
     ERL_NIF_TERM first, second;
     const struct nif_options *options;
-    size_t len;             /* of body */
-    uint8_t body[128];      /* base fields */
+    size_t len;        /* of body */
+    uint8_t body[128]; /* base fields */
 };
 
 /* Appends a field to the body. */

@@ -107,19 +107,13 @@ static void size_map(struct walk *w, ERL_NIF_TERM t)
 static void size_boxed(struct walk *w, ERL_NIF_TERM t)
 {
     switch (enif_term_type(w->env, t)) {
-    case ERL_NIF_TERM_TYPE_MAP:
-        size_map(w, t);
-        break;
-    case ERL_NIF_TERM_TYPE_BITSTRING:
-        size_bitstring(w, t);
-        break;
+    case ERL_NIF_TERM_TYPE_MAP: size_map(w, t); break;
+    case ERL_NIF_TERM_TYPE_BITSTRING: size_bitstring(w, t); break;
     case ERL_NIF_TERM_TYPE_FUN:
         w->words += nif_layout.fun_words;
         w->more = true;
         break;
-    case ERL_NIF_TERM_TYPE_FLOAT:
-        w->words += 2;
-        break;
+    case ERL_NIF_TERM_TYPE_FLOAT: w->words += 2; break;
     case ERL_NIF_TERM_TYPE_INTEGER:
     case ERL_NIF_TERM_TYPE_REFERENCE:
     case ERL_NIF_TERM_TYPE_PID:

@@ -34,10 +34,10 @@ bool nif_tags_add(struct nif_handle *h, ERL_NIF_TERM name)
         }
     }
     for (enum nif_class c = 0; c < NIF_CLASSES; c++) {
-#define NIF_X(class, atom, event)                                              \
-    if (c == class && name == nif_am.atom) {                                   \
-        h->mask[c] |= NIF_BIT(KYMO_E_##event);                                 \
-        found = true;                                                          \
+#define NIF_X(class, atom, event) \
+    if (c == class && name == nif_am.atom) { \
+        h->mask[c] |= NIF_BIT(KYMO_E_##event); \
+        found = true; \
     }
         NIF_TAGS(NIF_X)
 #undef NIF_X

@@ -9,6 +9,7 @@
 
 #define NIF_BIT(id) (UINT64_C(1) << (id))
 
+/* clang-format off */
 /* X(class, tag atom, event) */
 #define NIF_TAGS(X)                                                            \
     X(NIF_CALLS, call, CALL) X(NIF_CALLS, return_to, RETURN_TO)                \
@@ -39,13 +40,14 @@
     X(NIF_GC, gc_major_start, GC_MAJOR_START)                                  \
     X(NIF_GC, gc_major_end, GC_MAJOR_END)                                      \
     X(NIF_SEQ, seq_trace, SEQ_TRACE)
+/* clang-format on */
 
 /* The event of a tag in a class, KYMO_E_OTHER for a tag that is not known. The
  * class is a constant for the compiler: only its own comparisons remain. */
 static inline __attribute__((always_inline)) unsigned nif_tag_event(enum nif_class c, ERL_NIF_TERM tag)
 {
-#define NIF_X(class, atom, event)                                              \
-    if (c == class && tag == nif_am.atom)                                      \
+#define NIF_X(class, atom, event) \
+    if (c == class && tag == nif_am.atom) \
         return KYMO_E_##event;
     NIF_TAGS(NIF_X)
 #undef NIF_X

@@ -304,7 +304,8 @@ static bool put_bitstring(struct enc *e, const uint8_t *end, ERL_NIF_TERM t)
 
 static bool put_fun(struct enc *e, const uint8_t *end, ERL_NIF_TERM t)
 {
-    static const uint8_t head[] = {ETF_SMALL_TUPLE, 2, ETF_SMALL_ATOM_UTF8, 4, '$', 'f', 'u', 'n', ETF_BINARY};
+    static const uint8_t head[] = {ETF_SMALL_TUPLE, 2, ETF_SMALL_ATOM_UTF8, 4, '$', 'f', 'u', 'n',
+                                   ETF_BINARY};
     char text[320];
     int n = enif_snprintf(text, sizeof text, "%T", t);
     if (n >= 4 && memcmp(text, "fun ", 4) == 0) {
@@ -499,35 +500,23 @@ static bool put(struct enc *e, uint8_t *end, ERL_NIF_TERM t, unsigned depth)
         return put_left_out(e, end);
     }
     switch (enif_term_type(e->env, t)) {
-    case ERL_NIF_TERM_TYPE_ATOM:
-        return put_atom(e, end, t);
-    case ERL_NIF_TERM_TYPE_INTEGER:
-        return put_integer(e, end, t);
-    case ERL_NIF_TERM_TYPE_FLOAT:
-        return put_float(e, end, t);
-    case ERL_NIF_TERM_TYPE_PID:
-        return put_pid(e, end, t);
-    case ERL_NIF_TERM_TYPE_PORT:
-        return put_port(e, end, t);
-    case ERL_NIF_TERM_TYPE_REFERENCE:
-        return put_by_runtime(e, end, t);
-    case ERL_NIF_TERM_TYPE_BITSTRING:
-        return put_bitstring(e, end, t);
-    case ERL_NIF_TERM_TYPE_FUN:
-        return put_fun(e, end, t);
-    case ERL_NIF_TERM_TYPE_TUPLE:
-        return put_tuple(e, end, t, depth);
-    case ERL_NIF_TERM_TYPE_LIST:
-        return put_list(e, end, t, depth);
-    case ERL_NIF_TERM_TYPE_MAP:
-        return put_map(e, end, t, depth);
-    default:
-        return put_left_out(e, end);
+    case ERL_NIF_TERM_TYPE_ATOM: return put_atom(e, end, t);
+    case ERL_NIF_TERM_TYPE_INTEGER: return put_integer(e, end, t);
+    case ERL_NIF_TERM_TYPE_FLOAT: return put_float(e, end, t);
+    case ERL_NIF_TERM_TYPE_PID: return put_pid(e, end, t);
+    case ERL_NIF_TERM_TYPE_PORT: return put_port(e, end, t);
+    case ERL_NIF_TERM_TYPE_REFERENCE: return put_by_runtime(e, end, t);
+    case ERL_NIF_TERM_TYPE_BITSTRING: return put_bitstring(e, end, t);
+    case ERL_NIF_TERM_TYPE_FUN: return put_fun(e, end, t);
+    case ERL_NIF_TERM_TYPE_TUPLE: return put_tuple(e, end, t, depth);
+    case ERL_NIF_TERM_TYPE_LIST: return put_list(e, end, t, depth);
+    case ERL_NIF_TERM_TYPE_MAP: return put_map(e, end, t, depth);
+    default: return put_left_out(e, end);
     }
 }
 
-size_t nif_term_encode(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t, uint8_t *out,
-                       size_t max, bool *cut)
+size_t nif_term_encode(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t, uint8_t *out, size_t max,
+                       bool *cut)
 {
     struct enc e = {.env = env, .h = h, .p = out};
     if (!put(&e, out + max, t, 0)) {

@@ -24,8 +24,8 @@
  * fit are replaced by '...', binaries lose their end, long tuples and maps
  * their last elements. Funs are not encoded, since what they hold is not
  * bounded: {'$fun', Text} stands for a local one. */
-size_t nif_term_encode(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t, uint8_t *out,
-                       size_t max, bool *cut);
+size_t nif_term_encode(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t, uint8_t *out, size_t max,
+                       bool *cut);
 
 /* The UTF-8 text of an atom; 0 when it has none that fits. */
 #define NIF_ATOM_MAX 1024u

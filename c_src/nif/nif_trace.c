@@ -156,7 +156,8 @@ static uint32_t message_size(const struct nif_event *ev, ERL_NIF_TERM msg)
 }
 
 /* A message without contents or options. */
-static inline void plain_send(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[], ERL_NIF_TERM to)
+static inline void plain_send(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[],
+                              ERL_NIF_TERM to)
 {
     uint32_t size = message_size(ev, argv[TERM]);
     uint64_t who = nif_ident(ev, argv[TRACEE]);
@@ -281,12 +282,8 @@ static void life(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM arg
         }
         break;
     case KYMO_E_REGISTER:
-    case KYMO_E_UNREGISTER:
-        nif_field32(&r, nif_atom_id(ev, t));
-        break;
-    default: /* links */
-        nif_field64(&r, nif_ident(ev, t));
-        break;
+    case KYMO_E_UNREGISTER: nif_field32(&r, nif_atom_id(ev, t)); break;
+    default: /* links */ nif_field64(&r, nif_ident(ev, t)); break;
     }
     nif_record_write(ev, &r);
 }
@@ -388,38 +385,23 @@ static void sequential(const struct nif_event *ev, const ERL_NIF_TERM argv[])
     nif_record_write(ev, &r);
 }
 
-static __attribute__((noinline)) void any_event(const struct nif_event *ev, enum nif_class c, unsigned id, const ERL_NIF_TERM argv[])
+static __attribute__((noinline)) void any_event(const struct nif_event *ev, enum nif_class c, unsigned id,
+                                                const ERL_NIF_TERM argv[])
 {
     if (id == KYMO_E_OTHER) {
         other(ev, argv);
         return;
     }
     switch (c) {
-    case NIF_CALLS:
-        any_call(ev, id, argv);
-        break;
-    case NIF_SEND:
-        send(ev, id, argv);
-        break;
-    case NIF_RECEIVE:
-        receive(ev, argv);
-        break;
+    case NIF_CALLS: any_call(ev, id, argv); break;
+    case NIF_SEND: send(ev, id, argv); break;
+    case NIF_RECEIVE: receive(ev, argv); break;
     case NIF_PROCS:
-    case NIF_PORTS:
-        life(ev, id, argv);
-        break;
-    case NIF_RUNNING_PROCS:
-        running_process(ev, id, argv);
-        break;
-    case NIF_RUNNING_PORTS:
-        running_port(ev, id, argv);
-        break;
-    case NIF_GC:
-        collection(ev, id, argv);
-        break;
-    default:
-        sequential(ev, argv);
-        break;
+    case NIF_PORTS: life(ev, id, argv); break;
+    case NIF_RUNNING_PROCS: running_process(ev, id, argv); break;
+    case NIF_RUNNING_PORTS: running_port(ev, id, argv); break;
+    case NIF_GC: collection(ev, id, argv); break;
+    default: sequential(ev, argv); break;
     }
 }
 
@@ -480,7 +462,8 @@ static inline ERL_NIF_TERM only_extra(ErlNifEnv *env, ERL_NIF_TERM map)
     if (NIF_LIKELY(nif_layout.map_ok)) {
         return nif_map_one(map, nif_am.extra);
     }
-    return enif_get_map_size(env, map, &n) && n == 1 && enif_get_map_value(env, map, nif_am.extra, &v) ? v : 0;
+    return enif_get_map_size(env, map, &n) && n == 1 && enif_get_map_value(env, map, nif_am.extra, &v) ? v
+                                                                                                       : 0;
 }
 
 ERL_NIF_TERM nif_trace_call(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
@@ -524,11 +507,11 @@ ERL_NIF_TERM nif_trace_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     return nif_shortcut.ok;
 }
 
-#define NIF_RECORDING(name, class)                                             \
+#define NIF_RECORDING(name, class) \
     ERL_NIF_TERM nif_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]) \
-    {                                                                          \
-        (void)argc;                                                            \
-        return record(env, argv, class);                                       \
+    { \
+        (void)argc; \
+        return record(env, argv, class); \
     }
 NIF_RECORDING(trace_receive, NIF_RECEIVE)
 NIF_RECORDING(trace_procs, NIF_PROCS)
