@@ -13,9 +13,9 @@
 
 /* Frames of one line; what is called deeper counts for the last one. */
 enum { DEPTH_MAX = 512 };
-/* Different stacks. Beyond, time counts for the caller that still has a node.
- * This many take about 70 MiB. */
-enum { NODES_MAX = 1 << 20 };
+/* Different stacks, and first frames. Beyond, time counts for the caller that still
+ * has a node, or for "(others)". */
+enum { NODES_MAX = 1 << 19, ROOTS_MAX = 1 << 16 };
 
 /* What a node stands for: the id of a function, or one of these. */
 enum { KEY_GC_MINOR = 0x80000000u, KEY_GC_MAJOR = 0x80000001u };
@@ -43,6 +43,7 @@ struct process {
     struct kymo_stack stack;
     int64_t since; /* accounted up to here */
     uint32_t root, node;
+    uint32_t place; /* among the residents */
     bool running;
     uint32_t slot;   /* where it runs */
     uint64_t losses; /* notes of loss that the stack knows of */
@@ -51,6 +52,7 @@ struct process {
 struct folded {
     struct kymo_reader *r;
     struct kymo_lesson lesson;
+    struct kymo_residents residents;
     struct kymo_map processes; /* ident -> struct process */
     struct kymo_map roots;     /* kind and id -> struct root */
     struct kymo_map children;  /* parent << 32 | key -> uint32_t */
@@ -126,7 +128,7 @@ static uint32_t root_of(struct folded *x, const struct kymo_event *ev)
     struct root *root = kymo_map_get(&x->roots, key);
     if (root != NULL)
         return root->node;
-    uint32_t node = new_node(x, 0, 0);
+    uint32_t node = x->roots.count < ROOTS_MAX ? new_node(x, 0, 0) : 0;
     if (node == 0)
         return 0;
     root = kymo_map_put(&x->roots, key, NULL);
@@ -174,18 +176,32 @@ static void start_running(struct folded *x, struct process *p, const struct kymo
 
 /* ---- events ---- */
 
+static void forget(struct folded *x, uint64_t ident, struct process *p)
+{
+    account(x, p);
+    kymo_stack_clear(&p->stack, NULL, NULL);
+    kymo_map_remove(&x->processes, ident);
+}
+
 static struct process *process_of(struct folded *x, const struct kymo_event *ev)
 {
-    bool added;
-    struct process *p = kymo_map_put(&x->processes, ev->who, &added);
+    struct process *p = kymo_map_get(&x->processes, ev->who);
     if (p == NULL) {
-        x->failed = true;
-        return NULL;
-    }
-    if (added) {
+        uint64_t evicted;
+        uint32_t place = kymo_residents_add(&x->residents, ev->who, &evicted);
+        struct process *old = evicted != KYMO_IDENT_NONE ? kymo_map_get(&x->processes, evicted) : NULL;
+        if (old != NULL)
+            forget(x, evicted, old);
+        p = kymo_map_put(&x->processes, ev->who, NULL);
+        if (p == NULL) {
+            x->failed = true;
+            return NULL;
+        }
         p->root = p->node = root_of(x, ev);
         p->since = x->now;
+        p->place = place;
     }
+    kymo_residents_heard(&x->residents, p->place);
     return p;
 }
 
@@ -251,9 +267,8 @@ static void on_exit_event(struct folded *x, const struct kymo_event *ev)
     struct process *p = kymo_map_get(&x->processes, ev->who);
     if (p == NULL)
         return;
-    account(x, p);
-    kymo_stack_clear(&p->stack, NULL, NULL);
-    kymo_map_remove(&x->processes, ev->who);
+    kymo_residents_remove(&x->residents, p->place);
+    forget(x, ev->who, p);
 }
 
 static void on_event(struct folded *x, const struct kymo_event *ev)
@@ -419,7 +434,7 @@ int kymo_export_folded(struct kymo_reader *r, const struct kymo_export_options *
     x.nodes = calloc(x.nodes_room, sizeof *x.nodes);
     x.dict_size = kymo_reader_dict_size(r);
     x.texts = calloc((size_t)x.dict_size + 1, sizeof *x.texts);
-    if (x.running == NULL || x.nodes == NULL || x.texts == NULL) {
+    if (x.running == NULL || x.nodes == NULL || x.texts == NULL || kymo_residents_init(&x.residents) != 0) {
         snprintf(err, err_size, "not enough memory");
         rc = -ENOMEM;
     } else {
@@ -434,6 +449,7 @@ int kymo_export_folded(struct kymo_reader *r, const struct kymo_export_options *
     for (struct process *p; (p = kymo_map_next(&x.processes, &it, NULL)) != NULL;)
         kymo_stack_free(&p->stack);
     kymo_map_free(&x.processes);
+    kymo_residents_free(&x.residents);
     kymo_map_free(&x.roots);
     kymo_map_free(&x.children);
     kymo_facts_free(&x.lesson.facts);

@@ -17,12 +17,12 @@ static uint64_t thread_track(struct kymo_pfx *x, uint32_t slot)
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(x->r, &n);
     uint64_t track = (uint64_t)TRACK_THREAD_BASE + slot;
-    if (slot >= n || slot >= x->n_threads)
-        return TRACK_THREADS;
     if (!x->threads_described) {
         x->threads_described = true;
         kymo_pf_track(&x->w, TRACK_THREADS, TRACK_NODE, "schedulers", 10);
     }
+    if (slot >= n || slot >= x->n_threads)
+        return TRACK_THREADS;
     if (!x->threads[slot].described) {
         char name[96];
         const struct kymo_slot *s = &slots[slot];
@@ -63,6 +63,8 @@ static void begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const st
 }
 
 static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why);
+static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev,
+                      const char *why);
 
 static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
 {
@@ -70,11 +72,12 @@ static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
     x->last = p;
     kymo_stack_clear(&p->stack, on_leave, x);
     x->last = NULL;
+    kymo_residents_remove(&x->residents, p->place);
     kymo_map_remove(&x->processes, p->ident);
     free(p);
 }
 
-/* Frees a process that the graveyard holds. */
+/* Frees a process, whether the graveyard holds it or not. */
 static void bury(struct kymo_pfx *x, struct kymo_pfx_process *p)
 {
     for (uint32_t i = 0; i < DEAD_MAX; i++) {
@@ -82,6 +85,18 @@ static void bury(struct kymo_pfx *x, struct kymo_pfx_process *p)
             x->dead[i] = NULL;
     }
     forget(x, p);
+}
+
+/* Nothing was heard of it for long, and its place is taken. */
+static void evict(struct kymo_pfx *x, uint64_t ident, uint32_t place)
+{
+    struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
+    if (p == NULL || (*p)->place != place)
+        return;
+    end_alive(x, *p, NULL, "nothing heard of it");
+    uint64_t taken = x->residents.ident[place];
+    bury(x, *p);
+    x->residents.ident[place] = taken;
 }
 
 /* The process or port that an event is about; NULL when it is about something
@@ -107,6 +122,10 @@ static struct kymo_pfx_process *process_of(struct kymo_pfx *x, const struct kymo
     }
     x->fresh = true;
     *slot = p;
+    uint64_t evicted;
+    p->place = kymo_residents_add(&x->residents, ev->who, &evicted);
+    if (evicted != KYMO_IDENT_NONE)
+        evict(x, evicted, p->place);
     p->ident = ev->who;
     p->track = x->next_track++;
     p->name = KYMO_IDENT_NONE;
@@ -223,7 +242,9 @@ static void on_gc(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
 
 /* ---- life ---- */
 
-static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+/* `why`: when there is no event that says it. */
+static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev,
+                      const char *why)
 {
     x->last = p;
     kymo_stack_clear(&p->stack, on_leave, x);
@@ -232,7 +253,7 @@ static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     p->alive = false;
     kymo_pf_event(&x->w, KYMO_PF_END, p->track, KYMO_PF_CAT_NONE);
     if (ev == NULL) {
-        kymo_pf_text(&x->w, KYMO_PF_K_ENDED, "end of the recording");
+        kymo_pf_text(&x->w, KYMO_PF_K_ENDED, why);
     } else if (ev->has_content) {
         kymo_pfx_content(x, KYMO_PF_K_REASON, ev);
     } else {
@@ -245,7 +266,7 @@ static void on_exit_event(struct kymo_pfx *x, struct kymo_pfx_process *p, const 
 {
     if (p->dead)
         return;
-    end_alive(x, p, ev);
+    end_alive(x, p, ev, NULL);
     kymo_flows_exit(&x->flows, p->ident);
     p->dead = true;
     struct kymo_pfx_process **grave = &x->dead[x->dead_next++ & (DEAD_MAX - 1)];
@@ -386,6 +407,8 @@ static void on_event(struct kymo_pfx *x, const struct kymo_event *ev)
     }
     x->fresh = false;
     struct kymo_pfx_process *p = process_of(x, ev);
+    if (p != NULL)
+        kymo_residents_heard(&x->residents, p->place);
     if (p != NULL && p->losses != x->losses) {
         kymo_stack_lost(&p->stack);
         p->losses = x->losses;
@@ -446,7 +469,7 @@ static void end_all(struct kymo_pfx *x)
         end_running(x, i, NULL);
     size_t it = 0;
     for (struct kymo_pfx_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;)
-        end_alive(x, *p, NULL);
+        end_alive(x, *p, NULL, "end of the recording");
 }
 
 static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, char *err, size_t err_size)
@@ -492,7 +515,7 @@ int kymo_export_perfetto(struct kymo_reader *r, const struct kymo_export_options
     kymo_map_init(&x->names, sizeof(uint64_t));
     kymo_reader_slots(r, &x->n_threads);
     x->threads = calloc(x->n_threads + 1, sizeof *x->threads);
-    if (x->threads == NULL || kymo_flows_init(&x->flows) != 0) {
+    if (x->threads == NULL || kymo_flows_init(&x->flows) != 0 || kymo_residents_init(&x->residents) != 0) {
         snprintf(err, err_size, "not enough memory");
         rc = -ENOMEM;
     } else {
@@ -512,6 +535,7 @@ int kymo_export_perfetto(struct kymo_reader *r, const struct kymo_export_options
     for (uint32_t i = 0; i < HELD_MAX; i++)
         kymo_pb_free(&x->held[i].event);
     kymo_flows_free(&x->flows);
+    kymo_residents_free(&x->residents);
     kymo_facts_free(&x->lesson.facts);
     kymo_pf_free(&x->w);
     free(x->threads);

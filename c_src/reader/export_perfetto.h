@@ -33,6 +33,7 @@ struct kymo_pfx_process {
     uint64_t name;    /* registered name as an ident, or KYMO_IDENT_NONE */
     struct kymo_stack stack;
     uint64_t losses; /* notes of loss that the stack knows of */
+    uint32_t place;  /* among the residents */
     bool alive;      /* its slice is open */
     bool dead;
 };
@@ -52,6 +53,7 @@ struct kymo_pfx {
     struct kymo_pf w;
     struct kymo_reader *r;
     struct kymo_lesson lesson;
+    struct kymo_residents residents;
     struct kymo_map processes; /* ident -> struct kymo_pfx_process * */
     struct kymo_pfx_process *last;
     struct kymo_pfx_process *dead[DEAD_MAX];

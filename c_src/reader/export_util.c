@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PROGRESS_EVERY = 1 << 17 };
@@ -71,6 +72,16 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev)
 
 /* ---- lesson ---- */
 
+static void end_stacks(struct kymo_lesson *l, struct kymo_map *stacks)
+{
+    size_t it = 0;
+    for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;) {
+        kymo_stack_learn_end(st, &l->facts);
+        kymo_stack_clear(st, NULL, NULL);
+    }
+    kymo_map_free(stacks);
+}
+
 static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r,
                         const struct kymo_event *ev)
 {
@@ -87,6 +98,8 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
     }
     if (ev->id < KYMO_E_CALL || ev->id > KYMO_E_EXCEPTION_FROM)
         return true;
+    if (stacks->count >= KYMO_RESIDENTS && kymo_map_get(stacks, ev->who) == NULL)
+        end_stacks(l, stacks);
     struct kymo_stack *st = kymo_map_put(stacks, ev->who, NULL);
     if (st == NULL)
         return false;
@@ -139,15 +152,53 @@ int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err,
         }
     }
     lesson->facts.return_to_seen = return_to;
-    size_t it = 0;
-    for (struct kymo_stack *st; (st = kymo_map_next(&stacks, &it, NULL)) != NULL;) {
-        kymo_stack_learn_end(st, &lesson->facts);
-        kymo_stack_clear(st, NULL, NULL);
-    }
-    kymo_map_free(&stacks);
+    end_stacks(lesson, &stacks);
     if (rc >= 0)
         rc = kymo_reader_rewind(f->r);
     return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
+}
+
+/* ---- residents ---- */
+
+int kymo_residents_init(struct kymo_residents *r)
+{
+    memset(r, 0, sizeof *r);
+    r->ident = malloc(KYMO_RESIDENTS * sizeof *r->ident);
+    r->recent = calloc(KYMO_RESIDENTS, 1);
+    return r->ident != NULL && r->recent != NULL ? 0 : -ENOMEM;
+}
+
+void kymo_residents_free(struct kymo_residents *r)
+{
+    free(r->ident);
+    free(r->recent);
+    memset(r, 0, sizeof *r);
+}
+
+uint32_t kymo_residents_add(struct kymo_residents *r, uint64_t ident, uint64_t *evicted)
+{
+    uint32_t place = r->n;
+    *evicted = KYMO_IDENT_NONE;
+    if (r->n < KYMO_RESIDENTS) {
+        r->n++;
+    } else {
+        /* Ends: a place that was recent is not when the hand comes again. */
+        while (r->ident[r->hand] != KYMO_IDENT_NONE && r->recent[r->hand] != 0) {
+            r->recent[r->hand] = 0;
+            r->hand = (r->hand + 1) % KYMO_RESIDENTS;
+        }
+        place = r->hand;
+        r->hand = (r->hand + 1) % KYMO_RESIDENTS;
+        *evicted = r->ident[place];
+    }
+    r->ident[place] = ident;
+    r->recent[place] = 1;
+    return place;
+}
+
+void kymo_residents_remove(struct kymo_residents *r, uint32_t place)
+{
+    r->ident[place] = KYMO_IDENT_NONE;
 }
 
 /* ---- names ---- */

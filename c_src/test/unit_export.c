@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "kymo_export.h"
+#include "export_util.h"
 #include "pf_check.h"
 #include "testrec.h"
 
@@ -513,6 +513,29 @@ static void test_empty_recording(void **state)
     remove_ctf(x->out);
 }
 
+static void test_residents_are_bounded(void **state)
+{
+    (void)state;
+    struct kymo_residents r;
+    uint64_t evicted;
+    assert_int_equal(kymo_residents_init(&r), 0);
+    for (uint32_t i = 0; i < KYMO_RESIDENTS; i++) {
+        assert_int_equal(kymo_residents_add(&r, i, &evicted), i);
+        assert_int_equal(evicted, KYMO_IDENT_NONE);
+    }
+    /* All are new: the first goes. Then one that nothing was heard of since. */
+    assert_int_equal(kymo_residents_add(&r, 1000001, &evicted), 0);
+    assert_int_equal(evicted, 0);
+    kymo_residents_heard(&r, 1);
+    assert_int_equal(kymo_residents_add(&r, 1000002, &evicted), 2);
+    assert_int_equal(evicted, 2);
+    /* A free place costs nobody. */
+    kymo_residents_remove(&r, 3);
+    assert_int_equal(kymo_residents_add(&r, 1000003, &evicted), 3);
+    assert_int_equal(evicted, KYMO_IDENT_NONE);
+    kymo_residents_free(&r);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -535,6 +558,7 @@ int main(void)
         TEST(test_errors_leave_nothing),
         TEST(test_output_is_private_and_replaces),
         TEST(test_empty_recording),
+        cmocka_unit_test(test_residents_are_bounded),
     };
     return cmocka_run_group_tests_name("export", tests, NULL, NULL);
 }
