@@ -666,8 +666,8 @@ limit_ends(Config) ->
     {P, R} = traced(Config, #{limit => #{events => 10}}, #{functions => "kymo_SUITE:f/1"}),
     run(P, fun() -> [f(N) || N <- lists:seq(1, 100)] end),
     true = until(fun() -> breakpoints() =:= [] andalso flags() =:= [] end),
-    true = until(fun() -> maps:get(tracing, kymo:info(R)) =:= none end),
-    #{state := closed, reason := events, events := 10} = kymo:info(R),
+    true = until(fun() -> #{tracing := T, state := S} = kymo:info(R), {T, S} =:= {none, closed} end),
+    #{reason := events, events := 10} = kymo:info(R),
     {error, ended} = kymo:trace(R, #{events => [procs]}),
     {ok, #{reason := events}} = kymo:stop(R),
     gone(P).
