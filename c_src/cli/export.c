@@ -10,8 +10,8 @@
 #include "kymo_cli.h"
 #include "kymo_export.h"
 
-typedef int export_fun(struct kymo_reader *, const struct kymo_export_options *, struct kymo_export_result *, char *,
-                       size_t);
+typedef int export_fun(struct kymo_reader *, const struct kymo_export_options *, struct kymo_export_result *,
+                       char *, size_t);
 
 static const struct {
     const char *name;
@@ -23,7 +23,8 @@ static const struct {
              {"folded", kymo_export_folded, "stacks", true},
              {"dbg", kymo_export_dbg, "terms", true}};
 
-static int find_kind(const char *name) {
+static int find_kind(const char *name)
+{
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].name, name) == 0)
             return (int)i;
@@ -31,21 +32,19 @@ static int find_kind(const char *name) {
     return -1;
 }
 
-static int status_of(int rc) {
+static int status_of(int rc)
+{
     switch (rc) {
     case 0:
-    case -EPIPE: /* the reader of the output has seen enough */
-        return KYMO_EXIT_OK;
-    case -ENOMEM:
-        return KYMO_EXIT_MEMORY;
-    case -EBADMSG:
-        return KYMO_EXIT_READ;
-    default:
-        return KYMO_EXIT_WRITE;
+    case -EPIPE: /* the reader of the output has seen enough */ return KYMO_EXIT_OK;
+    case -ENOMEM: return KYMO_EXIT_MEMORY;
+    case -EBADMSG: return KYMO_EXIT_READ;
+    default: return KYMO_EXIT_WRITE;
     }
 }
 
-static int run(struct kymo_reader *r, int kind, const struct kymo_export_options *base, bool quiet) {
+static int run(struct kymo_reader *r, int kind, const struct kymo_export_options *base, bool quiet)
+{
     struct kymo_export_options o = *base;
     struct kymo_export_result result = {0};
     struct cli_progress progress;
@@ -60,14 +59,33 @@ static int run(struct kymo_reader *r, int kind, const struct kymo_export_options
         return cli_fail(status, "%s", err[0] != '\0' ? err : strerror(-rc));
     if (!quiet && strcmp(o.out, "-") != 0) {
         char events[32], written[32], bytes[32];
-        fprintf(stderr, "%s: %s events, %s %s, %s\n", o.out, cli_format_count(result.events, events, sizeof events),
+        fprintf(stderr, "%s: %s events, %s %s, %s\n", o.out,
+                cli_format_count(result.events, events, sizeof events),
                 cli_format_count(result.written, written, sizeof written), kinds[kind].written,
                 cli_format_bytes(result.bytes, bytes, sizeof bytes));
     }
     return KYMO_EXIT_OK;
 }
 
-int cli_export(int argc, char **argv) {
+/* What is left after the options: a format and a recording. */
+static int check(int n, char **args, const struct kymo_export_options *o, int *kind)
+{
+    if (n != 2)
+        return cli_usage("export", "a format and one recording are needed");
+    *kind = find_kind(args[0]);
+    if (*kind < 0)
+        return cli_usage("export", "there is no format '%s'", args[0]);
+    if (o->out == NULL)
+        return cli_usage("export", "-o is missing: where to?");
+    if (strcmp(o->out, "-") == 0 && !kinds[*kind].stream)
+        return cli_usage("export", "%s is a folder: -o - won't do", kinds[*kind].name);
+    if (o->wall && strcmp(kinds[*kind].name, "folded") != 0)
+        return cli_usage("export", "--wall is for folded");
+    return KYMO_EXIT_OK;
+}
+
+int cli_export(int argc, char **argv)
+{
     enum { OPT_WALL = 1, OPT_OUTPUT, OPT_QUIET, OPT_STRICT };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"output", required_argument, NULL, OPT_OUTPUT},
@@ -85,36 +103,17 @@ int cli_export(int argc, char **argv) {
     for (int opt; status == KYMO_EXIT_OK && (opt = getopt_long(argc, argv, "o:q", options, NULL)) != -1;) {
         switch (opt) {
         case 'o':
-        case OPT_OUTPUT:
-            o.out = optarg;
-            break;
-        case OPT_WALL:
-            o.wall = true;
-            break;
+        case OPT_OUTPUT: o.out = optarg; break;
+        case OPT_WALL: o.wall = true; break;
         case 'q':
-        case OPT_QUIET:
-            quiet = true;
-            break;
-        case OPT_STRICT:
-            strict = true;
-            break;
-        case '?':
-            status = cli_bad_option("export");
-            break;
-        default:
-            status = cli_filter_option(&filter, "export", opt, optarg);
+        case OPT_QUIET: quiet = true; break;
+        case OPT_STRICT: strict = true; break;
+        case '?': status = cli_bad_option("export"); break;
+        default: status = cli_filter_option(&filter, "export", opt, optarg);
         }
     }
-    if (status == KYMO_EXIT_OK && argc - optind != 2)
-        status = cli_usage("export", "a format and one recording are needed");
-    if (status == KYMO_EXIT_OK && (kind = find_kind(argv[optind])) < 0)
-        status = cli_usage("export", "there is no format '%s'", argv[optind]);
-    if (status == KYMO_EXIT_OK && o.out == NULL)
-        status = cli_usage("export", "-o is missing: where to?");
-    if (status == KYMO_EXIT_OK && strcmp(o.out, "-") == 0 && !kinds[kind].stream)
-        status = cli_usage("export", "%s is a folder: -o - won't do", kinds[kind].name);
-    if (status == KYMO_EXIT_OK && o.wall && strcmp(kinds[kind].name, "folded") != 0)
-        status = cli_usage("export", "--wall is for folded");
+    if (status == KYMO_EXIT_OK)
+        status = check(argc - optind, argv + optind, &o, &kind);
     if (status == KYMO_EXIT_OK)
         status = cli_open(argv[optind + 1], &r);
     if (status == KYMO_EXIT_OK)

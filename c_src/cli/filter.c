@@ -17,8 +17,14 @@ enum { NS_PER_SEC = 1000000000 };
 static const struct {
     const char *name;
     int64_t ns;
-} units[] = {{"ns", 1},  {"us", 1000}, {"ms", 1000000}, {"s", NS_PER_SEC}, {"min", 60ll * NS_PER_SEC},
-             {"m", 60ll * NS_PER_SEC}, {"h", 3600ll * NS_PER_SEC}, {"", NS_PER_SEC}};
+} units[] = {{"ns", 1},
+             {"us", 1000},
+             {"ms", 1000000},
+             {"s", NS_PER_SEC},
+             {"min", 60ll * NS_PER_SEC},
+             {"m", 60ll * NS_PER_SEC},
+             {"h", 3600ll * NS_PER_SEC},
+             {"", NS_PER_SEC}};
 
 /* Names for several tags at once, as the trace flags of Erlang have them. */
 static const struct {
@@ -37,7 +43,8 @@ static const struct {
 
 /* ---- times ---- */
 
-static bool parse_unit(const char **text, int64_t *ns) {
+static bool parse_unit(const char **text, int64_t *ns)
+{
     size_t n = 0;
     while (isalpha((unsigned char)(*text)[n]))
         n++;
@@ -51,7 +58,8 @@ static bool parse_unit(const char **text, int64_t *ns) {
     return false;
 }
 
-bool cli_parse_duration(const char *text, int64_t *ns) {
+bool cli_parse_duration(const char *text, int64_t *ns)
+{
     int64_t sum = 0;
     do {
         int64_t whole = 0, unit, part = 0, digit_ns;
@@ -60,7 +68,8 @@ bool cli_parse_duration(const char *text, int64_t *ns) {
         if (!isdigit((unsigned char)*text))
             return false;
         for (; isdigit((unsigned char)*text); text++) {
-            if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, *text - '0', &whole))
+            if (__builtin_mul_overflow(whole, 10, &whole) ||
+                __builtin_add_overflow(whole, *text - '0', &whole))
                 return false;
         }
         if (*text == '.') {
@@ -83,7 +92,8 @@ bool cli_parse_duration(const char *text, int64_t *ns) {
     return true;
 }
 
-bool cli_parse_number(const char *text, uint64_t *n) {
+bool cli_parse_number(const char *text, uint64_t *n)
+{
     char *rest;
     if (!isdigit((unsigned char)*text))
         return false;
@@ -93,7 +103,8 @@ bool cli_parse_number(const char *text, uint64_t *n) {
 }
 
 /* 2024-05-01T12:00:00[.5][Z], UTC. */
-static bool parse_utc(const char *text, int64_t *unix_ns) {
+static bool parse_utc(const char *text, int64_t *unix_ns)
+{
     struct tm tm = {0};
     int64_t fraction = 0, seconds;
     const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
@@ -116,13 +127,15 @@ static bool parse_utc(const char *text, int64_t *unix_ns) {
 /* A point in time: "1.5s" and "+1.5s" after the start, "-2s" before the last
  * event, or a date. False when the text is none of them. r may be NULL: then
  * only the form is checked. */
-static bool parse_time(const char *text, struct kymo_reader *r, int64_t *since_start) {
+static bool parse_time(const char *text, struct kymo_reader *r, int64_t *since_start)
+{
     int64_t v, first, last;
     if (*text == '-') {
         if (!cli_parse_duration(text + 1, &v))
             return false;
         if (r != NULL && kymo_reader_span(r, &first, &last) == 0)
-            *since_start = (int64_t)((uint64_t)last - (uint64_t)kymo_reader_meta(r)->t0_mono_ns - (uint64_t)v);
+            *since_start =
+                (int64_t)((uint64_t)last - (uint64_t)kymo_reader_meta(r)->t0_mono_ns - (uint64_t)v);
         return true;
     }
     if (cli_parse_duration(*text == '+' ? text + 1 : text, &v)) {
@@ -138,7 +151,8 @@ static bool parse_time(const char *text, struct kymo_reader *r, int64_t *since_s
 
 /* ---- options ---- */
 
-static bool add_tag(uint64_t *tags, const char *name, size_t n) {
+static bool add_tag(uint64_t *tags, const char *name, size_t n)
+{
     bool found = false;
     for (unsigned id = 0; id < KYMO_E_COUNT; id++) {
         const char *tag = kymo_event_name((uint8_t)id);
@@ -157,7 +171,8 @@ static bool add_tag(uint64_t *tags, const char *name, size_t n) {
     return found;
 }
 
-static int add_tags(struct cli_filter *f, const char *command, const char *list) {
+static int add_tags(struct cli_filter *f, const char *command, const char *list)
+{
     while (*list != '\0') {
         size_t n = strcspn(list, ",");
         if (!add_tag(&f->tags, list, n))
@@ -167,7 +182,8 @@ static int add_tags(struct cli_filter *f, const char *command, const char *list)
     return f->tags == 0 ? cli_usage(command, "--tag: the list is empty") : KYMO_EXIT_OK;
 }
 
-static int push(const char ***list, size_t *n, const char *value) {
+static int push(const char ***list, size_t *n, const char *value)
+{
     const char **more = realloc(*list, (*n + 1) * sizeof *more);
     if (more == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
@@ -177,12 +193,12 @@ static int push(const char ***list, size_t *n, const char *value) {
 }
 
 /* <0.1.2>, 0.1.2 and #Port<0.3>; anything else is a registered name. */
-static bool parse_ident(const char *text, uint64_t *ident) {
+static bool parse_ident(const char *text, uint64_t *ident)
+{
     unsigned long number, serial;
     int end = 0;
-    if (sscanf(text, "<0.%9lu.%9lu>%n", &number, &serial, &end) == 2 && end > 0 && text[end] == '\0')
-        *ident = KYMO_IDENT(KYMO_I_PID, number | (uint64_t)serial << 28);
-    else if (sscanf(text, "0.%9lu.%9lu%n", &number, &serial, &end) == 2 && end > 0 && text[end] == '\0')
+    if ((sscanf(text, "<0.%9lu.%9lu>%n", &number, &serial, &end) == 2 && end > 0 && text[end] == '\0') ||
+        (sscanf(text, "0.%9lu.%9lu%n", &number, &serial, &end) == 2 && end > 0 && text[end] == '\0'))
         *ident = KYMO_IDENT(KYMO_I_PID, number | (uint64_t)serial << 28);
     else if (sscanf(text, "#Port<0.%18lu>%n", &number, &end) == 1 && end > 0 && text[end] == '\0')
         *ident = KYMO_IDENT(KYMO_I_PORT, number);
@@ -191,7 +207,8 @@ static bool parse_ident(const char *text, uint64_t *ident) {
     return true;
 }
 
-void cli_filter_init(struct cli_filter *f) {
+void cli_filter_init(struct cli_filter *f)
+{
     memset(f, 0, sizeof *f);
     f->from = INT64_MIN;
     f->to = INT64_MAX;
@@ -200,7 +217,8 @@ void cli_filter_init(struct cli_filter *f) {
     kymo_map_init(&f->wanted, 0);
 }
 
-void cli_filter_free(struct cli_filter *f) {
+void cli_filter_free(struct cli_filter *f)
+{
     kymo_map_free(&f->who);
     kymo_map_free(&f->names);
     kymo_map_free(&f->wanted);
@@ -208,23 +226,26 @@ void cli_filter_free(struct cli_filter *f) {
     free(f->modules);
 }
 
-int cli_filter_option(struct cli_filter *f, const char *command, int option, const char *value) {
+int cli_filter_option(struct cli_filter *f, const char *command, int option, const char *value)
+{
     int64_t ignored;
     uint64_t ident;
     switch (option) {
     case CLI_OPT_FROM:
     case CLI_OPT_TO:
         if (!parse_time(value, NULL, &ignored))
-            return cli_usage(command, "'%s' is not a time: use 1.5s or 200ms after the start, -2s before the end, "
-                                      "or 2024-05-01T12:00:00Z", value);
+            return cli_usage(command,
+                             "'%s' is not a time: use 1.5s or 200ms after the start, -2s before the end, "
+                             "or 2024-05-01T12:00:00Z",
+                             value);
         *(option == CLI_OPT_FROM ? &f->from_text : &f->to_text) = value;
         return KYMO_EXIT_OK;
     case CLI_OPT_PID:
         if (*value == '\0' || ((*value == '<' || *value == '#') && !parse_ident(value, &ident)))
-            return cli_usage(command, "'%s' is not a process: use <0.1.2>, #Port<0.3> or a registered name", value);
+            return cli_usage(command, "'%s' is not a process: use <0.1.2>, #Port<0.3> or a registered name",
+                             value);
         return push(&f->pids, &f->n_pids, value);
-    case CLI_OPT_TAG:
-        return add_tags(f, command, value);
+    case CLI_OPT_TAG: return add_tags(f, command, value);
     default:
         if (*value == '\0')
             return cli_usage(command, "--module: the name is empty");
@@ -236,7 +257,8 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
 
 /* An atom as the user writes it: bare, or quoted as the shell prints it. A
  * module may be named without the "Elixir." in front. */
-static bool is_atom(struct kymo_text atom, const char *wanted, bool module) {
+static bool is_atom(struct kymo_text atom, const char *wanted, bool module)
+{
     size_t n = strlen(wanted);
     if (n >= 2 && wanted[0] == '\'' && wanted[n - 1] == '\'') {
         wanted++;
@@ -244,13 +266,14 @@ static bool is_atom(struct kymo_text atom, const char *wanted, bool module) {
     }
     if (atom.len == n && memcmp(atom.s, wanted, n) == 0)
         return true;
-    return module && isupper((unsigned char)*wanted) && atom.len == n + 7 && memcmp(atom.s, "Elixir.", 7) == 0 &&
-           memcmp(atom.s + 7, wanted, n) == 0;
+    return module && isupper((unsigned char)*wanted) && atom.len == n + 7 &&
+           memcmp(atom.s, "Elixir.", 7) == 0 && memcmp(atom.s + 7, wanted, n) == 0;
 }
 
 /* The canonical ids of all atoms called `name`; false: no memory. */
 static bool find_atoms(const struct kymo_reader *r, const char *name, bool module, struct kymo_map *into,
-                       bool *found) {
+                       bool *found)
+{
     *found = false;
     for (uint32_t id = 1; id <= kymo_reader_dict_size(r); id++) {
         if (kymo_reader_dict_kind(r, id) != KYMO_DICT_ATOM || kymo_reader_canonical(r, id) != id ||
@@ -263,7 +286,8 @@ static bool find_atoms(const struct kymo_reader *r, const char *name, bool modul
     return true;
 }
 
-int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r) {
+int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r)
+{
     bool found, ok = true;
     if (f->from_text != NULL)
         (void)parse_time(f->from_text, r, &f->from);
@@ -291,7 +315,9 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
 
 /* ---- events ---- */
 
-static bool is_wanted_process(const struct cli_filter *f, const struct kymo_reader *r, const struct kymo_event *ev) {
+static bool is_wanted_process(const struct cli_filter *f, const struct kymo_reader *r,
+                              const struct kymo_event *ev)
+{
     uint32_t name, mfa;
     if (kymo_map_get(&f->who, ev->who) != NULL)
         return true;
@@ -300,12 +326,15 @@ static bool is_wanted_process(const struct cli_filter *f, const struct kymo_read
     return kymo_reader_process(r, ev->who, &name, &mfa) && kymo_map_get(&f->names, name) != NULL;
 }
 
-static bool is_wanted_module(const struct cli_filter *f, const struct kymo_reader *r, const struct kymo_event *ev) {
+static bool is_wanted_module(const struct cli_filter *f, const struct kymo_reader *r,
+                             const struct kymo_event *ev)
+{
     struct kymo_mfa mfa;
     return kymo_reader_mfa(r, ev->mfa, &mfa) && kymo_map_get(&f->wanted, mfa.module) != NULL;
 }
 
-bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev) {
+bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev)
+{
     const struct cli_filter *f = filter;
     bool note = ev->id >= KYMO_E_FIRST_NOTE;
     if (note && f->notes_too)

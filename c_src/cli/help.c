@@ -3,21 +3,21 @@
 
 #include "kymo_cli.h"
 
-#define FILTERS                                                                                               \
-    "Which events:\n"                                                                                         \
-    "      --from TIME        not before: 1.5s, 200ms, 1m30s after the start of the\n"                        \
-    "                         recording; -2s before its last event; or a date in\n"                           \
-    "                         UTC, 2024-05-01T12:00:00.5Z\n"                                                  \
-    "      --to TIME          not after\n"                                                                    \
-    "      --pid PROCESS      of this process or port: '<0.1.2>', '#Port<0.3>' or a\n"                        \
-    "                         registered name; may be repeated\n"                                             \
-    "      --tag TAG,...      of these kinds: call, return_to, send, receive, spawn, ...\n"                   \
-    "                         or calls, messages, procs, ports, running, gc\n"                                \
+#define FILTERS \
+    "Which events:\n" \
+    "      --from TIME        not before: 1.5s, 200ms, 1m30s after the start of the\n" \
+    "                         recording; -2s before its last event; or a date in\n" \
+    "                         UTC, 2024-05-01T12:00:00.5Z\n" \
+    "      --to TIME          not after\n" \
+    "      --pid PROCESS      of this process or port: '<0.1.2>', '#Port<0.3>' or a\n" \
+    "                         registered name; may be repeated\n" \
+    "      --tag TAG,...      of these kinds: call, return_to, send, receive, spawn, ...\n" \
+    "                         or calls, messages, procs, ports, running, gc\n" \
     "      --module MODULE    of functions in this module; may be repeated\n"
 
-#define COMMON                                                                                                \
-    "  -q, --quiet            no progress, no summary\n"                                                      \
-    "      --strict           exit with 1 when events were lost or damage was found\n"                        \
+#define COMMON \
+    "  -q, --quiet            no progress, no summary\n" \
+    "      --strict           exit with 1 when events were lost or damage was found\n" \
     "  -h, --help             this text\n"
 
 static const char general[] =
@@ -39,25 +39,23 @@ static const char general[] =
     "3 the recording can't be read; 4 the output can't be written; 5 no memory.\n"
     "See kymo(1).\n";
 
-static const char info[] =
-    "Usage: kymo info [OPTION]... RECORDING\n"
-    "\n"
-    "Shows the state of the recording and how it ended, the node, the span of time,\n"
-    "events by thread, tag, process and function, what was lost and why, damage,\n"
-    "limits, files and the use of the dictionary.\n"
-    "\n"
-    "      --json             the same as one JSON object\n"
-    "  -n, --top N            processes and functions to list (10)\n" COMMON;
+static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
+                           "\n"
+                           "Shows the state of the recording and how it ended, the node, the span of time,\n"
+                           "events by thread, tag, process and function, what was lost and why, damage,\n"
+                           "limits, files and the use of the dictionary.\n"
+                           "\n"
+                           "      --json             the same as one JSON object\n"
+                           "  -n, --top N            processes and functions to list (10)\n" COMMON;
 
-static const char print[] =
-    "Usage: kymo print [OPTION]... RECORDING\n"
-    "\n"
-    "Prints one line per event: TIME THREAD PROCESS EVENT and what belongs to it.\n"
-    "TIME is in seconds since the start of the recording.\n"
-    "\n"
-    "      --wall             TIME as a date in UTC\n"
-    "      --erlang           TIME as erlang:monotonic_time(nanosecond)\n"
-    "  -n, --limit N          stop after N lines\n" COMMON "\n" FILTERS;
+static const char print[] = "Usage: kymo print [OPTION]... RECORDING\n"
+                            "\n"
+                            "Prints one line per event: TIME THREAD PROCESS EVENT and what belongs to it.\n"
+                            "TIME is in seconds since the start of the recording.\n"
+                            "\n"
+                            "      --wall             TIME as a date in UTC\n"
+                            "      --erlang           TIME as erlang:monotonic_time(nanosecond)\n"
+                            "  -n, --limit N          stop after N lines\n" COMMON "\n" FILTERS;
 
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
@@ -72,7 +70,8 @@ static const char export[] =
     "  -o, --output OUT       the file to write, - for standard output\n"
     "      --wall             folded: by wall clock, not by time scheduled in\n" COMMON "\n" FILTERS;
 
-const char *cli_help(const char *command) {
+const char *cli_help(const char *command)
+{
     if (command == NULL)
         return general;
     if (strcmp(command, "info") == 0)

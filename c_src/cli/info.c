@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const char *cli_info_state(const struct cli_info *in) {
+const char *cli_info_state(const struct cli_info *in)
+{
     static const char *const ended[] = {"closed",
                                         "closed: stopped",
                                         "closed: the owner of the recording died",
@@ -27,26 +28,24 @@ const char *cli_info_state(const struct cli_info *in) {
     if (kymo_reader_crashed(in->r))
         return "never closed: the node died while recording";
     switch (in->meta->state) {
-    case KYMO_ACTIVE:
-        return "recording";
-    case KYMO_PAUSED:
-        return "paused";
-    case KYMO_STOPPING:
-        return "stopping";
+    case KYMO_ACTIVE: return "recording";
+    case KYMO_PAUSED: return "paused";
+    case KYMO_STOPPING: return "stopping";
     case KYMO_CLOSED:
         return in->meta->reason < sizeof ended / sizeof *ended ? ended[in->meta->reason] : ended[0];
-    default:
-        return kymo_state_name(in->meta->state);
+    default: return kymo_state_name(in->meta->state);
     }
 }
 
-const char *cli_info_state_word(const struct cli_info *in) {
+const char *cli_info_state_word(const struct cli_info *in)
+{
     if (in->meta->snapshot != 0)
         return "snapshot";
     return kymo_reader_crashed(in->r) ? "crashed" : kymo_state_name(in->meta->state);
 }
 
-static int collect(struct cli_info *in, bool quiet) {
+static int collect(struct cli_info *in, bool quiet)
+{
     struct kymo_event ev;
     struct cli_progress progress;
     uint32_t n_ids = kymo_reader_dict_size(in->r);
@@ -75,7 +74,8 @@ static int collect(struct cli_info *in, bool quiet) {
     return in->processes.failed ? cli_fail(KYMO_EXIT_MEMORY, "out of memory") : KYMO_EXIT_OK;
 }
 
-static void sum_counters(struct cli_info *in) {
+static void sum_counters(struct cli_info *in)
+{
     for (uint32_t i = 0; i < in->n_slots; i++) {
         const struct kymo_slot *s = &in->slots[i];
         in->counted += s->events;
@@ -91,7 +91,8 @@ static void sum_counters(struct cli_info *in) {
         in->lost_total += in->lost[c];
 }
 
-static void measure_files(struct cli_info *in) {
+static void measure_files(struct cli_info *in)
+{
     DIR *d = opendir(in->dir);
     if (d == NULL)
         return; /* sizes stay 0: it could be opened a moment ago */
@@ -111,7 +112,8 @@ static void measure_files(struct cli_info *in) {
     closedir(d);
 }
 
-static void count_definitions(struct cli_info *in) {
+static void count_definitions(struct cli_info *in)
+{
     for (uint32_t id = 1; id <= kymo_reader_dict_size(in->r); id++) {
         uint8_t kind = kymo_reader_dict_kind(in->r, id);
         if (kind == 0 || kind > KYMO_DICT_PROC)
@@ -122,11 +124,13 @@ static void count_definitions(struct cli_info *in) {
 }
 
 /* Adds up what was defined twice, and finds the largest. */
-static size_t top_functions(struct cli_info *in, size_t top) {
+static size_t top_functions(struct cli_info *in, size_t top)
+{
     struct cli_tally t;
     cli_tally_init(&t);
     for (uint32_t id = 0; id <= kymo_reader_dict_size(in->r); id++) {
-        uint64_t *sum = in->mfa_calls[id] == 0 ? NULL : kymo_map_put(&t.map, kymo_reader_canonical(in->r, id), NULL);
+        uint64_t *sum =
+            in->mfa_calls[id] == 0 ? NULL : kymo_map_put(&t.map, kymo_reader_canonical(in->r, id), NULL);
         if (sum != NULL)
             *sum += in->mfa_calls[id];
     }
@@ -136,7 +140,8 @@ static size_t top_functions(struct cli_info *in, size_t top) {
     return n;
 }
 
-static int fill(struct cli_info *in, size_t top, bool quiet) {
+static int fill(struct cli_info *in, size_t top, bool quiet)
+{
     in->meta = kymo_reader_meta(in->r);
     in->slots = kymo_reader_slots(in->r, &in->n_slots);
     in->damage = kymo_reader_damage(in->r);
@@ -144,7 +149,8 @@ static int fill(struct cli_info *in, size_t top, bool quiet) {
     in->mfa_calls = calloc((size_t)kymo_reader_dict_size(in->r) + 1, sizeof *in->mfa_calls);
     in->top_processes = calloc(top + 1, sizeof *in->top_processes);
     in->top_functions = calloc(top + 1, sizeof *in->top_functions);
-    if (in->slot_events == NULL || in->mfa_calls == NULL || in->top_processes == NULL || in->top_functions == NULL)
+    if (in->slot_events == NULL || in->mfa_calls == NULL || in->top_processes == NULL ||
+        in->top_functions == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     int status = collect(in, quiet);
     if (status != KYMO_EXIT_OK)
@@ -157,7 +163,8 @@ static int fill(struct cli_info *in, size_t top, bool quiet) {
     return KYMO_EXIT_OK;
 }
 
-int cli_info(int argc, char **argv) {
+int cli_info(int argc, char **argv)
+{
     enum { OPT_JSON = 1, OPT_TOP, OPT_QUIET, OPT_STRICT };
     static const struct option options[] = {{"json", no_argument, NULL, OPT_JSON},
                                             {"top", required_argument, NULL, OPT_TOP},
@@ -171,23 +178,16 @@ int cli_info(int argc, char **argv) {
     int status = KYMO_EXIT_OK;
     for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "n:q", options, NULL)) != -1;) {
         switch (o) {
-        case OPT_JSON:
-            json = true;
-            break;
+        case OPT_JSON: json = true; break;
         case 'n':
         case OPT_TOP:
             if (!cli_parse_number(optarg, &top) || top > MAX_TOP)
                 status = cli_usage("info", "--top: '%s' is not a number of at most %d", optarg, MAX_TOP);
             break;
         case 'q':
-        case OPT_QUIET:
-            quiet = true;
-            break;
-        case OPT_STRICT:
-            strict = true;
-            break;
-        default:
-            status = cli_bad_option("info");
+        case OPT_QUIET: quiet = true; break;
+        case OPT_STRICT: strict = true; break;
+        default: status = cli_bad_option("info");
         }
     }
     if (status == KYMO_EXIT_OK && argc - optind != 1)

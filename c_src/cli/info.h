@@ -17,15 +17,15 @@ struct cli_info {
     const struct kymo_damage *damage;
 
     /* Read from the segments. */
-    uint64_t events;              /* without notes */
-    uint64_t tags[KYMO_E_COUNT];  /* by event id */
-    uint64_t *slot_events;        /* by slot */
-    int64_t first_ns, last_ns;    /* valid when events != 0 */
-    struct cli_tally processes;   /* by ident */
-    uint64_t *mfa_calls;          /* by dictionary id; canonical ids after reading */
+    uint64_t events;             /* without notes */
+    uint64_t tags[KYMO_E_COUNT]; /* by event id */
+    uint64_t *slot_events;       /* by slot */
+    int64_t first_ns, last_ns;   /* valid when events != 0 */
+    struct cli_tally processes;  /* by ident */
+    uint64_t *mfa_calls;         /* by dictionary id; canonical ids after reading */
     struct cli_count *top_processes, *top_functions;
     size_t n_top_processes, n_top_functions;
-    size_t n_functions;           /* that were called */
+    size_t n_functions; /* that were called */
 
     /* Sums over the counters of the recorder. */
     uint64_t counted, bytes, sampled_out, overwritten;

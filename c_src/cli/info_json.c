@@ -9,31 +9,36 @@
 
 #include "info.h"
 
-static void key(const char *name) {
+static void key(const char *name)
+{
     cli_json_string(name);
     putchar(':');
 }
 
-static void number(const char *name, uint64_t v) {
+static void number(const char *name, uint64_t v)
+{
     putchar(',');
     key(name);
     printf("%" PRIu64, v);
 }
 
-static void integer(const char *name, int64_t v) {
+static void integer(const char *name, int64_t v)
+{
     putchar(',');
     key(name);
     printf("%" PRId64, v);
 }
 
-static void string(const char *name, const char *v) {
+static void string(const char *name, const char *v)
+{
     putchar(',');
     key(name);
     cli_json_string(v);
 }
 
 /* 0 stands for "none" in the recording and is null here. */
-static void optional(const char *name, uint64_t v) {
+static void optional(const char *name, uint64_t v)
+{
     if (v != 0) {
         number(name, v);
     } else {
@@ -43,7 +48,8 @@ static void optional(const char *name, uint64_t v) {
     }
 }
 
-static void loss_object(const uint64_t *lost) {
+static void loss_object(const uint64_t *lost)
+{
     uint64_t total = 0;
     for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
         total += lost[c];
@@ -53,7 +59,8 @@ static void loss_object(const uint64_t *lost) {
     putchar('}');
 }
 
-static void head(const struct cli_info *in) {
+static void head(const struct cli_info *in)
+{
     const struct kymo_meta *m = in->meta;
     char node[sizeof m->node + 1];
     memcpy(node, m->node, m->node_len);
@@ -81,7 +88,8 @@ static void head(const struct cli_info *in) {
     string("sample_kind", m->sample_kind == 1 ? "process" : "event");
 }
 
-static void counters(const struct cli_info *in) {
+static void counters(const struct cli_info *in)
+{
     uint64_t t0 = (uint64_t)in->meta->t0_mono_ns;
     number("events", in->events);
     number("recorded", in->counted);
@@ -115,7 +123,8 @@ static void counters(const struct cli_info *in) {
     printf("},\"complete\":%s", cli_incomplete(in->r) ? "false" : "true");
 }
 
-static void threads(const struct cli_info *in) {
+static void threads(const struct cli_info *in)
+{
     static const char *const kinds[] = {"other", "scheduler", "dirty_cpu", "dirty_io"};
     bool first = true;
     fputs(",\"threads\":[", stdout);
@@ -144,7 +153,8 @@ static void threads(const struct cli_info *in) {
 }
 
 /* Ports have tags of their own here: "in" and "port_in". */
-static void tags(const struct cli_info *in) {
+static void tags(const struct cli_info *in)
+{
     bool first = true;
     fputs(",\"tags\":{", stdout);
     for (unsigned id = 0; id < KYMO_E_COUNT; id++) {
@@ -161,7 +171,8 @@ static void tags(const struct cli_info *in) {
     putchar('}');
 }
 
-static void processes(const struct cli_info *in) {
+static void processes(const struct cli_info *in)
+{
     printf(",\"process_count\":%zu", in->processes.map.count);
     number("process_count_error", in->processes.error);
     fputs(",\"processes\":[", stdout);
@@ -186,7 +197,8 @@ static void processes(const struct cli_info *in) {
     putchar(']');
 }
 
-static void functions(const struct cli_info *in) {
+static void functions(const struct cli_info *in)
+{
     printf(",\"function_count\":%zu,\"functions\":[", in->n_functions);
     for (size_t i = 0; i < in->n_top_functions; i++) {
         const struct cli_count *c = &in->top_functions[i];
@@ -199,7 +211,8 @@ static void functions(const struct cli_info *in) {
     putchar(']');
 }
 
-void cli_info_json(const struct cli_info *in) {
+void cli_info_json(const struct cli_info *in)
+{
     head(in);
     counters(in);
     threads(in);

@@ -11,7 +11,8 @@
 #define COUNT(n) cli_format_count((n), (char[32]){0}, 32)
 #define BYTES(n) cli_format_bytes((n), (char[32]){0}, 32)
 
-static void head(const struct cli_info *in) {
+static void head(const struct cli_info *in)
+{
     const struct kymo_meta *m = in->meta;
     char text[64], node[1100];
     printf("recording    %s\n", in->dir);
@@ -26,8 +27,8 @@ static void head(const struct cli_info *in) {
     cli_format_utc(m->t0_wall_ns, text, sizeof text);
     printf("started      %s\n", text);
     printf("policy       %s, %" PRIu32 " rings of %" PRIu32 " segments of %s, clock %s\n",
-           m->policy == KYMO_DISCARD ? "discard" : "overwrite", m->n_slots, m->segs_per_ring, BYTES(m->segment_bytes),
-           m->clock == KYMO_CLOCK_TSC ? "tsc" : "monotonic");
+           m->policy == KYMO_DISCARD ? "discard" : "overwrite", m->n_slots, m->segs_per_ring,
+           BYTES(m->segment_bytes), m->clock == KYMO_CLOCK_TSC ? "tsc" : "monotonic");
     if (m->limit_bytes != 0)
         printf("limit        %s\n", BYTES(m->limit_bytes));
     if (m->limit_events != 0)
@@ -40,7 +41,8 @@ static void head(const struct cli_info *in) {
         printf("sampling     1 in %" PRIu32 " %s\n", m->sample, m->sample_kind == 1 ? "processes" : "events");
 }
 
-static void span(const struct cli_info *in) {
+static void span(const struct cli_info *in)
+{
     char first[64], last[64], length[64];
     uint64_t t0 = (uint64_t)in->meta->t0_mono_ns;
     printf("events       %s here", COUNT(in->events));
@@ -60,16 +62,22 @@ static void span(const struct cli_info *in) {
     printf("span         %s s, from %s to %s after the start\n", length, first, last);
 }
 
-static void storage(const struct cli_info *in) {
-    printf("files        %s in %s data files, ring %s\n", BYTES(in->file_bytes), COUNT(in->files), BYTES(in->ring_bytes));
-    printf("dictionary   %s of %s used: %s functions, %s atoms, %s terms, %s processes\n", BYTES(in->meta->dict_used),
-           BYTES(in->meta->dict_bytes != 0 ? in->meta->dict_bytes : in->dict_bytes), COUNT(in->defs[KYMO_DICT_MFA]),
-           COUNT(in->defs[KYMO_DICT_ATOM]), COUNT(in->defs[KYMO_DICT_TERM]), COUNT(in->defs[KYMO_DICT_PROC]));
+static void storage(const struct cli_info *in)
+{
+    printf("files        %s in %s data files, ring %s\n", BYTES(in->file_bytes), COUNT(in->files),
+           BYTES(in->ring_bytes));
+    printf("dictionary   %s of %s used: %s functions, %s atoms, %s terms, %s processes\n",
+           BYTES(in->meta->dict_used),
+           BYTES(in->meta->dict_bytes != 0 ? in->meta->dict_bytes : in->dict_bytes),
+           COUNT(in->defs[KYMO_DICT_MFA]), COUNT(in->defs[KYMO_DICT_ATOM]), COUNT(in->defs[KYMO_DICT_TERM]),
+           COUNT(in->defs[KYMO_DICT_PROC]));
     if (in->meta->dict_full != 0)
-        printf("             full: %s definitions had no room, their events have no names\n", COUNT(in->meta->dict_full));
+        printf("             full: %s definitions had no room, their events have no names\n",
+               COUNT(in->meta->dict_full));
 }
 
-static void loss(const struct cli_info *in) {
+static void loss(const struct cli_info *in)
+{
     if (in->lost_total == 0) {
         printf("lost         nothing\n");
     } else {
@@ -84,7 +92,8 @@ static void loss(const struct cli_info *in) {
         printf("             writing failed: %s\n", strerror((int)in->meta->io_errno));
 }
 
-static void damage(const struct cli_info *in) {
+static void damage(const struct cli_info *in)
+{
     const struct kymo_damage *d = in->damage;
     const struct {
         uint64_t n;
@@ -106,7 +115,8 @@ static void damage(const struct cli_info *in) {
         printf("damage       none\n");
 }
 
-static void threads(const struct cli_info *in) {
+static void threads(const struct cli_info *in)
+{
     bool title = false;
     for (uint32_t i = 0; i < in->n_slots; i++) {
         const struct kymo_slot *s = &in->slots[i];
@@ -117,11 +127,12 @@ static void threads(const struct cli_info *in) {
         if (s->used == 0 && in->slot_events[i] == 0 && lost == 0)
             continue;
         if (!title)
-            printf("\n%-7s %-15s %15s %15s %15s %15s\n", "thread", "name", "here", "recorded", "overwritten", "lost");
+            printf("\n%-7s %-15s %15s %15s %15s %15s\n", "thread", "name", "here", "recorded", "overwritten",
+                   "lost");
         title = true;
         cli_format_thread(s, i, name, sizeof name);
-        printf("%-7s %-15.15s %15s %15s %15s %15s", name, s->thread_name, COUNT(in->slot_events[i]), COUNT(s->events),
-               COUNT(s->overwritten), COUNT(lost));
+        printf("%-7s %-15.15s %15s %15s %15s %15s", name, s->thread_name, COUNT(in->slot_events[i]),
+               COUNT(s->events), COUNT(s->overwritten), COUNT(lost));
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
             uint64_t n = s->lost[c] + (c == KYMO_LOST_IO ? s->io_lost : 0);
             if (n != 0)
@@ -131,11 +142,13 @@ static void threads(const struct cli_info *in) {
     }
 }
 
-static double percent(uint64_t part, uint64_t whole) {
+static double percent(uint64_t part, uint64_t whole)
+{
     return whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole;
 }
 
-static void tags(const struct cli_info *in) {
+static void tags(const struct cli_info *in)
+{
     printf("\n%15s  %6s  %s\n", "events", "%", "tag");
     for (unsigned id = 0; id < KYMO_E_COUNT; id++) {
         if (in->tags[id] == 0)
@@ -143,11 +156,15 @@ static void tags(const struct cli_info *in) {
         bool of_port = id >= KYMO_E_PORT_IN && id <= KYMO_E_PORT_OUT_EXITED;
         bool note = id >= KYMO_E_FIRST_NOTE;
         printf("%15s  %6.2f  %s%s\n", COUNT(in->tags[id]), note ? 0.0 : percent(in->tags[id], in->events),
-               kymo_event_name((uint8_t)id), of_port ? " (port)" : note ? " (note of the recorder)" : "");
+               kymo_event_name((uint8_t)id),
+               of_port ? " (port)"
+               : note  ? " (note of the recorder)"
+                       : "");
     }
 }
 
-static void processes(const struct cli_info *in) {
+static void processes(const struct cli_info *in)
+{
     if (in->n_top_processes == 0)
         return;
     printf("\n%15s  %6s  %s\n", "events", "%", "process");
@@ -176,7 +193,8 @@ static void processes(const struct cli_info *in) {
                COUNT(in->processes.error));
 }
 
-static void functions(const struct cli_info *in) {
+static void functions(const struct cli_info *in)
+{
     if (in->n_top_functions == 0)
         return;
     printf("\n%15s  %6s  %s\n", "calls", "%", "function");
@@ -190,7 +208,8 @@ static void functions(const struct cli_info *in) {
         printf("%15s  %6s  ... of %s functions\n", "", "", COUNT(in->n_functions));
 }
 
-void cli_info_text(const struct cli_info *in) {
+void cli_info_text(const struct cli_info *in)
+{
     head(in);
     span(in);
     storage(in);

@@ -75,17 +75,18 @@ struct cli_filter {
     const char *from_text, *to_text;
     size_t n_pids, n_modules;
     /* Resolved against the recording. */
-    struct kymo_map who;      /* set of idents */
-    struct kymo_map names;    /* set of canonical atom ids: registered names */
-    struct kymo_map wanted;   /* set of canonical atom ids: modules */
+    struct kymo_map who;    /* set of idents */
+    struct kymo_map names;  /* set of canonical atom ids: registered names */
+    struct kymo_map wanted; /* set of canonical atom ids: modules */
 };
 
 /* Options shared by print and export: an option of getopt_long for each. */
 enum { CLI_OPT_FROM = 1000, CLI_OPT_TO, CLI_OPT_PID, CLI_OPT_TAG, CLI_OPT_MODULE };
-#define CLI_FILTER_OPTIONS                                                                                    \
-    {"from", required_argument, NULL, CLI_OPT_FROM}, {"to", required_argument, NULL, CLI_OPT_TO},             \
-        {"pid", required_argument, NULL, CLI_OPT_PID}, {"tag", required_argument, NULL, CLI_OPT_TAG}, {       \
-        "module", required_argument, NULL, CLI_OPT_MODULE                                                     \
+#define CLI_FILTER_OPTIONS \
+    {"from", required_argument, NULL, CLI_OPT_FROM}, {"to", required_argument, NULL, CLI_OPT_TO}, \
+        {"pid", required_argument, NULL, CLI_OPT_PID}, {"tag", required_argument, NULL, CLI_OPT_TAG}, \
+    { \
+        "module", required_argument, NULL, CLI_OPT_MODULE \
     }
 
 void cli_filter_init(struct cli_filter *f);
@@ -124,9 +125,9 @@ void cli_json_string(const char *text);
 struct cli_tally {
     struct kymo_map map; /* key -> uint64_t */
     uint64_t error;
-    bool failed;         /* out of memory */
+    bool failed; /* out of memory */
     uint64_t last_key;
-    uint64_t *last;      /* value of last_key, NULL = none */
+    uint64_t *last; /* value of last_key, NULL = none */
 };
 struct cli_count {
     uint64_t key, count;
@@ -134,7 +135,8 @@ struct cli_count {
 void cli_tally_init(struct cli_tally *t);
 void cli_tally_free(struct cli_tally *t);
 void cli_tally_grow(struct cli_tally *t, uint64_t key);
-static inline void cli_tally_add(struct cli_tally *t, uint64_t key) {
+static inline void cli_tally_add(struct cli_tally *t, uint64_t key)
+{
     if (t->last == NULL || t->last_key != key)
         cli_tally_grow(t, key);
     if (t->last != NULL)

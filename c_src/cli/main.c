@@ -10,18 +10,24 @@
 
 #include "kymo_cli.h"
 
+#ifndef KYMO_VERSION /* the Makefile takes it from kymo.app.src */
+#define KYMO_VERSION "unknown"
+#endif
+
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {{"info", cli_info}, {"print", cli_print}, {"export", cli_export}};
 
-static void say(const char *fmt, va_list ap) {
+static void say(const char *fmt, va_list ap)
+{
     fputs("kymo: ", stderr);
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
 }
 
-int cli_fail(int status, const char *fmt, ...) {
+int cli_fail(int status, const char *fmt, ...)
+{
     va_list ap;
     va_start(ap, fmt);
     say(fmt, ap);
@@ -29,19 +35,22 @@ int cli_fail(int status, const char *fmt, ...) {
     return status;
 }
 
-void cli_warn(const char *fmt, ...) {
+void cli_warn(const char *fmt, ...)
+{
     va_list ap;
     va_start(ap, fmt);
     say(fmt, ap);
     va_end(ap);
 }
 
-int cli_bad_option(const char *command) {
+int cli_bad_option(const char *command)
+{
     fprintf(stderr, "Try 'kymo help%s%s'.\n", command != NULL ? " " : "", command != NULL ? command : "");
     return KYMO_EXIT_USAGE;
 }
 
-int cli_usage(const char *command, const char *fmt, ...) {
+int cli_usage(const char *command, const char *fmt, ...)
+{
     va_list ap;
     va_start(ap, fmt);
     say(fmt, ap);
@@ -49,11 +58,13 @@ int cli_usage(const char *command, const char *fmt, ...) {
     return cli_bad_option(command);
 }
 
-int cli_read_status(int error) {
+int cli_read_status(int error)
+{
     return error == -ENOMEM ? KYMO_EXIT_MEMORY : KYMO_EXIT_READ;
 }
 
-int cli_open(const char *dir, struct kymo_reader **out) {
+int cli_open(const char *dir, struct kymo_reader **out)
+{
     char err[512] = "";
     int rc = kymo_reader_open(dir, out, err, sizeof err);
     return rc == 0 ? KYMO_EXIT_OK : cli_fail(cli_read_status(rc), "%s", err);
@@ -61,7 +72,8 @@ int cli_open(const char *dir, struct kymo_reader **out) {
 
 static int output_errno; /* of the first write that failed */
 
-bool cli_output_lost(void) {
+bool cli_output_lost(void)
+{
     if (!ferror(stdout))
         return false;
     if (output_errno == 0)
@@ -69,7 +81,8 @@ bool cli_output_lost(void) {
     return true;
 }
 
-int cli_flush(int status) {
+int cli_flush(int status)
+{
     errno = 0;
     fflush(stdout);
     if (!cli_output_lost() || output_errno == EPIPE)
@@ -77,11 +90,12 @@ int cli_flush(int status) {
     return cli_fail(KYMO_EXIT_WRITE, "standard output: %s", strerror(output_errno));
 }
 
-bool cli_incomplete(const struct kymo_reader *r) {
+bool cli_incomplete(const struct kymo_reader *r)
+{
     const struct kymo_damage *d = kymo_reader_damage(r);
     const struct kymo_meta *m = kymo_reader_meta(r);
-    uint64_t sum = d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad | d->seq_gaps |
-                   m->no_slot | m->dict_full;
+    uint64_t sum = d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad |
+                   d->seq_gaps | m->no_slot | m->dict_full;
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(r, &n);
     for (uint32_t i = 0; i < n; i++) {
@@ -92,7 +106,8 @@ bool cli_incomplete(const struct kymo_reader *r) {
     return sum != 0;
 }
 
-static int help(const char *command) {
+static int help(const char *command)
+{
     const char *text = cli_help(command);
     if (text == NULL)
         return cli_usage(NULL, "there is no command '%s'", command);
@@ -100,7 +115,8 @@ static int help(const char *command) {
     return cli_flush(KYMO_EXIT_OK);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     static char out[1 << 16];
     /* A pipe whose reader went away is an error of write, not a death. */
     signal(SIGPIPE, SIG_IGN);

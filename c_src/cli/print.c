@@ -24,7 +24,8 @@ struct printer {
 };
 
 /* A term can be longer as text than any guess: grown to fit, and kept. */
-static void put_term(struct printer *p, const char *key, const uint8_t *etf, size_t len) {
+static void put_term(struct printer *p, const char *key, const uint8_t *etf, size_t len)
+{
     size_t need = kymo_format_value(p->r, etf, len, p->text, p->room);
     if (need >= p->room) {
         char *more = realloc(p->text, need + 1);
@@ -37,7 +38,8 @@ static void put_term(struct printer *p, const char *key, const uint8_t *etf, siz
     printf(" %s=%s", key, p->text);
 }
 
-static void put_ident(const struct printer *p, const char *key, uint64_t ident) {
+static void put_ident(const struct printer *p, const char *key, uint64_t ident)
+{
     char text[512], name[1024];
     uint32_t atom, mfa;
     kymo_format_ident(p->r, ident, text, sizeof text);
@@ -48,7 +50,8 @@ static void put_ident(const struct printer *p, const char *key, uint64_t ident) 
     }
 }
 
-static void put_atom(const struct printer *p, const char *key, uint32_t atom) {
+static void put_atom(const struct printer *p, const char *key, uint32_t atom)
+{
     char text[1100];
     if (atom == 0)
         return;
@@ -56,15 +59,12 @@ static void put_atom(const struct printer *p, const char *key, uint32_t atom) {
     printf(" %s=%s", key, text);
 }
 
-static void put_time(const struct printer *p, const struct kymo_event *ev) {
+static void put_time(const struct printer *p, const struct kymo_event *ev)
+{
     char text[64];
     switch (p->clock) {
-    case WALL:
-        cli_format_utc(kymo_reader_wall_ns(p->r, ev->ns), text, sizeof text);
-        break;
-    case ERLANG:
-        snprintf(text, sizeof text, "%" PRId64, kymo_reader_erl_ns(p->r, ev->ns));
-        break;
+    case WALL: cli_format_utc(kymo_reader_wall_ns(p->r, ev->ns), text, sizeof text); break;
+    case ERLANG: snprintf(text, sizeof text, "%" PRId64, kymo_reader_erl_ns(p->r, ev->ns)); break;
     default:
         cli_format_seconds((int64_t)((uint64_t)ev->ns - (uint64_t)kymo_reader_meta(p->r)->t0_mono_ns), text,
                            sizeof text);
@@ -75,73 +75,62 @@ static void put_time(const struct printer *p, const struct kymo_event *ev) {
     fputs(text, stdout);
 }
 
-static void put_size(uint32_t size) {
+static void put_size(uint32_t size)
+{
     if (size == KYMO_SIZE_UNKNOWN)
         return;
     printf(" words=%" PRIu32 "%s", size & ~KYMO_SIZE_MORE, (size & KYMO_SIZE_MORE) != 0 ? "+" : "");
 }
 
 /* What the content of an event is called. */
-static const char *content_key(uint8_t id) {
+static const char *content_key(uint8_t id)
+{
     switch (id) {
     case KYMO_E_CALL:
     case KYMO_E_SPAWN:
-    case KYMO_E_SPAWNED:
-        return "args";
+    case KYMO_E_SPAWNED: return "args";
     case KYMO_E_RETURN_FROM:
-    case KYMO_E_EXCEPTION_FROM:
-        return "value";
+    case KYMO_E_EXCEPTION_FROM: return "value";
     case KYMO_E_SEND:
     case KYMO_E_SEND_NE:
-    case KYMO_E_RECEIVE:
-        return "msg";
+    case KYMO_E_RECEIVE: return "msg";
     case KYMO_E_EXIT:
-    case KYMO_E_CLOSED:
-        return "reason";
-    case KYMO_E_OPEN:
-        return "driver";
-    default:
-        return "term";
+    case KYMO_E_CLOSED: return "reason";
+    case KYMO_E_OPEN: return "driver";
+    default: return "term";
     }
 }
 
 /* What the peer of an event is called. */
-static const char *peer_key(uint8_t id) {
+static const char *peer_key(uint8_t id)
+{
     switch (id) {
     case KYMO_E_SEND:
     case KYMO_E_SEND_NE:
-    case KYMO_E_SEQ_TRACE:
-        return "to=";
-    case KYMO_E_RECEIVE:
-        return "from=";
+    case KYMO_E_SEQ_TRACE: return "to=";
+    case KYMO_E_RECEIVE: return "from=";
     case KYMO_E_SPAWNED:
-    case KYMO_E_OPEN:
-        return "by=";
-    default:
-        return "peer=";
+    case KYMO_E_OPEN: return "by=";
+    default: return "peer=";
     }
 }
 
-static const char *atom_key(uint8_t id) {
+static const char *atom_key(uint8_t id)
+{
     switch (id) {
-    case KYMO_E_EXCEPTION_FROM:
-        return "class";
+    case KYMO_E_EXCEPTION_FROM: return "class";
     case KYMO_E_REGISTER:
-    case KYMO_E_UNREGISTER:
-        return "name";
-    case KYMO_E_OPEN:
-        return "driver";
+    case KYMO_E_UNREGISTER: return "name";
+    case KYMO_E_OPEN: return "driver";
     case KYMO_E_EXIT:
-    case KYMO_E_CLOSED:
-        return "reason";
-    case KYMO_E_OTHER:
-        return "tag";
-    default:
-        return "op";
+    case KYMO_E_CLOSED: return "reason";
+    case KYMO_E_OTHER: return "tag";
+    default: return "op";
     }
 }
 
-static void put_gc(const struct kymo_event *ev) {
+static void put_gc(const struct kymo_event *ev)
+{
     static const char *const names[] = {
 #define KYMO_X(n) #n,
         KYMO_GC_NAMES(KYMO_X)
@@ -151,24 +140,28 @@ static void put_gc(const struct kymo_event *ev) {
         printf(" %s=%" PRIu64, names[i], ev->gc[i]);
 }
 
-static void put_seq(const struct kymo_event *ev) {
+static void put_seq(const struct kymo_event *ev)
+{
     static const char *const kinds[] = {"?", "send", "receive", "print", "other"};
     unsigned kind = ev->kind & ~(unsigned)KYMO_SEQ_LABEL_TERM;
-    printf(" kind=%s serial={%" PRIu32 ",%" PRIu32 "}", kind <= KYMO_SEQ_OTHER ? kinds[kind] : "?", ev->serial_prev,
-           ev->serial_cur);
+    printf(" kind=%s serial={%" PRIu32 ",%" PRIu32 "}", kind <= KYMO_SEQ_OTHER ? kinds[kind] : "?",
+           ev->serial_prev, ev->serial_cur);
     if ((ev->kind & KYMO_SEQ_LABEL_TERM) == 0)
         printf(" label=%" PRId64, (int64_t)ev->value);
 }
 
-static void put_note(const struct kymo_event *ev) {
+static void put_note(const struct kymo_event *ev)
+{
     if (ev->id == KYMO_E_STATE)
         printf(" state=%s", kymo_state_name(ev->kind));
     else if (ev->id == KYMO_E_LOST)
         printf(" cause=%s count=%" PRIu64, kymo_loss_name(ev->kind), ev->value);
 }
 
-static void put_options(struct printer *p, const struct kymo_event *ev) {
-    static const char *const kinds[] = {"none", "timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"};
+static void put_options(struct printer *p, const struct kymo_event *ev)
+{
+    static const char *const kinds[] = {"none", "timestamp", "cpu_timestamp", "monotonic",
+                                        "strict_monotonic"};
     if ((ev->opt_flags & KYMO_O_SCHED) != 0)
         printf(" scheduler=%u", ev->opt_sched);
     if ((ev->opt_flags & KYMO_O_TS) != 0 && ev->opt_ts < sizeof kinds / sizeof *kinds) {
@@ -177,11 +170,12 @@ static void put_options(struct printer *p, const struct kymo_event *ev) {
             printf(",%" PRId64, ev->opt_b);
     }
     if ((ev->opt_flags & KYMO_O_MSR) != 0)
-        put_term(p, (ev->opt_flags & KYMO_O_MSR_CUT) != 0 ? "match_spec_result(cut)" : "match_spec_result", ev->msr,
-                 ev->msr_len);
+        put_term(p, (ev->opt_flags & KYMO_O_MSR_CUT) != 0 ? "match_spec_result(cut)" : "match_spec_result",
+                 ev->msr, ev->msr_len);
 }
 
-static void put_event(struct printer *p, const struct kymo_event *ev) {
+static void put_event(struct printer *p, const struct kymo_event *ev)
+{
     const char *fields = kymo_event_fields(ev->id);
     char mfa[2200];
     put_time(p, ev);
@@ -196,7 +190,8 @@ static void put_event(struct printer *p, const struct kymo_event *ev) {
         kymo_format_mfa(p->r, ev->mfa, mfa, sizeof mfa);
         printf(" %s", ev->mfa == 0 ? "undefined" : mfa);
     }
-    if (strchr(fields, 'A') != NULL && (ev->id == KYMO_E_EXCEPTION_FROM || ev->id == KYMO_E_OTHER || !ev->has_content))
+    if (strchr(fields, 'A') != NULL &&
+        (ev->id == KYMO_E_EXCEPTION_FROM || ev->id == KYMO_E_OTHER || !ev->has_content))
         put_atom(p, atom_key(ev->id), ev->atom);
     if (ev->id == KYMO_E_SEQ_TRACE)
         put_seq(ev);
@@ -207,7 +202,8 @@ static void put_event(struct printer *p, const struct kymo_event *ev) {
         put_note(ev);
     if (ev->has_content) {
         char key[32];
-        snprintf(key, sizeof key, "%s%s%s", content_key(ev->id), (ev->content_flags & KYMO_C_PAIR) != 0 ? "+peer" : "",
+        snprintf(key, sizeof key, "%s%s%s", content_key(ev->id),
+                 (ev->content_flags & KYMO_C_PAIR) != 0 ? "+peer" : "",
                  (ev->content_flags & KYMO_C_CUT) != 0 ? "(cut)" : "");
         put_term(p, key, ev->content, ev->content_len);
     }
@@ -216,7 +212,8 @@ static void put_event(struct printer *p, const struct kymo_event *ev) {
     putchar('\n');
 }
 
-static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool quiet) {
+static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool quiet)
+{
     struct kymo_event ev;
     struct cli_progress progress;
     uint64_t seen = 0, printed = 0, done, total;
@@ -242,7 +239,8 @@ static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool qui
     return rc < 0 ? cli_fail(cli_read_status(rc), "reading stopped: %s", strerror(-rc)) : KYMO_EXIT_OK;
 }
 
-int cli_print(int argc, char **argv) {
+int cli_print(int argc, char **argv)
+{
     enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_QUIET, OPT_STRICT };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"wall", no_argument, NULL, OPT_WALL},
@@ -259,29 +257,18 @@ int cli_print(int argc, char **argv) {
     cli_filter_init(&filter);
     for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "n:q", options, NULL)) != -1;) {
         switch (o) {
-        case OPT_WALL:
-            p.clock = WALL;
-            break;
-        case OPT_ERLANG:
-            p.clock = ERLANG;
-            break;
+        case OPT_WALL: p.clock = WALL; break;
+        case OPT_ERLANG: p.clock = ERLANG; break;
         case 'n':
         case OPT_LIMIT:
             if (!cli_parse_number(optarg, &limit))
                 status = cli_usage("print", "--limit: '%s' is not a number", optarg);
             break;
         case 'q':
-        case OPT_QUIET:
-            quiet = true;
-            break;
-        case OPT_STRICT:
-            strict = true;
-            break;
-        case '?':
-            status = cli_bad_option("print");
-            break;
-        default:
-            status = cli_filter_option(&filter, "print", o, optarg);
+        case OPT_QUIET: quiet = true; break;
+        case OPT_STRICT: strict = true; break;
+        case '?': status = cli_bad_option("print"); break;
+        default: status = cli_filter_option(&filter, "print", o, optarg);
         }
     }
     if (status == KYMO_EXIT_OK && argc - optind != 1)

@@ -11,20 +11,23 @@
 
 enum { FIRST_MS = 500, AGAIN_MS = 100, WIDTH = 30 };
 
-static int64_t now_ms(void) {
+static int64_t now_ms(void)
+{
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-void cli_progress_start(struct cli_progress *p, const char *what, bool quiet) {
+void cli_progress_start(struct cli_progress *p, const char *what, bool quiet)
+{
     p->what = what;
     p->start_ms = p->shown_ms = now_ms();
     p->terminal = !quiet && isatty(STDERR_FILENO) == 1;
     p->drawn = false;
 }
 
-void cli_progress_show(void *progress, uint64_t done, uint64_t total) {
+void cli_progress_show(void *progress, uint64_t done, uint64_t total)
+{
     struct cli_progress *p = progress;
     if (!p->terminal || total == 0)
         return;
@@ -38,12 +41,14 @@ void cli_progress_show(void *progress, uint64_t done, uint64_t total) {
     char left[32] = "";
     if (part > 0.01)
         snprintf(left, sizeof left, "%.0f s left", (double)since / 1000.0 * (1.0 - part) / part);
-    fprintf(stderr, "\rkymo: %s [%.*s%.*s] %3.0f %% %s\033[K", p->what, filled, "==============================",
-            WIDTH - filled, "                              ", part * 100.0, left);
+    fprintf(stderr, "\rkymo: %s [%.*s%.*s] %3.0f %% %s\033[K", p->what, filled,
+            "==============================", WIDTH - filled, "                              ", part * 100.0,
+            left);
     fflush(stderr);
 }
 
-void cli_progress_end(struct cli_progress *p) {
+void cli_progress_end(struct cli_progress *p)
+{
     if (p->drawn) {
         fputs("\r\033[K", stderr);
         fflush(stderr);

@@ -6,18 +6,21 @@
 
 enum { MAX_KEYS = 700000 }; /* fits in a map of 2^20 places: 17 MiB */
 
-void cli_tally_init(struct cli_tally *t) {
+void cli_tally_init(struct cli_tally *t)
+{
     memset(t, 0, sizeof *t);
     kymo_map_init(&t->map, sizeof(uint64_t));
 }
 
-void cli_tally_free(struct cli_tally *t) {
+void cli_tally_free(struct cli_tally *t)
+{
     kymo_map_free(&t->map);
     t->last = NULL;
 }
 
 /* Forgets at least half of the keys: those with the smallest counts. */
-static void prune(struct cli_tally *t) {
+static void prune(struct cli_tally *t)
+{
     size_t by_bits[65] = {0}, it = 0, below = 0;
     uint64_t key;
     for (uint64_t *v; (v = kymo_map_next(&t->map, &it, NULL)) != NULL;)
@@ -43,7 +46,8 @@ static void prune(struct cli_tally *t) {
     t->error += least - 1;
 }
 
-void cli_tally_grow(struct cli_tally *t, uint64_t key) {
+void cli_tally_grow(struct cli_tally *t, uint64_t key)
+{
     if (t->map.count >= MAX_KEYS && kymo_map_get(&t->map, key) == NULL)
         prune(t);
     t->last = kymo_map_put(&t->map, key, NULL);
@@ -52,14 +56,16 @@ void cli_tally_grow(struct cli_tally *t, uint64_t key) {
         t->failed = true;
 }
 
-static int largest(const void *a, const void *b) {
+static int largest(const void *a, const void *b)
+{
     const struct cli_count *x = a, *y = b;
     if (x->count != y->count)
         return x->count > y->count ? -1 : 1;
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
-size_t cli_tally_top(const struct cli_tally *t, struct cli_count *out, size_t n) {
+size_t cli_tally_top(const struct cli_tally *t, struct cli_count *out, size_t n)
+{
     size_t used = 0, it = 0;
     uint64_t key;
     if (n == 0)

@@ -9,7 +9,8 @@
 
 enum { NS = 1000000000 };
 
-void cli_format_utc(int64_t unix_ns, char *buf, size_t size) {
+void cli_format_utc(int64_t unix_ns, char *buf, size_t size)
+{
     int64_t frac = unix_ns % NS;
     time_t seconds = (time_t)(unix_ns / NS);
     if (frac < 0) {
@@ -24,12 +25,14 @@ void cli_format_utc(int64_t unix_ns, char *buf, size_t size) {
         snprintf(buf, size, "%s.%09" PRId64 "Z", date, frac);
 }
 
-void cli_format_seconds(int64_t ns, char *buf, size_t size) {
+void cli_format_seconds(int64_t ns, char *buf, size_t size)
+{
     uint64_t v = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
     snprintf(buf, size, "%s%" PRIu64 ".%09" PRIu64, ns < 0 ? "-" : "", v / NS, v % NS);
 }
 
-const char *cli_format_count(uint64_t n, char *buf, size_t size) {
+const char *cli_format_count(uint64_t n, char *buf, size_t size)
+{
     char digits[24];
     int len = snprintf(digits, sizeof digits, "%" PRIu64, n);
     size_t at = 0;
@@ -42,7 +45,8 @@ const char *cli_format_count(uint64_t n, char *buf, size_t size) {
     return buf;
 }
 
-const char *cli_format_bytes(uint64_t n, char *buf, size_t size) {
+const char *cli_format_bytes(uint64_t n, char *buf, size_t size)
+{
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     unsigned u = 0;
     double v = (double)n;
@@ -54,7 +58,8 @@ const char *cli_format_bytes(uint64_t n, char *buf, size_t size) {
     return buf;
 }
 
-void cli_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, size_t size) {
+void cli_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, size_t size)
+{
     static const char letters[] = {'t', 's', 'c', 'i'};
     if (slot->thread_kind == KYMO_T_OTHER || slot->thread_kind >= sizeof letters || slot->thread_no == 0)
         snprintf(buf, size, "t%" PRIu32, index);
@@ -62,7 +67,8 @@ void cli_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, 
         snprintf(buf, size, "%c%" PRIu32, letters[slot->thread_kind], slot->thread_no);
 }
 
-void cli_json_string(const char *text) {
+void cli_json_string(const char *text)
+{
     const uint8_t *p = (const uint8_t *)text;
     size_t n = strlen(text);
     putchar('"');
@@ -78,7 +84,7 @@ void cli_json_string(const char *text) {
         } else if (c < 32 || c == 127) {
             printf("\\u%04x", c);
         } else {
-            fwrite(p, 1, len, stdout);
+            (void)fwrite(p, 1, len, stdout); /* cli_flush looks for errors */
         }
         p += len;
         n -= len;

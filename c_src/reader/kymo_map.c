@@ -12,7 +12,8 @@ enum { FIRST_SLOTS = 64 };
 
 /* Idents differ in their low bits mostly, and an adversary may choose them:
  * mix all bits into the low ones. */
-static size_t home(const struct kymo_map *m, uint64_t key) {
+static size_t home(const struct kymo_map *m, uint64_t key)
+{
     key ^= key >> 32;
     key *= 0x9e3779b97f4a7c15ull;
     key ^= key >> 29;
@@ -21,24 +22,28 @@ static size_t home(const struct kymo_map *m, uint64_t key) {
     return (size_t)key & (m->slots - 1);
 }
 
-static uint8_t *value(const struct kymo_map *m, size_t i) {
+static uint8_t *value(const struct kymo_map *m, size_t i)
+{
     return m->values + i * m->value_size;
 }
 
 /* The slot of key, or the free one where it would go. */
-static size_t find(const struct kymo_map *m, uint64_t key) {
+static size_t find(const struct kymo_map *m, uint64_t key)
+{
     size_t i = home(m, key);
     while (m->used[i] && m->keys[i] != key)
         i = (i + 1) & (m->slots - 1);
     return i;
 }
 
-void kymo_map_init(struct kymo_map *m, size_t value_size) {
+void kymo_map_init(struct kymo_map *m, size_t value_size)
+{
     memset(m, 0, sizeof *m);
     m->value_size = value_size;
 }
 
-void kymo_map_free(struct kymo_map *m) {
+void kymo_map_free(struct kymo_map *m)
+{
     size_t value_size = m->value_size;
     free(m->keys);
     free(m->used);
@@ -46,7 +51,8 @@ void kymo_map_free(struct kymo_map *m) {
     kymo_map_init(m, value_size);
 }
 
-static bool grow(struct kymo_map *m) {
+static bool grow(struct kymo_map *m)
+{
     struct kymo_map bigger = *m;
     bigger.slots = m->slots == 0 ? FIRST_SLOTS : m->slots * 2;
     bigger.keys = calloc(bigger.slots, sizeof *bigger.keys);
@@ -70,18 +76,23 @@ static bool grow(struct kymo_map *m) {
     free(m->keys);
     free(m->used);
     free(m->values);
-    *m = bigger;
+    m->keys = bigger.keys;
+    m->used = bigger.used;
+    m->values = bigger.values;
+    m->slots = bigger.slots;
     return true;
 }
 
-void *kymo_map_get(const struct kymo_map *m, uint64_t key) {
+void *kymo_map_get(const struct kymo_map *m, uint64_t key)
+{
     if (m->slots == 0)
         return NULL;
     size_t i = find(m, key);
     return m->used[i] ? value(m, i) : NULL;
 }
 
-void *kymo_map_put(struct kymo_map *m, uint64_t key, bool *added) {
+void *kymo_map_put(struct kymo_map *m, uint64_t key, bool *added)
+{
     if (added != NULL)
         *added = false;
     if (m->slots != 0) {
@@ -101,7 +112,8 @@ void *kymo_map_put(struct kymo_map *m, uint64_t key, bool *added) {
     return value(m, i);
 }
 
-bool kymo_map_remove(struct kymo_map *m, uint64_t key) {
+bool kymo_map_remove(struct kymo_map *m, uint64_t key)
+{
     if (m->slots == 0)
         return false;
     size_t hole = find(m, key);
@@ -121,7 +133,8 @@ bool kymo_map_remove(struct kymo_map *m, uint64_t key) {
     return true;
 }
 
-void *kymo_map_next(const struct kymo_map *m, size_t *it, uint64_t *key) {
+void *kymo_map_next(const struct kymo_map *m, size_t *it, uint64_t *key)
+{
     while (*it < m->slots) {
         size_t i = (*it)++;
         if (m->used[i]) {

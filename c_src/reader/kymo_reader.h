@@ -44,25 +44,25 @@ bool kymo_reader_crashed(const struct kymo_reader *r);
  * KYMO_IDENT_NONE). Pointers are valid until the next call of next or close. */
 struct kymo_event {
     uint64_t ticks;
-    int64_t ns;              /* CLOCK_MONOTONIC of the recording machine */
-    uint32_t slot;           /* the thread that recorded it */
-    uint8_t id;              /* enum kymo_event_id, without the variant bits */
+    int64_t ns;    /* CLOCK_MONOTONIC of the recording machine */
+    uint32_t slot; /* the thread that recorded it */
+    uint8_t id;    /* enum kymo_event_id, without the variant bits */
     bool has_content, has_opts;
-    uint8_t content_flags;   /* KYMO_C_* */
+    uint8_t content_flags; /* KYMO_C_* */
     uint64_t who, peer;
     uint32_t mfa, atom, size;
     uint8_t kind;
     uint64_t value;
     uint32_t serial_prev, serial_cur;
-    uint32_t n_gc;           /* 0 or KYMO_GC_SIZES */
+    uint32_t n_gc;              /* 0 or KYMO_GC_SIZES */
     uint64_t gc[KYMO_GC_SIZES]; /* the first n_gc are valid */
-    const uint8_t *content;  /* external term format without 131 */
+    const uint8_t *content;     /* external term format without 131 */
     uint32_t content_len;
-    uint8_t opt_flags;       /* KYMO_O_* */
-    uint8_t opt_ts;          /* enum kymo_ts */
+    uint8_t opt_flags; /* KYMO_O_* */
+    uint8_t opt_ts;    /* enum kymo_ts */
     uint16_t opt_sched;
     int64_t opt_a, opt_b;
-    const uint8_t *msr;      /* match spec result */
+    const uint8_t *msr; /* match spec result */
     uint32_t msr_len;
 };
 
@@ -81,13 +81,18 @@ void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t 
 int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns);
 
 /* Time. */
-int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks);      /* CLOCK_MONOTONIC */
+int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks);       /* CLOCK_MONOTONIC */
 int64_t kymo_reader_wall_ns(const struct kymo_reader *r, int64_t mono_ns); /* Unix epoch */
 int64_t kymo_reader_erl_ns(const struct kymo_reader *r, int64_t mono_ns);  /* erlang:monotonic_time */
 
 /* Names. Unknown ids give "?" and arity 0. The text is UTF-8, not quoted. */
-struct kymo_text { const char *s; uint32_t len; };
-struct kymo_mfa { uint32_t module, function, arity; };
+struct kymo_text {
+    const char *s;
+    uint32_t len;
+};
+struct kymo_mfa {
+    uint32_t module, function, arity;
+};
 struct kymo_text kymo_reader_atom(const struct kymo_reader *r, uint32_t id);
 bool kymo_reader_mfa(const struct kymo_reader *r, uint32_t id, struct kymo_mfa *out);
 bool kymo_reader_term(const struct kymo_reader *r, uint32_t id, const uint8_t **etf, uint32_t *len);

@@ -76,7 +76,7 @@ struct kymo_seg_ref {
 struct kymo_index {
     struct kymo_seg_ref *refs; /* by (slot, seq), no pair twice */
     size_t n, room;
-    uint64_t bytes; /* sum of len */
+    uint64_t bytes;     /* sum of len */
     uint32_t tail_file; /* how far the data files were looked at */
     uint64_t tail_pos;
 };
@@ -167,7 +167,7 @@ bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev);
 struct kymo_cursor {
     size_t first, n, next; /* its segments in the index; the one to load next */
     struct kymo_scan scan;
-    bool loaded; /* scan is at a peeked record */
+    bool loaded;   /* scan is at a peeked record */
     uint64_t last; /* time of its newest event: never goes down */
     uint8_t *buf;
     uint32_t room;
@@ -219,17 +219,20 @@ void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint3
 /* What kymo_reader_crashed answers. */
 bool kymo_owner_gone(const struct kymo_reader *r);
 
-static inline uint16_t kymo_get16(const uint8_t *p) {
+static inline uint16_t kymo_get16(const uint8_t *p)
+{
     uint16_t v;
     __builtin_memcpy(&v, p, sizeof v);
     return v;
 }
-static inline uint32_t kymo_get32(const uint8_t *p) {
+static inline uint32_t kymo_get32(const uint8_t *p)
+{
     uint32_t v;
     __builtin_memcpy(&v, p, sizeof v);
     return v;
 }
-static inline uint64_t kymo_get64(const uint8_t *p) {
+static inline uint64_t kymo_get64(const uint8_t *p)
+{
     uint64_t v;
     __builtin_memcpy(&v, p, sizeof v);
     return v;

@@ -6,13 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-void kymo_sink_init(struct kymo_sink *s, char *buf, size_t size) {
+void kymo_sink_init(struct kymo_sink *s, char *buf, size_t size)
+{
     s->buf = buf;
     s->size = size;
     s->len = 0;
 }
 
-void kymo_sink_text(struct kymo_sink *s, const char *text, size_t n) {
+void kymo_sink_text(struct kymo_sink *s, const char *text, size_t n)
+{
     if (s->len < s->size) {
         size_t room = s->size - s->len;
         memcpy(s->buf + s->len, text, n < room ? n : room);
@@ -20,11 +22,13 @@ void kymo_sink_text(struct kymo_sink *s, const char *text, size_t n) {
     s->len += n;
 }
 
-void kymo_sink_char(struct kymo_sink *s, char c) {
+void kymo_sink_char(struct kymo_sink *s, char c)
+{
     kymo_sink_text(s, &c, 1);
 }
 
-void kymo_sink_printf(struct kymo_sink *s, const char *fmt, ...) {
+void kymo_sink_printf(struct kymo_sink *s, const char *fmt, ...)
+{
     char piece[128];
     va_list ap;
     va_start(ap, fmt);
@@ -34,7 +38,8 @@ void kymo_sink_printf(struct kymo_sink *s, const char *fmt, ...) {
         kymo_sink_text(s, piece, (size_t)n < sizeof piece ? (size_t)n : sizeof piece - 1);
 }
 
-size_t kymo_sink_end(struct kymo_sink *s) {
+size_t kymo_sink_end(struct kymo_sink *s)
+{
     if (s->size == 0)
         return s->len;
     size_t end = s->len;
@@ -47,7 +52,8 @@ size_t kymo_sink_end(struct kymo_sink *s) {
     return s->len;
 }
 
-size_t kymo_utf8_decode(const uint8_t *p, size_t n, uint32_t *c) {
+size_t kymo_utf8_decode(const uint8_t *p, size_t n, uint32_t *c)
+{
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
     if (n == 0)
         return 0;
@@ -70,7 +76,8 @@ size_t kymo_utf8_decode(const uint8_t *p, size_t n, uint32_t *c) {
     return len;
 }
 
-static void put_utf8(struct kymo_sink *s, uint32_t c) {
+static void put_utf8(struct kymo_sink *s, uint32_t c)
+{
     char b[4];
     size_t n;
     if (c < 0x80) {
@@ -91,8 +98,10 @@ static void put_utf8(struct kymo_sink *s, uint32_t c) {
     kymo_sink_text(s, b, n);
 }
 
-void kymo_sink_quoted(struct kymo_sink *s, uint32_t c, char quote) {
-    static const char named[] = {'\b', 'b', '\t', 't', '\n', 'n', '\v', 'v', '\f', 'f', '\r', 'r', 27, 'e', 127, 'd'};
+void kymo_sink_quoted(struct kymo_sink *s, uint32_t c, char quote)
+{
+    static const char named[] = {'\b', 'b', '\t', 't', '\n', 'n', '\v', 'v',
+                                 '\f', 'f', '\r', 'r', 27,   'e', 127,  'd'};
     if (c == (uint8_t)quote || c == '\\') {
         kymo_sink_char(s, '\\');
         kymo_sink_char(s, (char)c);
@@ -113,10 +122,12 @@ void kymo_sink_quoted(struct kymo_sink *s, uint32_t c, char quote) {
         put_utf8(s, c);
 }
 
-static bool reserved(const uint8_t *p, size_t n) {
-    static const char *const words[] = {"after", "and", "andalso", "band", "begin", "bnot", "bor", "bsl", "bsr",
-                                        "bxor", "case", "catch", "cond", "div", "else", "end", "fun", "if", "let",
-                                        "maybe", "not", "of", "or", "orelse", "receive", "rem", "try", "when", "xor"};
+static bool reserved(const uint8_t *p, size_t n)
+{
+    static const char *const words[] = {
+        "after", "and",   "andalso", "band",   "begin",   "bnot", "bor", "bsl",  "bsr", "bxor",
+        "case",  "catch", "cond",    "div",    "else",    "end",  "fun", "if",   "let", "maybe",
+        "not",   "of",    "or",      "orelse", "receive", "rem",  "try", "when", "xor"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strlen(words[i]) == n && memcmp(words[i], p, n) == 0)
             return true;
@@ -124,16 +135,19 @@ static bool reserved(const uint8_t *p, size_t n) {
     return false;
 }
 
-static bool lower(uint32_t c) {
+static bool lower(uint32_t c)
+{
     return (c >= 'a' && c <= 'z') || (c >= 0xdf && c <= 0xff && c != 0xf7);
 }
 
-static bool name_char(uint32_t c) {
+static bool name_char(uint32_t c)
+{
     return lower(c) || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '@' ||
            (c >= 0xc0 && c <= 0xde && c != 0xd7);
 }
 
-static bool bare(const uint8_t *p, size_t n) {
+static bool bare(const uint8_t *p, size_t n)
+{
     if (n == 0 || reserved(p, n))
         return false;
     for (size_t i = 0; i < n;) {
@@ -146,7 +160,8 @@ static bool bare(const uint8_t *p, size_t n) {
     return true;
 }
 
-void kymo_sink_atom(struct kymo_sink *s, const uint8_t *utf8, size_t n) {
+void kymo_sink_atom(struct kymo_sink *s, const uint8_t *utf8, size_t n)
+{
     if (bare(utf8, n)) {
         kymo_sink_text(s, (const char *)utf8, n);
         return;

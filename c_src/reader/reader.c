@@ -16,8 +16,10 @@
 
 enum { DICT_BLOCK = 1 << 20 };
 
-static int fail(char *err, size_t err_size, int rc, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static int fail(char *err, size_t err_size, int rc, const char *fmt, ...) {
+static int fail(char *err, size_t err_size, int rc, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static int fail(char *err, size_t err_size, int rc, const char *fmt, ...)
+{
     va_list ap;
     va_start(ap, fmt);
     if (err_size > 0)
@@ -27,7 +29,8 @@ static int fail(char *err, size_t err_size, int rc, const char *fmt, ...) {
 }
 
 /* Names the field of meta that no recorder would have written, or NULL. */
-static const char *bad_field(const struct kymo_meta *m) {
+static const char *bad_field(const struct kymo_meta *m)
+{
     if (m->meta_bytes < KYMO_META_BYTES || m->meta_bytes > KYMO_MAX_META_BYTES || m->meta_bytes % 8 != 0)
         return "meta_bytes";
     if (m->n_slots < 1 || m->n_slots > KYMO_MAX_SLOTS)
@@ -43,14 +46,16 @@ static const char *bad_field(const struct kymo_meta *m) {
 }
 
 /* Values for people: damage there must not make the rest unreadable. */
-static void tame(struct kymo_meta *m) {
+static void tame(struct kymo_meta *m)
+{
     if (m->node_len > sizeof m->node)
         m->node_len = sizeof m->node;
     m->otp_release[sizeof m->otp_release - 1] = '\0';
     m->erts_version[sizeof m->erts_version - 1] = '\0';
 }
 
-static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t err_size) {
+static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t err_size)
+{
     uint64_t size;
     int fd = kymo_file_open(r->files.dir, KYMO_META_NAME, &size);
     if (fd == -ENOENT)
@@ -66,15 +71,17 @@ static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t e
     if (got < 0) {
         rc = fail(err, err_size, -EIO, "%s/%s: %s", dir, KYMO_META_NAME, strerror((int)-got));
     } else if (got < (ssize_t)sizeof r->meta) {
-        rc = fail(err, err_size, -EBADMSG, "%s/%s: cut short: %zd bytes of at least %zu", dir, KYMO_META_NAME, got,
-                  sizeof r->meta);
+        rc = fail(err, err_size, -EBADMSG, "%s/%s: cut short: %zd bytes of at least %zu", dir, KYMO_META_NAME,
+                  got, sizeof r->meta);
     } else if (r->meta.magic != KYMO_META_MAGIC) {
-        rc = fail(err, err_size, -EBADMSG, "%s/%s: not a recording (wrong magic number)", dir, KYMO_META_NAME);
+        rc =
+            fail(err, err_size, -EBADMSG, "%s/%s: not a recording (wrong magic number)", dir, KYMO_META_NAME);
     } else if (r->meta.version != KYMO_FORMAT_VERSION) {
-        rc = fail(err, err_size, -EPROTO, "%s/%s: format version %" PRIu32 "; this program reads version %u", dir,
-                  KYMO_META_NAME, r->meta.version, KYMO_FORMAT_VERSION);
+        rc = fail(err, err_size, -EPROTO, "%s/%s: format version %" PRIu32 "; this program reads version %u",
+                  dir, KYMO_META_NAME, r->meta.version, KYMO_FORMAT_VERSION);
     } else if ((field = bad_field(&r->meta)) != NULL) {
-        rc = fail(err, err_size, -EBADMSG, "%s/%s: damaged: impossible value of %s", dir, KYMO_META_NAME, field);
+        rc = fail(err, err_size, -EBADMSG, "%s/%s: damaged: impossible value of %s", dir, KYMO_META_NAME,
+                  field);
     }
     if (rc != 0)
         goto out;
@@ -109,7 +116,8 @@ out:
 
 /* Reads entries up to where the recorder says they end, and on from there for
  * as long as there are entries: that word may be damaged or old by now. */
-static int read_dict(struct kymo_reader *r) {
+static int read_dict(struct kymo_reader *r)
+{
     uint64_t size;
     int fd = kymo_file_open(r->files.dir, KYMO_DICT_NAME, &size);
     if (fd < 0)
@@ -138,7 +146,8 @@ static int read_dict(struct kymo_reader *r) {
     return rc != 0 ? rc : kymo_dict_finish(&r->dict);
 }
 
-static void place_cursors(struct kymo_reader *r) {
+static void place_cursors(struct kymo_reader *r)
+{
     for (size_t i = 0; i < r->index.n; i++) {
         struct kymo_cursor *c = &r->cursors[r->index.refs[i].slot];
         if (c->n++ == 0)
@@ -146,7 +155,8 @@ static void place_cursors(struct kymo_reader *r) {
     }
 }
 
-int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size) {
+int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size)
+{
     *out = NULL;
     struct kymo_reader *r = calloc(1, sizeof *r);
     if (r == NULL)
@@ -180,7 +190,8 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
     return 0;
 }
 
-void kymo_reader_close(struct kymo_reader *r) {
+void kymo_reader_close(struct kymo_reader *r)
+{
     if (r == NULL)
         return;
     if (r->cursors != NULL) {
@@ -198,37 +209,45 @@ void kymo_reader_close(struct kymo_reader *r) {
     free(r);
 }
 
-const struct kymo_meta *kymo_reader_meta(const struct kymo_reader *r) {
+const struct kymo_meta *kymo_reader_meta(const struct kymo_reader *r)
+{
     return &r->meta;
 }
 
-const struct kymo_slot *kymo_reader_slots(const struct kymo_reader *r, uint32_t *n) {
+const struct kymo_slot *kymo_reader_slots(const struct kymo_reader *r, uint32_t *n)
+{
     *n = r->n_slots;
     return r->slots;
 }
 
-const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r) {
+const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r)
+{
     return &r->damage;
 }
 
-bool kymo_reader_crashed(const struct kymo_reader *r) {
+bool kymo_reader_crashed(const struct kymo_reader *r)
+{
     return r->crashed;
 }
 
-int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks) {
+int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks)
+{
     uint32_t hint = 0;
     return kymo_clock_ns(&r->clock, &hint, ticks);
 }
 
 /* Sums of clocks that a damaged meta may hold: they wrap, they don't trap. */
-static int64_t shift(int64_t t, int64_t from, int64_t to) {
+static int64_t shift(int64_t t, int64_t from, int64_t to)
+{
     return (int64_t)((uint64_t)t - (uint64_t)from + (uint64_t)to);
 }
 
-int64_t kymo_reader_wall_ns(const struct kymo_reader *r, int64_t mono_ns) {
+int64_t kymo_reader_wall_ns(const struct kymo_reader *r, int64_t mono_ns)
+{
     return shift(mono_ns, r->meta.t0_mono_ns, r->meta.t0_wall_ns);
 }
 
-int64_t kymo_reader_erl_ns(const struct kymo_reader *r, int64_t mono_ns) {
+int64_t kymo_reader_erl_ns(const struct kymo_reader *r, int64_t mono_ns)
+{
     return shift(mono_ns, r->meta.t0_mono_ns, r->meta.t0_erl_ns);
 }

@@ -15,14 +15,16 @@
 
 #include "kymo_reader_int.h"
 
-static bool is_meta(const char *path) {
+static bool is_meta(const char *path)
+{
     const char *name = strrchr(path, '/');
     return name != NULL && strcmp(name + 1, KYMO_META_NAME) == 0;
 }
 
 /* True when process pid has the file of st mapped, or when nobody can tell. */
-static bool maps_file(pid_t pid, const struct stat *st) {
-    char line[PATH_MAX + 256], path[PATH_MAX];
+static bool maps_file(pid_t pid, const struct stat *st)
+{
+    char line[PATH_MAX + 256], path[4096];
     snprintf(line, sizeof line, "/proc/%d/maps", (int)pid);
     FILE *f = fopen(line, "re");
     if (f == NULL)
@@ -32,7 +34,7 @@ static bool maps_file(pid_t pid, const struct stat *st) {
         uintmax_t inode;
         struct stat there;
         /* address perms offset dev inode path */
-        int n = sscanf(line, "%*s %*s %*s %*s %ju %[^\n]", &inode, path);
+        int n = sscanf(line, "%*s %*s %*s %*s %ju %4095[^\n]", &inode, path);
         any = any || n >= 1;
         /* A union mount may show the inode of the file below: ask by path too. */
         found = n == 2 && (inode == (uintmax_t)st->st_ino ||
@@ -43,7 +45,8 @@ static bool maps_file(pid_t pid, const struct stat *st) {
     return found || !any;
 }
 
-bool kymo_owner_gone(const struct kymo_reader *r) {
+bool kymo_owner_gone(const struct kymo_reader *r)
+{
     if (r->meta.state == KYMO_CLOSED || r->meta.snapshot != 0)
         return false;
     if (r->meta.os_pid == 0 || r->meta.os_pid > INT_MAX)

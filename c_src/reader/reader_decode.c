@@ -17,15 +17,18 @@ static const struct {
 #undef KYMO_X
 };
 
-const char *kymo_event_name(uint8_t id) {
+const char *kymo_event_name(uint8_t id)
+{
     return id < KYMO_E_COUNT ? types[id].name : NULL;
 }
 
-const char *kymo_event_fields(uint8_t id) {
+const char *kymo_event_fields(uint8_t id)
+{
     return id < KYMO_E_COUNT ? types[id].fields : NULL;
 }
 
-void kymo_scan_start(struct kymo_scan *s, const uint8_t *base, uint32_t end) {
+void kymo_scan_start(struct kymo_scan *s, const uint8_t *base, uint32_t end)
+{
     struct kymo_segment h;
     memcpy(&h, base, sizeof h);
     memset(s, 0, sizeof *s);
@@ -36,7 +39,8 @@ void kymo_scan_start(struct kymo_scan *s, const uint8_t *base, uint32_t end) {
     s->ts_max = h.content_bits != 0 ? h.ts_end : UINT64_MAX;
 }
 
-enum kymo_peek kymo_scan_peek(struct kymo_scan *s) {
+enum kymo_peek kymo_scan_peek(struct kymo_scan *s)
+{
     const uint8_t *p = s->base + s->pos;
     uint32_t left = s->end - s->pos;
     if (left == 0)
@@ -65,13 +69,14 @@ enum kymo_peek kymo_scan_peek(struct kymo_scan *s) {
 }
 
 /* Gives up unless n more bytes are there. */
-#define TAKE(n)                                                                                               \
-    do {                                                                                                      \
-        if ((size_t)(end - p) < (n))                                                                          \
-            return NULL;                                                                                      \
+#define TAKE(n) \
+    do { \
+        if ((size_t)(end - p) < (n)) \
+            return NULL; \
     } while (0)
 
-static const uint8_t *base_fields(const char *f, const uint8_t *p, const uint8_t *end, struct kymo_event *ev) {
+static const uint8_t *base_fields(const char *f, const uint8_t *p, const uint8_t *end, struct kymo_event *ev)
+{
     for (; *f != '\0'; f++) {
         switch (*f) {
         case 'W':
@@ -123,14 +128,14 @@ static const uint8_t *base_fields(const char *f, const uint8_t *p, const uint8_t
             memcpy(ev->gc, p, 8u * ev->n_gc);
             p += 8u * ev->n_gc;
             break;
-        default:
-            return NULL;
+        default: return NULL;
         }
     }
     return p;
 }
 
-static const uint8_t *content(const uint8_t *p, const uint8_t *end, struct kymo_event *ev) {
+static const uint8_t *content(const uint8_t *p, const uint8_t *end, struct kymo_event *ev)
+{
     TAKE(KYMO_CONTENT_HDR);
     ev->has_content = true;
     ev->content_flags = p[0];
@@ -141,7 +146,8 @@ static const uint8_t *content(const uint8_t *p, const uint8_t *end, struct kymo_
     return p + ev->content_len;
 }
 
-static const uint8_t *options(const uint8_t *p, const uint8_t *end, struct kymo_event *ev) {
+static const uint8_t *options(const uint8_t *p, const uint8_t *end, struct kymo_event *ev)
+{
     TAKE(KYMO_OPTS_HDR);
     ev->has_opts = true;
     ev->opt_flags = p[0];
@@ -156,7 +162,8 @@ static const uint8_t *options(const uint8_t *p, const uint8_t *end, struct kymo_
     return p + ev->msr_len;
 }
 
-bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev) {
+bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev)
+{
     const uint8_t *p = s->base + s->body;
     const uint8_t *end = s->base + s->end;
     /* All but gc, whose entries mean nothing beyond n_gc: half of the time here

@@ -22,7 +22,8 @@ enum { MAX_CLASHES = 64 };
 /* Processes named by events: memory must not grow with their number. */
 enum { MAX_LEARNT = 200000 };
 
-static bool define(struct kymo_dict *d, const struct kymo_dict_entry *e, const uint8_t *payload) {
+static bool define(struct kymo_dict *d, const struct kymo_dict_entry *e, const uint8_t *payload)
+{
     void *p = d->defs;
     size_t room = d->defs_room;
     if (!kymo_grow(&p, &room, (size_t)e->id + 1, sizeof *d->defs))
@@ -42,26 +43,25 @@ static bool define(struct kymo_dict *d, const struct kymo_dict_entry *e, const u
         return false;
     if (e->len > 0)
         memcpy(d->arena + d->used, payload, e->len);
-    d->defs[e->id] = (struct kymo_dict_def){.at = d->used, .canonical = e->id, .len = e->len, .kind = e->kind};
+    d->defs[e->id] =
+        (struct kymo_dict_def){.at = d->used, .canonical = e->id, .len = e->len, .kind = e->kind};
     d->used += e->len;
     return true;
 }
 
-static bool well_formed(const struct kymo_dict_entry *e) {
+static bool well_formed(const struct kymo_dict_entry *e)
+{
     switch (e->kind) {
-    case KYMO_DICT_ATOM:
-        return e->len <= 255 * 4;
-    case KYMO_DICT_MFA:
-        return e->len == 12;
-    case KYMO_DICT_PROC:
-        return e->len == 24;
-    default:
-        return e->kind == KYMO_DICT_TERM;
+    case KYMO_DICT_ATOM: return e->len <= 255 * 4;
+    case KYMO_DICT_MFA: return e->len == 12;
+    case KYMO_DICT_PROC: return e->len == 24;
+    default: return e->kind == KYMO_DICT_TERM;
     }
 }
 
 /* A later entry of the same process adds to the earlier. */
-static bool describe(struct kymo_dict *d, const uint8_t *payload) {
+static bool describe(struct kymo_dict *d, const uint8_t *payload)
+{
     struct kymo_process *p = kymo_map_put(&d->processes, kymo_get64(payload), NULL);
     if (p == NULL)
         return false;
@@ -74,7 +74,8 @@ static bool describe(struct kymo_dict *d, const uint8_t *payload) {
 }
 
 ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_t offset, bool last,
-                        uint64_t *bad) {
+                        uint64_t *bad)
+{
     size_t pos = 0;
     while (pos < n) {
         struct kymo_dict_entry e;
@@ -86,7 +87,8 @@ ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_
         }
         memcpy(&e, p + pos, sizeof e);
         size_t size = (sizeof e + e.len + 7) & ~(size_t)7;
-        if (e.magic == KYMO_DICT_MAGIC && e.id != 0 && e.id <= (offset + pos) / 16 + ID_SLACK && well_formed(&e)) {
+        if (e.magic == KYMO_DICT_MAGIC && e.id != 0 && e.id <= (offset + pos) / 16 + ID_SLACK &&
+            well_formed(&e)) {
             if (size > left && !last)
                 break;
             if (sizeof e + e.len <= left && crc32(0, p + pos + 8, 8u + e.len) == e.crc) {
@@ -106,7 +108,8 @@ ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_
 
 /* The payload of a definition as it counts for equality: an MFA by the
  * canonical ids of its atoms, so that it doesn't matter who named them. */
-static const uint8_t *content_of(const struct kymo_dict *d, uint32_t id, uint8_t mfa[12], uint32_t *len) {
+static const uint8_t *content_of(const struct kymo_dict *d, uint32_t id, uint8_t mfa[12], uint32_t *len)
+{
     const struct kymo_dict_def *def = &d->defs[id];
     const uint8_t *p = d->arena + def->at;
     *len = def->len;
@@ -122,21 +125,24 @@ static const uint8_t *content_of(const struct kymo_dict *d, uint32_t id, uint8_t
     return mfa;
 }
 
-static uint64_t hash(uint8_t kind, const uint8_t *p, uint32_t len) {
+static uint64_t hash(uint8_t kind, const uint8_t *p, uint32_t len)
+{
     uint64_t h = 0xcbf29ce484222325ull ^ kind;
     for (uint32_t i = 0; i < len; i++)
         h = (h ^ p[i]) * 0x100000001b3ull;
     return h;
 }
 
-static bool same(const struct kymo_dict *d, uint32_t a, uint32_t b) {
+static bool same(const struct kymo_dict *d, uint32_t a, uint32_t b)
+{
     uint8_t mfa_a[12], mfa_b[12];
     uint32_t len_a, len_b;
     const uint8_t *p = content_of(d, a, mfa_a, &len_a), *q = content_of(d, b, mfa_b, &len_b);
     return d->defs[a].kind == d->defs[b].kind && len_a == len_b && memcmp(p, q, len_a) == 0;
 }
 
-int kymo_dict_finish(struct kymo_dict *d) {
+int kymo_dict_finish(struct kymo_dict *d)
+{
     struct kymo_map seen; /* hash of the content -> lowest id; clashes take the next free hash */
     kymo_map_init(&seen, sizeof(uint32_t));
     int rc = 0;
@@ -170,7 +176,8 @@ int kymo_dict_finish(struct kymo_dict *d) {
     return rc;
 }
 
-void kymo_dict_learn(struct kymo_dict *d, uint64_t ident, uint32_t name_atom) {
+void kymo_dict_learn(struct kymo_dict *d, uint64_t ident, uint32_t name_atom)
+{
     if (name_atom == 0 || d->processes.count >= MAX_LEARNT)
         return;
     struct kymo_process *p = kymo_map_put(&d->processes, ident, NULL);
@@ -178,7 +185,8 @@ void kymo_dict_learn(struct kymo_dict *d, uint64_t ident, uint32_t name_atom) {
         p->name = name_atom;
 }
 
-void kymo_dict_free(struct kymo_dict *d) {
+void kymo_dict_free(struct kymo_dict *d)
+{
     free(d->arena);
     free(d->defs);
     kymo_map_free(&d->processes);

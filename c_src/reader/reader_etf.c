@@ -61,7 +61,8 @@ struct parser {
 
 static bool term(struct parser *s);
 
-static void mark(struct parser *s) {
+static void mark(struct parser *s)
+{
     if (!s->marked)
         kymo_sink_text(s->out, "'...'", 5);
     s->marked = true;
@@ -69,7 +70,8 @@ static void mark(struct parser *s) {
 
 /* ---- taking bytes ---- */
 
-static const uint8_t *take(struct parser *s, size_t n) {
+static const uint8_t *take(struct parser *s, size_t n)
+{
     if ((size_t)(s->end - s->p) < n)
         return NULL;
     const uint8_t *at = s->p;
@@ -78,7 +80,8 @@ static const uint8_t *take(struct parser *s, size_t n) {
 }
 
 /* A big-endian number of 1, 2, 4 or 8 bytes. */
-static bool number(struct parser *s, size_t n, uint64_t *v) {
+static bool number(struct parser *s, size_t n, uint64_t *v)
+{
     const uint8_t *b = take(s, n);
     *v = 0;
     for (size_t i = 0; b != NULL && i < n; i++)
@@ -92,7 +95,8 @@ struct atom {
     bool latin1;
 };
 
-static bool take_atom(struct parser *s, struct atom *a) {
+static bool take_atom(struct parser *s, struct atom *a)
+{
     const uint8_t *tag = take(s, 1);
     uint64_t n;
     if (tag == NULL)
@@ -108,8 +112,7 @@ static bool take_atom(struct parser *s, struct atom *a) {
         if (!number(s, 1, &n))
             return false;
         break;
-    default:
-        return false;
+    default: return false;
     }
     a->n = (size_t)n;
     a->latin1 = *tag == T_ATOM || *tag == T_SMALL_ATOM;
@@ -119,7 +122,8 @@ static bool take_atom(struct parser *s, struct atom *a) {
 
 /* ---- scalars ---- */
 
-static void put_atom(struct parser *s, const struct atom *a) {
+static void put_atom(struct parser *s, const struct atom *a)
+{
     uint8_t utf8[2 * 255];
     size_t n = 0;
     if (!a->latin1) {
@@ -137,7 +141,8 @@ static void put_atom(struct parser *s, const struct atom *a) {
     kymo_sink_atom(s->out, utf8, n);
 }
 
-static bool atom(struct parser *s) {
+static bool atom(struct parser *s)
+{
     struct atom a;
     s->p--;
     if (!take_atom(s, &a))
@@ -146,7 +151,8 @@ static bool atom(struct parser *s) {
     return true;
 }
 
-static bool integer(struct parser *s) {
+static bool integer(struct parser *s)
+{
     uint64_t v;
     if (!number(s, 4, &v))
         return false;
@@ -155,7 +161,8 @@ static bool integer(struct parser *s) {
 }
 
 /* Little-endian magnitude in place of digits: repeated division by 10^9. */
-static void put_decimal(struct kymo_sink *out, const uint8_t *b, size_t n) {
+static void put_decimal(struct kymo_sink *out, const uint8_t *b, size_t n)
+{
     uint32_t words[(MAX_DECIMAL_BYTES + 3) / 4] = {0};
     char digits[MAX_DECIMAL_BYTES * 3 + 16];
     size_t used = (n + 3) / 4, at = sizeof digits;
@@ -180,7 +187,8 @@ static void put_decimal(struct kymo_sink *out, const uint8_t *b, size_t n) {
     kymo_sink_text(out, digits + at, sizeof digits - at);
 }
 
-static bool big(struct parser *s, size_t size_bytes) {
+static bool big(struct parser *s, size_t size_bytes)
+{
     uint64_t n, sign;
     const uint8_t *b;
     if (!number(s, size_bytes, &n) || !number(s, 1, &sign) || (b = take(s, (size_t)n)) == NULL)
@@ -202,8 +210,9 @@ static bool big(struct parser *s, size_t size_bytes) {
 
 /* The fewest digits that give the same number back, written the shorter way;
  * beyond 2^53 always with an exponent. */
-static bool put_float(struct kymo_sink *out, double v) {
-    char e[40], digits[24];
+static bool put_float(struct kymo_sink *out, double v)
+{
+    char e[40], digits[24] = "0";
     int n = 0;
     if (!isfinite(v))
         return false;
@@ -233,14 +242,15 @@ static bool put_float(struct kymo_sink *out, double v) {
         snprintf(plain, sizeof plain, "%.*s%.*s.0", n, digits, exp10 + 1 - n, "0000000000000000000000");
     else
         snprintf(plain, sizeof plain, "%.*s.%.*s", exp10 + 1, digits, n - exp10 - 1, digits + exp10 + 1);
-    snprintf(scientific, sizeof scientific, "%c.%.*se%d", digits[0], n > 1 ? n - 1 : 1, n > 1 ? digits + 1 : "0",
-             exp10);
+    snprintf(scientific, sizeof scientific, "%c.%.*se%d", digits[0], n > 1 ? n - 1 : 1,
+             n > 1 ? digits + 1 : "0", exp10);
     bool use_plain = plain[0] != '\0' && fabs(v) < 9007199254740992.0 && strlen(plain) <= strlen(scientific);
     kymo_sink_printf(out, "%s%s", v < 0 ? "-" : "", use_plain ? plain : scientific);
     return true;
 }
 
-static bool new_float(struct parser *s) {
+static bool new_float(struct parser *s)
+{
     uint64_t bits;
     double v;
     if (!number(s, 8, &bits))
@@ -249,7 +259,8 @@ static bool new_float(struct parser *s) {
     return put_float(s->out, v);
 }
 
-static bool old_float(struct parser *s) {
+static bool old_float(struct parser *s)
+{
     const uint8_t *b = take(s, 31);
     char text[32] = {0}, *rest;
     if (b == NULL)
@@ -261,7 +272,8 @@ static bool old_float(struct parser *s) {
 
 /* ---- pids, ports, references, funs ---- */
 
-static void put_node(struct parser *s, const struct atom *node) {
+static void put_node(struct parser *s, const struct atom *node)
+{
     const struct kymo_meta *m = s->local != NULL ? kymo_reader_meta(s->local) : NULL;
     if (m != NULL && node->n == m->node_len && memcmp(node->s, m->node, node->n) == 0)
         kymo_sink_char(s->out, '0');
@@ -269,10 +281,12 @@ static void put_node(struct parser *s, const struct atom *node) {
         put_atom(s, node);
 }
 
-static bool pid(struct parser *s, size_t creation_bytes) {
+static bool pid(struct parser *s, size_t creation_bytes)
+{
     struct atom node;
     uint64_t id, serial, creation;
-    if (!take_atom(s, &node) || !number(s, 4, &id) || !number(s, 4, &serial) || !number(s, creation_bytes, &creation))
+    if (!take_atom(s, &node) || !number(s, 4, &id) || !number(s, 4, &serial) ||
+        !number(s, creation_bytes, &creation))
         return false;
     kymo_sink_char(s->out, '<');
     put_node(s, &node);
@@ -280,7 +294,8 @@ static bool pid(struct parser *s, size_t creation_bytes) {
     return true;
 }
 
-static bool port(struct parser *s, size_t id_bytes, size_t creation_bytes) {
+static bool port(struct parser *s, size_t id_bytes, size_t creation_bytes)
+{
     struct atom node;
     uint64_t id, creation;
     if (!take_atom(s, &node) || !number(s, id_bytes, &id) || !number(s, creation_bytes, &creation))
@@ -291,7 +306,8 @@ static bool port(struct parser *s, size_t id_bytes, size_t creation_bytes) {
     return true;
 }
 
-static bool ref(struct parser *s, size_t creation_bytes) {
+static bool ref(struct parser *s, size_t creation_bytes)
+{
     struct atom node;
     uint64_t words, creation;
     const uint8_t *ids;
@@ -302,13 +318,15 @@ static bool ref(struct parser *s, size_t creation_bytes) {
     put_node(s, &node);
     for (size_t i = (size_t)words; i-- > 0;) {
         const uint8_t *w = ids + 4 * i;
-        kymo_sink_printf(s->out, ".%" PRIu32, (uint32_t)w[0] << 24 | (uint32_t)w[1] << 16 | (uint32_t)w[2] << 8 | w[3]);
+        kymo_sink_printf(s->out, ".%" PRIu32,
+                         (uint32_t)w[0] << 24 | (uint32_t)w[1] << 16 | (uint32_t)w[2] << 8 | w[3]);
     }
     kymo_sink_char(s->out, '>');
     return true;
 }
 
-static bool small_or_int(struct parser *s, int32_t *v) {
+static bool small_or_int(struct parser *s, int32_t *v)
+{
     uint64_t tag, n;
     if (!number(s, 1, &tag) || (tag != T_SMALL_INT && tag != T_INT) || !number(s, tag == T_INT ? 4 : 1, &n))
         return false;
@@ -316,7 +334,8 @@ static bool small_or_int(struct parser *s, int32_t *v) {
     return true;
 }
 
-static bool new_fun(struct parser *s) {
+static bool new_fun(struct parser *s)
+{
     const uint8_t *start = s->p;
     struct atom module;
     uint64_t size;
@@ -332,7 +351,8 @@ static bool new_fun(struct parser *s) {
     return true;
 }
 
-static bool export_fun(struct parser *s) {
+static bool export_fun(struct parser *s)
+{
     struct atom module, function;
     int32_t arity;
     if (!take_atom(s, &module) || !take_atom(s, &function) || !small_or_int(s, &arity))
@@ -347,12 +367,14 @@ static bool export_fun(struct parser *s) {
 
 /* ---- strings and binaries ---- */
 
-static bool printable(uint32_t c) {
+static bool printable(uint32_t c)
+{
     return (c >= 32 && c < 127) || (c >= 160 && c <= 0xd7ff) || (c >= 0xe000 && c < 0xfffe) ||
            (c >= 0x10000 && c <= 0x10ffff) || (c >= 8 && c <= 13) || c == 27;
 }
 
-static bool printable_latin1(const uint8_t *b, size_t n) {
+static bool printable_latin1(const uint8_t *b, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
         if (!printable(b[i]))
             return false;
@@ -360,7 +382,8 @@ static bool printable_latin1(const uint8_t *b, size_t n) {
     return true;
 }
 
-static bool printable_utf8(const uint8_t *b, size_t n) {
+static bool printable_utf8(const uint8_t *b, size_t n)
+{
     uint32_t c;
     for (size_t i = 0, len; i < n; i += len) {
         len = kymo_utf8_decode(b + i, n - i, &c);
@@ -370,7 +393,8 @@ static bool printable_utf8(const uint8_t *b, size_t n) {
     return true;
 }
 
-static void put_quoted(struct kymo_sink *out, const uint8_t *b, size_t n, bool utf8) {
+static void put_quoted(struct kymo_sink *out, const uint8_t *b, size_t n, bool utf8)
+{
     kymo_sink_char(out, '"');
     for (size_t i = 0, len = 1; i < n; i += len) {
         uint32_t c = b[i];
@@ -381,12 +405,14 @@ static void put_quoted(struct kymo_sink *out, const uint8_t *b, size_t n, bool u
     kymo_sink_char(out, '"');
 }
 
-static void put_numbers(struct kymo_sink *out, const uint8_t *b, size_t n) {
+static void put_numbers(struct kymo_sink *out, const uint8_t *b, size_t n)
+{
     for (size_t i = 0; i < n; i++)
         kymo_sink_printf(out, "%s%u", i > 0 ? "," : "", b[i]);
 }
 
-static bool string(struct parser *s) {
+static bool string(struct parser *s)
+{
     uint64_t n;
     const uint8_t *b;
     if (!number(s, 2, &n) || (b = take(s, (size_t)n)) == NULL)
@@ -401,11 +427,12 @@ static bool string(struct parser *s) {
     return true;
 }
 
-static bool binary(struct parser *s, bool with_bits) {
+static bool binary(struct parser *s, bool with_bits)
+{
     uint64_t n, bits = 8;
     const uint8_t *b;
-    if (!number(s, 4, &n) || (with_bits && !number(s, 1, &bits)) || (b = take(s, (size_t)n)) == NULL || bits < 1 ||
-        bits > 8 || (n == 0 && bits != 8))
+    if (!number(s, 4, &n) || (with_bits && !number(s, 1, &bits)) || (b = take(s, (size_t)n)) == NULL ||
+        bits < 1 || bits > 8 || (n == 0 && bits != 8))
         return false;
     size_t len = (size_t)n;
     kymo_sink_text(s->out, "<<", 2);
@@ -430,7 +457,8 @@ static bool binary(struct parser *s, bool with_bits) {
 
 /* ---- compound terms ---- */
 
-static bool elements(struct parser *s, uint64_t n) {
+static bool elements(struct parser *s, uint64_t n)
+{
     for (uint64_t i = 0; i < n; i++) {
         if (i > 0)
             kymo_sink_char(s->out, ',');
@@ -440,7 +468,8 @@ static bool elements(struct parser *s, uint64_t n) {
     return true;
 }
 
-static bool tuple(struct parser *s, size_t size_bytes) {
+static bool tuple(struct parser *s, size_t size_bytes)
+{
     uint64_t n;
     if (!number(s, size_bytes, &n))
         return false;
@@ -452,8 +481,10 @@ static bool tuple(struct parser *s, size_t size_bytes) {
 
 /* n small integers follow that are all printable, and then the empty list:
  * a string that was not short enough for T_STRING. */
-static bool is_string(const struct parser *s, uint64_t n) {
-    if (n == 0 || (uint64_t)(s->end - s->p) / 2 < n || s->end - s->p == 2 * (ptrdiff_t)n || s->p[2 * n] != T_NIL)
+static bool is_string(const struct parser *s, uint64_t n)
+{
+    if (n == 0 || (uint64_t)(s->end - s->p) / 2 < n || s->end - s->p == 2 * (ptrdiff_t)n ||
+        s->p[2 * n] != T_NIL)
         return false;
     for (uint64_t i = 0; i < n; i++) {
         if (s->p[2 * i] != T_SMALL_INT || !printable(s->p[2 * i + 1]))
@@ -462,7 +493,8 @@ static bool is_string(const struct parser *s, uint64_t n) {
     return true;
 }
 
-static bool list(struct parser *s) {
+static bool list(struct parser *s)
+{
     uint64_t n;
     if (!number(s, 4, &n))
         return false;
@@ -498,7 +530,8 @@ static bool list(struct parser *s) {
     return ok;
 }
 
-static bool map(struct parser *s) {
+static bool map(struct parser *s)
+{
     uint64_t n;
     if (!number(s, 4, &n))
         return false;
@@ -517,7 +550,8 @@ static bool map(struct parser *s) {
     return ok;
 }
 
-static bool dispatch(struct parser *s, uint8_t tag) {
+static bool dispatch(struct parser *s, uint8_t tag)
+{
     switch (tag) {
     case T_SMALL_INT: {
         uint64_t v;
@@ -526,63 +560,39 @@ static bool dispatch(struct parser *s, uint8_t tag) {
         kymo_sink_printf(s->out, "%" PRIu64, v);
         return true;
     }
-    case T_INT:
-        return integer(s);
-    case T_SMALL_BIG:
-        return big(s, 1);
-    case T_BIG:
-        return big(s, 4);
-    case T_NEW_FLOAT:
-        return new_float(s);
-    case T_FLOAT:
-        return old_float(s);
+    case T_INT: return integer(s);
+    case T_SMALL_BIG: return big(s, 1);
+    case T_BIG: return big(s, 4);
+    case T_NEW_FLOAT: return new_float(s);
+    case T_FLOAT: return old_float(s);
     case T_ATOM:
     case T_SMALL_ATOM:
     case T_UTF8_ATOM:
-    case T_SMALL_UTF8_ATOM:
-        return atom(s);
-    case T_PID:
-        return pid(s, 1);
-    case T_NEW_PID:
-        return pid(s, 4);
-    case T_PORT:
-        return port(s, 4, 1);
-    case T_NEW_PORT:
-        return port(s, 4, 4);
-    case T_V4_PORT:
-        return port(s, 8, 4);
-    case T_NEW_REF:
-        return ref(s, 1);
-    case T_NEWER_REF:
-        return ref(s, 4);
-    case T_NEW_FUN:
-        return new_fun(s);
-    case T_EXPORT:
-        return export_fun(s);
-    case T_NIL:
-        kymo_sink_text(s->out, "[]", 2);
-        return true;
-    case T_STRING:
-        return string(s);
-    case T_LIST:
-        return list(s);
-    case T_SMALL_TUPLE:
-        return tuple(s, 1);
-    case T_TUPLE:
-        return tuple(s, 4);
-    case T_MAP:
-        return map(s);
-    case T_BINARY:
-        return binary(s, false);
-    case T_BIT_BINARY:
-        return binary(s, true);
-    default:
-        return false;
+    case T_SMALL_UTF8_ATOM: return atom(s);
+    case T_PID: return pid(s, 1);
+    case T_NEW_PID: return pid(s, 4);
+    case T_PORT: return port(s, 4, 1);
+    case T_NEW_PORT: return port(s, 4, 4);
+    case T_V4_PORT: return port(s, 8, 4);
+    case T_NEW_REF: return ref(s, 1);
+    case T_NEWER_REF: return ref(s, 4);
+    case T_NEW_FUN: return new_fun(s);
+    case T_EXPORT: return export_fun(s);
+    case T_NIL: kymo_sink_text(s->out, "[]", 2); return true;
+    case T_STRING: return string(s);
+    case T_LIST: return list(s);
+    case T_SMALL_TUPLE: return tuple(s, 1);
+    case T_TUPLE: return tuple(s, 4);
+    case T_MAP: return map(s);
+    case T_BINARY: return binary(s, false);
+    case T_BIT_BINARY: return binary(s, true);
+    default: return false;
     }
 }
 
 /* False once something was wrong: '...' stands where it was. */
-static bool term(struct parser *s) {
+static bool term(struct parser *s)
+{
     const uint8_t *tag = s->depth < MAX_DEPTH ? take(s, 1) : NULL;
     s->depth++;
     bool ok = tag != NULL && dispatch(s, *tag);
@@ -592,7 +602,8 @@ static bool term(struct parser *s) {
     return ok;
 }
 
-size_t kymo_format_value(const struct kymo_reader *r, const uint8_t *etf, size_t len, char *buf, size_t size) {
+size_t kymo_format_value(const struct kymo_reader *r, const uint8_t *etf, size_t len, char *buf, size_t size)
+{
     struct kymo_sink out;
     struct parser s = {.p = etf, .end = etf + len, .out = &out, .local = r};
     kymo_sink_init(&out, buf, size);
@@ -600,6 +611,7 @@ size_t kymo_format_value(const struct kymo_reader *r, const uint8_t *etf, size_t
     return kymo_sink_end(&out);
 }
 
-size_t kymo_format_term(const uint8_t *etf, size_t len, char *buf, size_t size) {
+size_t kymo_format_term(const uint8_t *etf, size_t len, char *buf, size_t size)
+{
     return kymo_format_value(NULL, etf, len, buf, size);
 }

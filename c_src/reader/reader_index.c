@@ -3,9 +3,9 @@
  * Finds the segments. The ring is looked at before the data files, so that a
  * segment which a living recorder drains meanwhile is found at least once.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,15 @@
 
 #include "kymo_reader_int.h"
 
-enum { SEARCH_BLOCK = 64 * 1024 };
+enum { FIRST_BLOCK = 4096, SEARCH_BLOCK = 64 * 1024 };
+
+/* Segments of a data file that may claim more space than they have before the
+ * reader stops looking behind them: each costs a second look at that space. */
+enum { MAX_LIES = 1000 };
 
 bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment *h, uint64_t room,
-                         struct kymo_seg_ref *ref) {
+                         struct kymo_seg_ref *ref)
+{
     if (h->magic != KYMO_SEG_MAGIC || memcmp(h->uuid, r->meta.uuid, sizeof h->uuid) != 0 || h->stream_id != 0)
         return false;
     if (h->instance >= r->n_slots || h->seq == 0)
@@ -37,7 +42,8 @@ bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment 
     return true;
 }
 
-static bool add(struct kymo_index *ix, const struct kymo_seg_ref *ref) {
+static bool add(struct kymo_index *ix, const struct kymo_seg_ref *ref)
+{
     void *p = ix->refs;
     bool ok = kymo_grow(&p, &ix->room, ix->n + 1, sizeof *ix->refs);
     ix->refs = p;
@@ -46,23 +52,27 @@ static bool add(struct kymo_index *ix, const struct kymo_seg_ref *ref) {
     return ok;
 }
 
-static bool all_zero(const uint8_t *p, size_t n) {
+static bool all_zero(const uint8_t *p, size_t n)
+{
     return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
 /* A place of the ring that was never used is all zero, or is being set up. */
-static bool never_used(const struct kymo_segment *h) {
+static bool never_used(const struct kymo_segment *h)
+{
     return h->commit == 0 && (h->magic == 0 || h->magic == KYMO_SEG_MAGIC);
 }
 
 /* A file that isn't there is no damage, something else under its name is. */
-static int cannot_open(struct kymo_reader *r, int error) {
+static int cannot_open(struct kymo_reader *r, int error)
+{
     if (error == -EBADMSG)
         r->damage.segments_bad++;
     return error == -ENOENT || error == -EBADMSG ? 0 : error;
 }
 
-static int scan_ring(struct kymo_reader *r) {
+static int scan_ring(struct kymo_reader *r)
+{
     uint64_t size;
     int fd = kymo_file_open(r->files.dir, KYMO_RING_NAME, &size);
     if (fd < 0)
@@ -99,7 +109,8 @@ static int scan_ring(struct kymo_reader *r) {
 /* The offset of the next segment header at or after pos: its first 20 bytes
  * are known. size when there is none before it. *garbage grows by the
  * bytes passed that are not zero blocks. */
-static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t size, uint64_t *garbage) {
+static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t size, uint64_t *garbage)
+{
     uint8_t needle[20];
     uint32_t magic = KYMO_SEG_MAGIC;
     memcpy(needle, &magic, 4);
@@ -108,9 +119,9 @@ static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t siz
     uint64_t found = size;
     if (block == NULL)
         *garbage += size - pos;
-    while (block != NULL && pos < size) {
+    for (size_t want = FIRST_BLOCK; block != NULL && pos < size; want = SEARCH_BLOCK) {
         pos = kymo_file_data(fd, pos, size);
-        ssize_t got = kymo_file_read(fd, block, SEARCH_BLOCK, pos);
+        ssize_t got = kymo_file_read(fd, block, want, pos);
         if (got < (ssize_t)sizeof needle) {
             bool nothing = got >= 0 && (uint64_t)got == size - pos && all_zero(block, (size_t)got);
             *garbage += nothing ? 0 : size - pos;
@@ -126,7 +137,7 @@ static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t siz
             found = pos;
             break;
         }
-        if (got < SEARCH_BLOCK) {
+        if (got < (ssize_t)want) {
             *garbage += all_zero(block + passed, (size_t)got - passed) ? 0 : (uint64_t)got - passed;
             break;
         }
@@ -137,7 +148,8 @@ static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t siz
 
 /* A segment that was in the ring when the index was made is now in a data file
  * too: from now on it is read there. */
-static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found) {
+static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found)
+{
     size_t low = 0, high = ix->n;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
@@ -159,7 +171,8 @@ static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found) {
 /* Goes through a data file from byte `pos` on. `growing`: a living recorder is
  * writing it, so what is wrong at its end is not finished and no damage. `late`:
  * the index is made, look for segments that have left the ring. */
-static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool growing, bool late) {
+static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool growing, bool late)
+{
     char name[32];
     uint64_t size;
     snprintf(name, sizeof name, KYMO_DATA_FMT, number);
@@ -168,6 +181,7 @@ static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool 
         return cannot_open(r, fd); /* retention may have removed it */
     int rc = 0;
     uint64_t last_end = pos; /* end of the content of the last good one */
+    unsigned lies = 0;
     struct kymo_damage before = r->damage;
     while (pos < size && rc == 0) {
         struct kymo_segment h;
@@ -193,9 +207,10 @@ static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool 
             continue;
         }
         uint64_t garbage = 0, end = pos + sizeof h < size ? pos + sizeof h : size;
-        uint64_t next = last_end < pos ? search(r, fd, last_end, end, &garbage) : pos;
+        uint64_t next = last_end < pos && lies < MAX_LIES ? search(r, fd, last_end, end, &garbage) : pos;
         if (next < pos) { /* the last one took more space than it has */
             r->damage.segments_bad++;
+            lies++;
             pos = last_end = next;
             continue;
         }
@@ -207,7 +222,7 @@ static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool 
             r->damage.segments_bad++;
             r->damage.bytes_cut += garbage + 1;
         }
-        pos = next;
+        pos = last_end = next; /* what was passed is not looked at again */
     }
     if (late)
         r->damage = before;
@@ -217,13 +232,15 @@ static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool 
     return rc;
 }
 
-static int by_number(const void *a, const void *b) {
+static int by_number(const void *a, const void *b)
+{
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return x < y ? -1 : x > y;
 }
 
 /* The numbers of the data files there are, ascending. */
-static int list_data(int dir, uint32_t **out, size_t *n) {
+static int list_data(int dir, uint32_t **out, size_t *n)
+{
     uint32_t *numbers = NULL;
     size_t room = 0;
     *n = 0;
@@ -260,7 +277,8 @@ static int list_data(int dir, uint32_t **out, size_t *n) {
 
 /* By slot and number; of two copies the whole one first, then the one of a
  * data file: nobody writes to that any more. */
-static int by_segment(const void *a, const void *b) {
+static int by_segment(const void *a, const void *b)
+{
     const struct kymo_seg_ref *x = a, *y = b;
     if (x->slot != y->slot)
         return x->slot < y->slot ? -1 : 1;
@@ -271,7 +289,8 @@ static int by_segment(const void *a, const void *b) {
     return x->file > y->file ? -1 : x->file < y->file;
 }
 
-static void dedup(struct kymo_reader *r) {
+static void dedup(struct kymo_reader *r)
+{
     struct kymo_index *ix = &r->index;
     size_t kept = 0;
     if (ix->n > 1)
@@ -290,7 +309,8 @@ static void dedup(struct kymo_reader *r) {
 }
 
 /* All data files from `first` on, the first of them from byte `pos` on. */
-static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool late) {
+static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool late)
+{
     uint32_t *numbers = NULL;
     size_t n = 0;
     bool living = r->meta.state != KYMO_CLOSED && r->meta.snapshot == 0 && !r->crashed;
@@ -303,7 +323,8 @@ static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool 
     return rc;
 }
 
-int kymo_index_build(struct kymo_reader *r) {
+int kymo_index_build(struct kymo_reader *r)
+{
     int rc = scan_ring(r);
     if (rc == 0)
         rc = scan_files(r, 1, 0, false);
@@ -312,7 +333,8 @@ int kymo_index_build(struct kymo_reader *r) {
     return rc;
 }
 
-bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref) {
+bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref)
+{
     if (ref->file != KYMO_FILE_RING || r->meta.policy != KYMO_DISCARD)
         return false;
     /* Errors here leave the segment where it is: it counts as overwritten. */

@@ -12,7 +12,8 @@
 
 #include "kymo_reader_int.h"
 
-int kymo_file_open(int dir, const char *name, uint64_t *size) {
+int kymo_file_open(int dir, const char *name, uint64_t *size)
+{
     int fd;
     do {
         fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -34,7 +35,8 @@ int kymo_file_open(int dir, const char *name, uint64_t *size) {
     return fd;
 }
 
-int kymo_file_get(struct kymo_files *f, uint32_t number) {
+int kymo_file_get(struct kymo_files *f, uint32_t number)
+{
     unsigned oldest = 0;
     f->clock++;
     for (unsigned i = 0; i < KYMO_OPEN_FILES; i++) {
@@ -61,7 +63,8 @@ int kymo_file_get(struct kymo_files *f, uint32_t number) {
     return fd;
 }
 
-ssize_t kymo_file_read(int fd, void *buf, size_t n, uint64_t offset) {
+ssize_t kymo_file_read(int fd, void *buf, size_t n, uint64_t offset)
+{
     size_t done = 0;
     while (done < n) {
         ssize_t got = pread(fd, (uint8_t *)buf + done, n - done, (off_t)(offset + done));
@@ -77,14 +80,16 @@ ssize_t kymo_file_read(int fd, void *buf, size_t n, uint64_t offset) {
     return (ssize_t)done;
 }
 
-uint64_t kymo_file_data(int fd, uint64_t pos, uint64_t size) {
+uint64_t kymo_file_data(int fd, uint64_t pos, uint64_t size)
+{
     off_t at = lseek(fd, (off_t)pos, SEEK_DATA);
     if (at >= 0)
         return (uint64_t)at < size ? (uint64_t)at : size;
     return errno == ENXIO ? size : pos; /* not every file system knows about holes */
 }
 
-void kymo_files_close(struct kymo_files *f) {
+void kymo_files_close(struct kymo_files *f)
+{
     for (unsigned i = 0; i < KYMO_OPEN_FILES; i++) {
         if (f->open[i].fd >= 0)
             close(f->open[i].fd);
@@ -95,7 +100,8 @@ void kymo_files_close(struct kymo_files *f) {
     f->dir = -1;
 }
 
-bool kymo_grow(void **p, size_t *room, size_t need, size_t elem) {
+bool kymo_grow(void **p, size_t *room, size_t need, size_t elem)
+{
     if (need <= *room)
         return true;
     size_t more = *room < 64 ? 64 : *room + *room / 2;

@@ -10,11 +10,13 @@
 
 #include "kymo_reader_int.h"
 
-static bool before(const struct kymo_heap_entry *a, const struct kymo_heap_entry *b) {
+static bool before(const struct kymo_heap_entry *a, const struct kymo_heap_entry *b)
+{
     return a->key != b->key ? a->key < b->key : a->slot < b->slot;
 }
 
-static void sift_down(struct kymo_heap_entry *h, uint32_t n, uint32_t i) {
+static void sift_down(struct kymo_heap_entry *h, uint32_t n, uint32_t i)
+{
     struct kymo_heap_entry e = h[i];
     for (;;) {
         uint32_t child = 2 * i + 1;
@@ -30,13 +32,15 @@ static void sift_down(struct kymo_heap_entry *h, uint32_t n, uint32_t i) {
     h[i] = e;
 }
 
-static uint64_t at_least(uint64_t a, uint64_t b) {
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
     return a > b ? a : b;
 }
 
 /* The key under which c stands in the heap; false when it has nothing more.
  * Times of one thread never go down, whatever damage says. */
-static bool key_of(const struct kymo_reader *r, const struct kymo_cursor *c, uint64_t *key) {
+static bool key_of(const struct kymo_reader *r, const struct kymo_cursor *c, uint64_t *key)
+{
     if (c->loaded)
         *key = at_least(c->scan.ticks, c->last);
     else if (c->next < c->first + c->n)
@@ -46,14 +50,16 @@ static bool key_of(const struct kymo_reader *r, const struct kymo_cursor *c, uin
     return true;
 }
 
-static void release(struct kymo_cursor *c) {
+static void release(struct kymo_cursor *c)
+{
     free(c->buf);
     c->buf = NULL;
     c->room = 0;
 }
 
 /* Peeks the next record of c's segment, or leaves the segment. */
-static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body) {
+static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body)
+{
     enum kymo_peek peek = bad_body ? KYMO_PEEK_BAD : kymo_scan_peek(&c->scan);
     c->loaded = peek == KYMO_PEEK_RECORD;
     if (peek == KYMO_PEEK_BAD)
@@ -63,7 +69,8 @@ static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body)
 }
 
 /* Loads c's next segment. 0 or -ENOMEM. */
-static int load(struct kymo_reader *r, struct kymo_cursor *c) {
+static int load(struct kymo_reader *r, struct kymo_cursor *c)
+{
     struct kymo_seg_ref *ref = &r->index.refs[c->next++];
     r->bytes_done += ref->len;
     int got = kymo_segment_load(r, ref, &c->buf, &c->room);
@@ -79,7 +86,8 @@ static int load(struct kymo_reader *r, struct kymo_cursor *c) {
 }
 
 /* Gives the top of the heap the key of its next record. */
-static void replace_top(struct kymo_reader *r) {
+static void replace_top(struct kymo_reader *r)
+{
     struct kymo_heap_entry *h = r->heap;
     if (!key_of(r, &r->cursors[h[0].slot], &h[0].key))
         h[0] = h[--r->heap_n];
@@ -87,7 +95,8 @@ static void replace_top(struct kymo_reader *r) {
         sift_down(h, r->heap_n, 0);
 }
 
-int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev) {
+int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
+{
     if (r->top_taken) {
         r->top_taken = false;
         advance(r, &r->cursors[r->heap[0].slot], false);
@@ -116,7 +125,8 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev) {
     return 0;
 }
 
-int kymo_reader_rewind(struct kymo_reader *r) {
+int kymo_reader_rewind(struct kymo_reader *r)
+{
     r->heap_n = 0;
     r->top_taken = false;
     r->bytes_done = 0;
@@ -133,7 +143,8 @@ int kymo_reader_rewind(struct kymo_reader *r) {
     return 0;
 }
 
-void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total) {
+void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total)
+{
     *done = r->bytes_done;
     *total = r->index.bytes;
 }

@@ -9,20 +9,23 @@
 #include "kymo_reader_int.h"
 #include "kymo_sink.h"
 
-static const struct kymo_dict_def *definition(const struct kymo_reader *r, uint32_t id, uint8_t kind) {
+static const struct kymo_dict_def *definition(const struct kymo_reader *r, uint32_t id, uint8_t kind)
+{
     if (id == 0 || id > r->dict.n || r->dict.defs[id].kind != kind)
         return NULL;
     return &r->dict.defs[id];
 }
 
-struct kymo_text kymo_reader_atom(const struct kymo_reader *r, uint32_t id) {
+struct kymo_text kymo_reader_atom(const struct kymo_reader *r, uint32_t id)
+{
     const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_ATOM);
     if (d == NULL)
         return (struct kymo_text){"?", 1};
     return (struct kymo_text){(const char *)r->dict.arena + d->at, d->len};
 }
 
-bool kymo_reader_mfa(const struct kymo_reader *r, uint32_t id, struct kymo_mfa *out) {
+bool kymo_reader_mfa(const struct kymo_reader *r, uint32_t id, struct kymo_mfa *out)
+{
     const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_MFA);
     memset(out, 0, sizeof *out);
     if (d == NULL)
@@ -34,40 +37,47 @@ bool kymo_reader_mfa(const struct kymo_reader *r, uint32_t id, struct kymo_mfa *
     return true;
 }
 
-bool kymo_reader_term(const struct kymo_reader *r, uint32_t id, const uint8_t **etf, uint32_t *len) {
+bool kymo_reader_term(const struct kymo_reader *r, uint32_t id, const uint8_t **etf, uint32_t *len)
+{
     const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_TERM);
     *etf = d != NULL ? r->dict.arena + d->at : NULL;
     *len = d != NULL ? d->len : 0;
     return d != NULL;
 }
 
-uint32_t kymo_reader_canonical(const struct kymo_reader *r, uint32_t id) {
+uint32_t kymo_reader_canonical(const struct kymo_reader *r, uint32_t id)
+{
     return id != 0 && id <= r->dict.n && r->dict.defs[id].kind != 0 ? r->dict.defs[id].canonical : id;
 }
 
-bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *name_atom, uint32_t *mfa) {
+bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *name_atom, uint32_t *mfa)
+{
     const struct kymo_process *p = kymo_map_get(&r->dict.processes, ident);
     *name_atom = p != NULL ? kymo_reader_canonical(r, p->name) : 0;
     *mfa = p != NULL ? kymo_reader_canonical(r, p->mfa) : 0;
     return p != NULL;
 }
 
-bool kymo_reader_described(const struct kymo_reader *r, uint32_t id, uint64_t *ident) {
+bool kymo_reader_described(const struct kymo_reader *r, uint32_t id, uint64_t *ident)
+{
     const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_PROC);
     *ident = d != NULL ? kymo_get64(r->dict.arena + d->at) : KYMO_IDENT_NONE;
     return d != NULL;
 }
 
-uint32_t kymo_reader_dict_size(const struct kymo_reader *r) {
+uint32_t kymo_reader_dict_size(const struct kymo_reader *r)
+{
     return r->dict.n;
 }
 
-uint8_t kymo_reader_dict_kind(const struct kymo_reader *r, uint32_t id) {
+uint8_t kymo_reader_dict_kind(const struct kymo_reader *r, uint32_t id)
+{
     return id != 0 && id <= r->dict.n ? r->dict.defs[id].kind : 0;
 }
 
 /* The atom of an id, quoted if need be; a bare ? when it has no definition. */
-static void atom(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id) {
+static void atom(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id)
+{
     const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_ATOM);
     if (d == NULL)
         kymo_sink_char(out, '?');
@@ -75,7 +85,8 @@ static void atom(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id
         kymo_sink_atom(out, r->dict.arena + d->at, d->len);
 }
 
-size_t kymo_format_mfa(const struct kymo_reader *r, uint32_t id, char *buf, size_t size) {
+size_t kymo_format_mfa(const struct kymo_reader *r, uint32_t id, char *buf, size_t size)
+{
     struct kymo_mfa mfa;
     struct kymo_sink out;
     kymo_sink_init(&out, buf, size);
@@ -90,14 +101,16 @@ size_t kymo_format_mfa(const struct kymo_reader *r, uint32_t id, char *buf, size
     return kymo_sink_end(&out);
 }
 
-size_t kymo_format_atom(struct kymo_text t, char *buf, size_t size) {
+size_t kymo_format_atom(struct kymo_text t, char *buf, size_t size)
+{
     struct kymo_sink out;
     kymo_sink_init(&out, buf, size);
     kymo_sink_atom(&out, (const uint8_t *)t.s, t.len);
     return kymo_sink_end(&out);
 }
 
-size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size) {
+size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size)
+{
     uint64_t data = KYMO_IDENT_DATA(ident);
     const uint8_t *etf;
     uint32_t len;
@@ -107,42 +120,36 @@ size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf,
     case KYMO_I_PID:
         kymo_sink_printf(&out, "<0.%" PRIu32 ".%" PRIu32 ">", KYMO_PID_NUMBER(ident), KYMO_PID_SERIAL(ident));
         break;
-    case KYMO_I_PORT:
-        kymo_sink_printf(&out, "#Port<0.%" PRIu64 ">", data);
-        break;
+    case KYMO_I_PORT: kymo_sink_printf(&out, "#Port<0.%" PRIu64 ">", data); break;
     case KYMO_I_TERM:
         if (data <= UINT32_MAX && kymo_reader_term(r, (uint32_t)data, &etf, &len))
             return kymo_format_value(r, etf, len, buf, size);
         kymo_sink_char(&out, '?');
         break;
-    case KYMO_I_ATOM:
-        atom(&out, r, data <= UINT32_MAX ? (uint32_t)data : 0);
-        break;
-    case KYMO_I_REF:
-        kymo_sink_printf(&out, "#Ref<%015" PRIx64 ">", data);
-        break;
-    case KYMO_I_NONE:
-        kymo_sink_text(&out, "undefined", 9);
-        break;
-    default:
-        kymo_sink_printf(&out, "#Term<%015" PRIx64 ">", data);
-        break;
+    case KYMO_I_ATOM: atom(&out, r, data <= UINT32_MAX ? (uint32_t)data : 0); break;
+    case KYMO_I_REF: kymo_sink_printf(&out, "#Ref<%015" PRIx64 ">", data); break;
+    case KYMO_I_NONE: kymo_sink_text(&out, "undefined", 9); break;
+    default: kymo_sink_printf(&out, "#Term<%015" PRIx64 ">", data); break;
     }
     return kymo_sink_end(&out);
 }
 
-const char *kymo_loss_name(unsigned cause) {
-    static const char *const names[KYMO_LOSS_CAUSES] = {"ring_full", "io", "no_slot", "too_big",
+const char *kymo_loss_name(unsigned cause)
+{
+    static const char *const names[KYMO_LOSS_CAUSES] = {"ring_full", "io",      "no_slot", "too_big",
                                                         "bad_term",  "reentry", "unknown", "unknown"};
     return cause < KYMO_LOSS_CAUSES ? names[cause] : "unknown";
 }
 
-const char *kymo_state_name(unsigned state) {
+const char *kymo_state_name(unsigned state)
+{
     static const char *const names[] = {"idle", "active", "paused", "stopping", "closed"};
     return state < sizeof names / sizeof *names ? names[state] : "unknown";
 }
 
-const char *kymo_reason_name(unsigned reason) {
-    static const char *const names[] = {"none", "stop", "owner", "bytes", "events", "duration", "unload", "collected"};
+const char *kymo_reason_name(unsigned reason)
+{
+    static const char *const names[] = {"none",   "stop",     "owner",  "bytes",
+                                        "events", "duration", "unload", "collected"};
     return reason < sizeof names / sizeof *names ? names[reason] : "unknown";
 }

@@ -13,7 +13,8 @@
 
 #include "kymo_reader_int.h"
 
-void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint32_t at) {
+void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint32_t at)
+{
     if ((ref->flags & KYMO_REF_BAD) != 0)
         return; /* counted in an earlier pass */
     ref->flags |= KYMO_REF_BAD;
@@ -25,7 +26,8 @@ void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint3
 }
 
 /* The file ends inside the segment. */
-static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t commit) {
+static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t commit)
+{
     if ((ref->flags & KYMO_REF_BAD) == 0) {
         r->damage.records_bad++;
         r->damage.bytes_cut += commit - ref->len;
@@ -33,7 +35,8 @@ static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t co
     ref->flags |= KYMO_REF_BAD;
 }
 
-static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref) {
+static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref)
+{
     if ((ref->flags & KYMO_REF_BAD) == 0)
         r->damage.segments_moved++;
     ref->flags |= KYMO_REF_BAD;
@@ -42,7 +45,8 @@ static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref) {
 
 /* The header of ref as it is now is still that of ref. */
 static bool unchanged(const struct kymo_reader *r, const struct kymo_seg_ref *ref,
-                      const struct kymo_segment *h) {
+                      const struct kymo_segment *h)
+{
     struct kymo_seg_ref now;
     uint64_t room = (ref->flags & KYMO_REF_CUT) != 0 ? ref->len : UINT64_MAX;
     return kymo_segment_header(r, h, room, &now) && now.slot == ref->slot && now.seq == ref->seq &&
@@ -51,7 +55,8 @@ static bool unchanged(const struct kymo_reader *r, const struct kymo_seg_ref *re
 
 /* Reads ref's bytes into buf. Their number; 0 when it isn't there any more;
  * -EIO. */
-static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *buf) {
+static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *buf)
+{
     struct kymo_segment h;
     int fd = kymo_file_get(&r->files, ref->file);
     if (fd < 0)
@@ -70,7 +75,8 @@ static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *
     return (int)ref->len;
 }
 
-static uint64_t commit_of(const uint8_t *segment) {
+static uint64_t commit_of(const uint8_t *segment)
+{
     struct kymo_segment h;
     memcpy(&h, segment, sizeof h);
     return h.commit;
@@ -78,14 +84,16 @@ static uint64_t commit_of(const uint8_t *segment) {
 
 /* Also true when there is no sum over these bytes: of an open segment, or of
  * one that was open when the index was made. */
-static bool sum_is_right(const uint8_t *segment, uint32_t len) {
+static bool sum_is_right(const uint8_t *segment, uint32_t len)
+{
     struct kymo_segment h;
     memcpy(&h, segment, sizeof h);
     return (h.flags & KYMO_SEG_CRC) == 0 || h.content_bits == 0 || h.commit != len ||
            crc32(0, segment + KYMO_SEG_HEADER, len - KYMO_SEG_HEADER) == h.crc;
 }
 
-int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t **buf, uint32_t *room) {
+int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t **buf, uint32_t *room)
+{
     if (*room < ref->len) {
         void *p = realloc(*buf, ref->len);
         if (p == NULL)
@@ -107,7 +115,8 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
     return got;
 }
 
-int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len) {
+int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len)
+{
     *bytes = NULL;
     *len = 0;
     if (index >= r->index.n)
@@ -151,7 +160,8 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
 
 /* The times of the first and last good record of a segment. 1, 0 when it has
  * none, -ENOMEM. */
-static int ends_of(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t *first, uint64_t *last) {
+static int ends_of(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t *first, uint64_t *last)
+{
     int got = kymo_segment_load(r, ref, &r->raw, &r->raw_room);
     if (got <= 0)
         return got;
@@ -168,7 +178,8 @@ static int ends_of(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t *fi
     return any ? 1 : 0;
 }
 
-int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns) {
+int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
+{
     uint64_t first = UINT64_MAX, last = 0, begin, end;
     bool any = false;
     for (uint32_t slot = 0; slot < r->n_slots; slot++) {

@@ -13,7 +13,8 @@ __extension__ typedef unsigned __int128 u128;
 
 enum { NS_PER_SEC = 1000000000, SHORTEST_NS = 1000000 };
 
-static void set_rate(struct kymo_piece *p, uint64_t ns, uint64_t ticks) {
+static void set_rate(struct kymo_piece *p, uint64_t ns, uint64_t ticks)
+{
     /* Rounded up, so that a rate like 1/3 gives whole numbers where it should. */
     u128 q = (((u128)ns << 64) + ticks - 1) / ticks;
     uint32_t shift = 64;
@@ -25,18 +26,21 @@ static void set_rate(struct kymo_piece *p, uint64_t ns, uint64_t ticks) {
     p->shift = shift;
 }
 
-static int64_t add_sat(int64_t a, u128 b) {
+static int64_t add_sat(int64_t a, u128 b)
+{
     uint64_t room = (uint64_t)INT64_MAX - (uint64_t)a; /* modulo 2^64: right for a < 0 too */
     return b > room ? INT64_MAX : (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-static int64_t sub_sat(int64_t a, u128 b) {
+static int64_t sub_sat(int64_t a, u128 b)
+{
     uint64_t room = (uint64_t)a - (uint64_t)INT64_MIN;
     return b > room ? INT64_MIN : (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
 int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, const struct kymo_calib *table,
-                     uint32_t n) {
+                     uint32_t n)
+{
     c->pieces = NULL;
     c->n = 0;
     if (meta->clock == KYMO_CLOCK_MONOTONIC)
@@ -68,7 +72,8 @@ int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, cons
     return 0;
 }
 
-int64_t kymo_clock_ns(const struct kymo_clockmap *c, uint32_t *hint, uint64_t ticks) {
+int64_t kymo_clock_ns(const struct kymo_clockmap *c, uint32_t *hint, uint64_t ticks)
+{
     if (c->pieces == NULL)
         return ticks > INT64_MAX ? INT64_MAX : (int64_t)ticks;
     const struct kymo_piece *p = c->pieces;
@@ -90,7 +95,8 @@ int64_t kymo_clock_ns(const struct kymo_clockmap *c, uint32_t *hint, uint64_t ti
     return i + 1 < c->n && ns > p[i + 1].ns ? p[i + 1].ns : ns;
 }
 
-void kymo_clock_free(struct kymo_clockmap *c) {
+void kymo_clock_free(struct kymo_clockmap *c)
+{
     free(c->pieces);
     c->pieces = NULL;
 }

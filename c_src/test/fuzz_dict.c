@@ -12,7 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void fix_sums(uint8_t *p, size_t n) {
+static void fix_sums(uint8_t *p, size_t n)
+{
     for (size_t pos = 0; pos + KYMO_DICT_HDR <= n;) {
         uint16_t len = kymo_get16(p + pos + 10);
         if (kymo_get32(p + pos) != KYMO_DICT_MAGIC || len > n - pos - KYMO_DICT_HDR) {
@@ -25,7 +26,8 @@ static void fix_sums(uint8_t *p, size_t n) {
     }
 }
 
-static void use(struct kymo_reader *r) {
+static void use(struct kymo_reader *r)
+{
     char text[256];
     for (uint32_t id = 0; id <= r->dict.n + 1; id++) {
         const uint8_t *etf;
@@ -44,7 +46,8 @@ static void use(struct kymo_reader *r) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
     if (size < 1 || size > 1 << 16)
         return 0;
     size_t piece = (size_t)(data[0] >> 1) * 512 + KYMO_DICT_HDR, n = size - 1, pos = 0;

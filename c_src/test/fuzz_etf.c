@@ -10,7 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
     size_t need = kymo_format_term(data, size, NULL, 0);
     char *whole = malloc(need + 1), small[17];
     if (whole == NULL)
@@ -22,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (c < 32 || c == 127)
             abort();
     }
-    if (kymo_format_term(data, size, small, sizeof small) != need || strncmp(small, whole, strlen(small)) != 0)
+    if (kymo_format_term(data, size, small, sizeof small) != need ||
+        strncmp(small, whole, strlen(small)) != 0)
         abort();
     free(whole);
     return 0;

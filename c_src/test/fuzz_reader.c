@@ -35,7 +35,8 @@ struct part {
 
 static char dir[64];
 
-static void remove_dir(void) {
+static void remove_dir(void)
+{
     char path[128];
     for (unsigned i = 0; i < N_FILES; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
@@ -44,7 +45,8 @@ static void remove_dir(void) {
     rmdir(dir);
 }
 
-int LLVMFuzzerInitialize(int *argc, char ***argv) {
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
     (void)argc;
     (void)argv;
     /* In memory where there is a file system for that. */
@@ -58,7 +60,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 }
 
 /* Cuts the input into its files, as far as it goes. */
-static void split(uint8_t *data, size_t size, struct part parts[N_FILES]) {
+static void split(uint8_t *data, size_t size, struct part parts[N_FILES])
+{
     size_t pos = 1;
     for (unsigned i = 0; i < N_FILES; i++) {
         uint32_t n = 0;
@@ -74,7 +77,8 @@ static void split(uint8_t *data, size_t size, struct part parts[N_FILES]) {
     }
 }
 
-static void fix_segments(struct part *p, const uint8_t *uuid) {
+static void fix_segments(struct part *p, const uint8_t *uuid)
+{
     for (size_t pos = 0; pos + KYMO_SEG_HEADER <= p->n;) {
         struct kymo_segment h;
         memcpy(&h, p->p + pos, sizeof h);
@@ -92,7 +96,8 @@ static void fix_segments(struct part *p, const uint8_t *uuid) {
     }
 }
 
-static void fix_dict(struct part *p) {
+static void fix_dict(struct part *p)
+{
     for (size_t pos = 0; pos + KYMO_DICT_HDR <= p->n;) {
         uint16_t len = kymo_get16(p->p + pos + 10);
         if (kymo_get32(p->p + pos) == KYMO_DICT_MAGIC && len <= p->n - pos - KYMO_DICT_HDR) {
@@ -103,7 +108,8 @@ static void fix_dict(struct part *p) {
     }
 }
 
-static void fix_up(struct part parts[N_FILES]) {
+static void fix_up(struct part parts[N_FILES])
+{
     if (parts[0].n < sizeof(struct kymo_meta))
         return;
     struct kymo_meta m;
@@ -122,7 +128,8 @@ static void fix_up(struct part parts[N_FILES]) {
         fix_segments(&parts[i], m.uuid);
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
     struct part parts[N_FILES];
     if (size < 5 || seed % 8 == 0) /* lengths of the files too */
         return LLVMFuzzerMutate(data, size, max_size);
@@ -142,7 +149,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     return size;
 }
 
-static void write_file(const char *name, const struct part *p) {
+static void write_file(const char *name, const struct part *p)
+{
     char path[128];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -152,7 +160,8 @@ static void write_file(const char *name, const struct part *p) {
 }
 
 /* Reads every byte, under the eyes of the sanitizer. */
-static void touch(const uint8_t *p, uint32_t n) {
+static void touch(const uint8_t *p, uint32_t n)
+{
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += p[i];
@@ -160,7 +169,8 @@ static void touch(const uint8_t *p, uint32_t n) {
         abort();
 }
 
-static uint64_t read_all(struct kymo_reader *r) {
+static uint64_t read_all(struct kymo_reader *r)
+{
     struct kymo_event ev;
     uint64_t n = 0, last = 0;
     char text[256];
@@ -185,7 +195,8 @@ static uint64_t read_all(struct kymo_reader *r) {
     return n;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
     struct part parts[N_FILES];
     struct kymo_reader *r;
     char err[256];

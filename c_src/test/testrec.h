@@ -44,7 +44,8 @@ struct testseg {
     uint64_t events;
 };
 
-static inline void tr_append(struct tr_buf *b, const void *p, size_t n) {
+static inline void tr_append(struct tr_buf *b, const void *p, size_t n)
+{
     if (b->n + n > b->room) {
         b->room = 2 * (b->n + n);
         b->p = realloc(b->p, b->room);
@@ -56,7 +57,8 @@ static inline void tr_append(struct tr_buf *b, const void *p, size_t n) {
 }
 
 /* A closed recording of the monotonic clock that starts at 1,000,000 ns. */
-static inline void tr_init(struct testrec *t) {
+static inline void tr_init(struct testrec *t)
+{
     memset(t, 0, sizeof *t);
     t->meta.magic = KYMO_META_MAGIC;
     t->meta.version = KYMO_FORMAT_VERSION;
@@ -84,7 +86,8 @@ static inline void tr_init(struct testrec *t) {
     t->ring.p = calloc(t->ring.n, 1);
 }
 
-static inline void tr_free(struct testrec *t) {
+static inline void tr_free(struct testrec *t)
+{
     free(t->dict.p);
     free(t->ring.p);
     for (unsigned i = 1; i <= TR_FILES; i++)
@@ -93,9 +96,11 @@ static inline void tr_free(struct testrec *t) {
 
 /* ---- dictionary ---- */
 
-static inline uint32_t tr_define(struct testrec *t, unsigned kind, const void *payload, size_t n) {
+static inline uint32_t tr_define(struct testrec *t, unsigned kind, const void *payload, size_t n)
+{
     uint8_t b[KYMO_DICT_HDR + 65536 + 8] = {0};
-    struct kymo_dict_entry e = {.magic = KYMO_DICT_MAGIC, .kind = (uint8_t)kind, .len = (uint16_t)n, .id = t->next_id};
+    struct kymo_dict_entry e = {
+        .magic = KYMO_DICT_MAGIC, .kind = (uint8_t)kind, .len = (uint16_t)n, .id = t->next_id};
     memcpy(b, &e, sizeof e);
     if (n > 0)
         memcpy(b + sizeof e, payload, n);
@@ -106,16 +111,19 @@ static inline uint32_t tr_define(struct testrec *t, unsigned kind, const void *p
     return t->next_id++;
 }
 
-static inline uint32_t tr_atom(struct testrec *t, const char *s) {
+static inline uint32_t tr_atom(struct testrec *t, const char *s)
+{
     return tr_define(t, KYMO_DICT_ATOM, s, strlen(s));
 }
 
-static inline uint32_t tr_mfa(struct testrec *t, uint32_t m, uint32_t f, uint32_t arity) {
+static inline uint32_t tr_mfa(struct testrec *t, uint32_t m, uint32_t f, uint32_t arity)
+{
     uint32_t payload[3] = {m, f, arity};
     return tr_define(t, KYMO_DICT_MFA, payload, sizeof payload);
 }
 
-static inline uint32_t tr_process(struct testrec *t, uint64_t ident, uint32_t name, uint32_t mfa) {
+static inline uint32_t tr_process(struct testrec *t, uint64_t ident, uint32_t name, uint32_t mfa)
+{
     struct {
         uint64_t ident, ticks;
         uint32_t name, mfa;
@@ -125,19 +133,35 @@ static inline uint32_t tr_process(struct testrec *t, uint64_t ident, uint32_t na
 
 /* ---- segments ---- */
 
-static inline void ts_open(struct testseg *s, const struct testrec *t, uint32_t slot, uint64_t seq, uint64_t ts) {
+static inline void ts_open(struct testseg *s, const struct testrec *t, uint32_t slot, uint64_t seq,
+                           uint64_t ts)
+{
     memset(s, 0, sizeof *s);
-    struct kymo_segment h = {.magic = KYMO_SEG_MAGIC, .instance = slot, .ts_begin = ts, .seq = seq,
-                             .packet_bits = TR_SEGMENT * 8u, .commit = KYMO_SEG_HEADER,
-                             .thread_kind = KYMO_T_SCHEDULER, .thread_no = slot + 1};
+    struct kymo_segment h = {.magic = KYMO_SEG_MAGIC,
+                             .instance = slot,
+                             .ts_begin = ts,
+                             .seq = seq,
+                             .packet_bits = TR_SEGMENT * 8u,
+                             .commit = KYMO_SEG_HEADER,
+                             .thread_kind = KYMO_T_SCHEDULER,
+                             .thread_no = slot + 1};
     memcpy(h.uuid, t->meta.uuid, 16);
     memcpy(s->b, &h, sizeof h);
     s->len = KYMO_SEG_HEADER;
     s->last = ts;
 }
 
+/* All bytes so far are complete. */
+static inline void ts_commit(struct testseg *s)
+{
+    uint64_t commit = s->len;
+    memcpy(s->b + 80, &commit, sizeof commit);
+}
+
 /* A record with its body as bytes. The extended header when asked for or needed. */
-static inline void ts_record(struct testseg *s, uint64_t ts, unsigned id, const void *body, size_t n, bool extended) {
+static inline void ts_record(struct testseg *s, uint64_t ts, unsigned id, const void *body, size_t n,
+                             bool extended)
+{
     uint32_t low = (uint32_t)ts, id32 = id;
     if (extended || ts - s->last > UINT32_MAX) {
         s->b[s->len++] = KYMO_ID_EXTENDED;
@@ -154,18 +178,21 @@ static inline void ts_record(struct testseg *s, uint64_t ts, unsigned id, const 
     s->len += (uint32_t)n;
     s->last = ts;
     s->events += (id & KYMO_ID_MASK) < KYMO_E_FIRST_NOTE;
-    memcpy(s->b + 80, &(uint64_t){s->len}, 8); /* commit */
+    ts_commit(s);
 }
 
 /* The two commonest records. */
-static inline void ts_wm(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint32_t mfa) {
+static inline void ts_wm(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint32_t mfa)
+{
     uint8_t body[12];
     memcpy(body, &who, 8);
     memcpy(body + 8, &mfa, 4);
     ts_record(s, ts, id, body, sizeof body, false);
 }
 
-static inline void ts_send(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint64_t peer, uint32_t size) {
+static inline void ts_send(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint64_t peer,
+                           uint32_t size)
+{
     uint8_t body[20];
     memcpy(body, &who, 8);
     memcpy(body + 8, &peer, 8);
@@ -173,7 +200,8 @@ static inline void ts_send(struct testseg *s, uint64_t ts, unsigned id, uint64_t
     ts_record(s, ts, id, body, sizeof body, false);
 }
 
-static inline void ts_close(struct testseg *s, bool with_crc) {
+static inline void ts_close(struct testseg *s, bool with_crc)
+{
     struct kymo_segment h;
     memcpy(&h, s->b, sizeof h);
     h.ts_end = s->last;
@@ -186,14 +214,16 @@ static inline void ts_close(struct testseg *s, bool with_crc) {
     memcpy(s->b, &h, sizeof h);
 }
 
-static inline void tr_to_ring(struct testrec *t, const struct testseg *s) {
+static inline void tr_to_ring(struct testrec *t, const struct testseg *s)
+{
     struct kymo_segment h;
     memcpy(&h, s->b, sizeof h);
     memcpy(t->ring.p + (h.instance * TR_SEGS + (h.seq - 1) % TR_SEGS) * TR_SEGMENT, s->b, TR_SEGMENT);
 }
 
 /* Whole segments; with `trim` only as long as their content. */
-static inline void tr_to_data(struct testrec *t, unsigned file, struct testseg *s, bool trim) {
+static inline void tr_to_data(struct testrec *t, unsigned file, struct testseg *s, bool trim)
+{
     struct kymo_segment h;
     memcpy(&h, s->b, sizeof h);
     size_t n = trim ? ((size_t)s->len + 7) & ~(size_t)7 : TR_SEGMENT;
@@ -204,7 +234,8 @@ static inline void tr_to_data(struct testrec *t, unsigned file, struct testseg *
 
 /* ---- files ---- */
 
-static inline void tr_file(const char *dir, const char *name, const void *p, size_t n) {
+static inline void tr_file(const char *dir, const char *name, const void *p, size_t n)
+{
     char path[512];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "wb");
@@ -214,7 +245,8 @@ static inline void tr_file(const char *dir, const char *name, const void *p, siz
     }
 }
 
-static inline void tr_write(const struct testrec *t, const char *dir) {
+static inline void tr_write(const struct testrec *t, const char *dir)
+{
     struct tr_buf meta = {NULL, 0, 0};
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
         abort();
@@ -234,7 +266,8 @@ static inline void tr_write(const struct testrec *t, const char *dir) {
 }
 
 /* Removes what tr_write and the tests put there. */
-static inline void tr_remove(const char *dir) {
+static inline void tr_remove(const char *dir)
+{
     static const char *const names[] = {KYMO_META_NAME, KYMO_DICT_NAME, KYMO_RING_NAME};
     char path[512];
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {

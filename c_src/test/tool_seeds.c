@@ -15,7 +15,8 @@ static const struct {
 #undef KYMO_X
 };
 
-static size_t body(uint8_t *p, const char *fields, unsigned variant) {
+static size_t body(uint8_t *p, const char *fields, unsigned variant)
+{
     static const uint8_t term[] = {104, 2, 97, 1, 119, 2, 'o', 'k'}; /* {1,ok} */
     size_t n = 0;
     for (const char *f = fields; *f != '\0'; f++) {
@@ -49,7 +50,9 @@ static size_t body(uint8_t *p, const char *fields, unsigned variant) {
     return n;
 }
 
-static void every_record(struct testseg *s, const struct testrec *t, uint32_t slot, uint64_t seq, unsigned variant) {
+static void every_record(struct testseg *s, const struct testrec *t, uint32_t slot, uint64_t seq,
+                         unsigned variant)
+{
     uint64_t ts = 1000000 + seq * 100000;
     ts_open(s, t, slot, seq, ts);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -60,16 +63,19 @@ static void every_record(struct testseg *s, const struct testrec *t, uint32_t sl
     }
 }
 
-static void put_part(FILE *f, const void *p, size_t n) {
+static void put_part(FILE *f, const void *p, size_t n)
+{
     uint32_t len = (uint32_t)n;
-    fwrite(&len, 4, 1, f);
-    if (n > 0)
-        fwrite(p, 1, n, f);
+    if (fwrite(&len, 4, 1, f) != 1 || (n > 0 && fwrite(p, 1, n, f) != n)) {
+        perror("tool_seeds");
+        exit(1);
+    }
 }
 
 /* The files one after the other, as fuzz_reader wants them; of the ring only
  * its first `ring` bytes. */
-static void pack(const struct testrec *t, const char *dir, const char *name, size_t ring, bool calibrated) {
+static void pack(const struct testrec *t, const char *dir, const char *name, size_t ring, bool calibrated)
+{
     char path[512];
     snprintf(path, sizeof path, "%s/fuzz_reader/%s", dir, name);
     FILE *f = fopen(path, "wb");
@@ -92,7 +98,8 @@ static void pack(const struct testrec *t, const char *dir, const char *name, siz
         exit(1);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     struct testrec t;
     struct testseg s;
     if (argc != 2) {

@@ -16,19 +16,22 @@
 
 static char dir[64];
 
-static int make_dir(void **state) {
+static int make_dir(void **state)
+{
     (void)state;
     strcpy(dir, "/tmp/kymo-unit-XXXXXX");
     return mkdtemp(dir) == NULL;
 }
 
-static int drop_dir(void **state) {
+static int drop_dir(void **state)
+{
     (void)state;
     tr_remove(dir);
     return 0;
 }
 
-static struct kymo_reader *open_it(const struct testrec *t) {
+static struct kymo_reader *open_it(const struct testrec *t)
+{
     struct kymo_reader *r;
     char err[256] = "";
     tr_write(t, dir);
@@ -37,7 +40,8 @@ static struct kymo_reader *open_it(const struct testrec *t) {
     return r;
 }
 
-static void assert_clean(const struct kymo_reader *r) {
+static void assert_clean(const struct kymo_reader *r)
+{
     static const struct kymo_damage none;
     assert_memory_equal(kymo_reader_damage(r), &none, sizeof none);
 }
@@ -54,28 +58,51 @@ static const struct {
 };
 
 /* What is put into the fields of record number i: all different. */
-static uint64_t who_of(size_t i) {
+static uint64_t who_of(size_t i)
+{
     return KYMO_IDENT(KYMO_I_PID, 1000 + i);
 }
 
-static size_t body(uint8_t *p, size_t i, unsigned variant) {
+/* n bytes of a number, little-endian as this machine is. */
+static void put(uint8_t *p, uint64_t v, size_t n)
+{
+    memcpy(p, &v, n);
+}
+
+static size_t body(uint8_t *p, size_t i, unsigned variant)
+{
     size_t n = 0;
     for (const char *f = types[i].fields; *f != '\0'; f++) {
         uint64_t v = 0;
         size_t size = 4;
         switch (*f) {
-        case 'W': v = who_of(i); size = 8; break;
-        case 'P': v = KYMO_IDENT(KYMO_I_PORT, i); size = 8; break;
+        case 'W':
+            v = who_of(i);
+            size = 8;
+            break;
+        case 'P':
+            v = KYMO_IDENT(KYMO_I_PORT, i);
+            size = 8;
+            break;
         case 'M': v = 100 + i; break;
         case 'A': v = 200 + i; break;
         case 'S': v = 300 + i; break;
-        case 'K': v = i % 7; size = 1; break;
-        case 'Q': v = 0x8877665544332211ull + i; size = 8; break;
-        case 'U': v = (400 + i) | (500 + i) << 32; size = 8; break;
+        case 'K':
+            v = i % 7;
+            size = 1;
+            break;
+        case 'Q':
+            v = 0x8877665544332211ull + i;
+            size = 8;
+            break;
+        case 'U':
+            v = (400 + i) | (500 + i) << 32;
+            size = 8;
+            break;
         case 'G':
             p[n++] = KYMO_GC_SIZES;
             for (uint64_t k = 0; k < KYMO_GC_SIZES; k++) {
-                memcpy(p + n, &(uint64_t){1000000 * k + i}, 8);
+                put(p + n, 1000000 * k + i, 8);
                 n += 8;
             }
             continue;
@@ -86,25 +113,26 @@ static size_t body(uint8_t *p, size_t i, unsigned variant) {
     }
     if ((variant & KYMO_HAS_CONTENT) != 0) {
         p[n] = KYMO_C_CUT;
-        memcpy(p + n + 1, &(uint16_t){2}, 2);
+        put(p + n + 1, 2, 2);
         p[n + 3] = 97;
         p[n + 4] = (uint8_t)i;
         n += 5;
     }
     if ((variant & KYMO_HAS_OPTS) != 0) {
         p[n] = KYMO_O_SCHED | KYMO_O_TS | KYMO_O_MSR;
-        memcpy(p + n + 1, &(uint16_t){(uint16_t)(3 + i)}, 2);
+        put(p + n + 1, 3 + i, 2);
         p[n + 3] = KYMO_TS_STRICT;
-        memcpy(p + n + 4, &(int64_t){-5 - (int64_t)i}, 8);
-        memcpy(p + n + 12, &(int64_t){77}, 8);
-        memcpy(p + n + 20, &(uint16_t){1}, 2);
+        put(p + n + 4, (uint64_t)(-5 - (int64_t)i), 8);
+        put(p + n + 12, 77, 8);
+        put(p + n + 20, 1, 2);
         p[n + 22] = 106;
         n += 23;
     }
     return n;
 }
 
-static void check(const struct kymo_event *ev, size_t i, unsigned variant) {
+static void check(const struct kymo_event *ev, size_t i, unsigned variant)
+{
     const char *f = types[i].fields;
     assert_int_equal(ev->id, types[i].id);
     assert_int_equal(ev->who, strchr(f, 'W') ? who_of(i) : KYMO_IDENT_NONE);
@@ -136,7 +164,8 @@ static void check(const struct kymo_event *ev, size_t i, unsigned variant) {
     }
 }
 
-static void every_record_in_every_variant(void **state) {
+static void every_record_in_every_variant(void **state)
+{
     (void)state;
     static const unsigned variants[] = {0, KYMO_HAS_CONTENT, KYMO_HAS_OPTS, KYMO_HAS_CONTENT | KYMO_HAS_OPTS};
     size_t n = sizeof types / sizeof *types;
@@ -149,7 +178,8 @@ static void every_record_in_every_variant(void **state) {
             ts_open(&s, &t, 2, 1, 1000000);
             for (size_t i = 0; i < n; i++) {
                 uint8_t b[512];
-                ts_record(&s, 1000000 + i, types[i].id | variants[v], b, body(b, i, variants[v]), extended == 1);
+                ts_record(&s, 1000000 + i, types[i].id | variants[v], b, body(b, i, variants[v]),
+                          extended == 1);
             }
             ts_close(&s, true);
             tr_to_data(&t, 1, &s, true);
@@ -170,10 +200,12 @@ static void every_record_in_every_variant(void **state) {
     }
 }
 
-static void long_gaps_between_records(void **state) {
+static void long_gaps_between_records(void **state)
+{
     (void)state;
-    static const uint64_t times[] = {1000000, 1000000, 0xffffffffull, 0x100000000ull, 0x1ffffffffull,
-                                     0x5000000000ull, 0x5000000001ull, 0x50ffffffffull, INT64_MAX};
+    static const uint64_t times[] = {1000000,         1000000,         0xffffffffull,
+                                     0x100000000ull,  0x1ffffffffull,  0x5000000000ull,
+                                     0x5000000001ull, 0x50ffffffffull, INT64_MAX};
     struct testrec t;
     struct testseg s;
     struct kymo_event ev;
@@ -198,7 +230,8 @@ static void long_gaps_between_records(void **state) {
 /* ---- order ---- */
 
 /* Eight threads, segments in ring and both data files, some of them twice. */
-static void merge_of_all_threads(void **state) {
+static void merge_of_all_threads(void **state)
+{
     (void)state;
     struct testrec t;
     struct testseg s;
@@ -260,7 +293,8 @@ static void merge_of_all_threads(void **state) {
     tr_free(&t);
 }
 
-static void raw_segments(void **state) {
+static void raw_segments(void **state)
+{
     (void)state;
     struct testrec t;
     struct testseg s, other;
@@ -302,7 +336,8 @@ static void raw_segments(void **state) {
     tr_free(&t);
 }
 
-static void empty_recording(void **state) {
+static void empty_recording(void **state)
+{
     (void)state;
     struct testrec t;
     struct kymo_event ev;
@@ -322,7 +357,8 @@ static void empty_recording(void **state) {
 
 /* ---- names ---- */
 
-static void dictionary(void **state) {
+static void dictionary(void **state)
+{
     (void)state;
     struct testrec t;
     struct kymo_mfa mfa;
@@ -334,8 +370,10 @@ static void dictionary(void **state) {
     uint32_t m1 = tr_mfa(&t, lists, map, 2);
     uint32_t odd = tr_atom(&t, "odd one"), empty = tr_atom(&t, "");
     uint32_t lists2 = tr_atom(&t, "lists"), m2 = tr_mfa(&t, lists2, map, 2), m3 = tr_mfa(&t, lists2, odd, 2);
-    uint32_t term = tr_define(&t, KYMO_DICT_TERM, "\x58\x77\x03"
-                                                  "a@b\0\0\0\x07\0\0\0\x01\0\0\0\x02", 18);
+    uint32_t term = tr_define(&t, KYMO_DICT_TERM,
+                              "\x58\x77\x03"
+                              "a@b\0\0\0\x07\0\0\0\x01\0\0\0\x02",
+                              18);
     uint64_t pid = KYMO_IDENT(KYMO_I_PID, 42 | 3ull << 28);
     uint32_t p1 = tr_process(&t, pid, 0, m2);
     uint32_t p2 = tr_process(&t, pid, odd, 0);
@@ -389,7 +427,8 @@ static void dictionary(void **state) {
 }
 
 /* Entries that cross the blocks in which the file is read. */
-static void large_dictionary(void **state) {
+static void large_dictionary(void **state)
+{
     (void)state;
     enum { N = 40000 };
     struct testrec t;
@@ -397,7 +436,8 @@ static void large_dictionary(void **state) {
     tr_init(&t);
     for (unsigned i = 1; i <= N; i++) {
         snprintf(name, sizeof name, "atom_%u_%.*s", i, (int)(i % 150),
-                 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+                 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+                 "xxxxxxxxxxx"
                  "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
         assert_int_equal(tr_atom(&t, name), i);
     }
@@ -419,7 +459,8 @@ static void large_dictionary(void **state) {
 
 /* ---- time ---- */
 
-static void calibrated_clock(void **state) {
+static void calibrated_clock(void **state)
+{
     (void)state;
     struct testrec t;
     tr_init(&t);
@@ -446,7 +487,8 @@ static void calibrated_clock(void **state) {
     assert_int_equal(kymo_reader_ns(r, 1000 + 3000000000ull), 5000 + 1000000000);
     assert_int_equal(kymo_reader_ns(r, 1000 + 4000000000ull), 5000 + 1500000000);
     assert_int_equal(kymo_reader_ns(r, 1000 + 5000000000ull), 5000 + 2000000000);
-    assert_int_equal(kymo_reader_ns(r, 1000 + 9000000000ull), 5000 + 4000000000ll); /* the last rate goes on */
+    assert_int_equal(kymo_reader_ns(r, 1000 + 9000000000ull),
+                     5000 + 4000000000ll); /* the last rate goes on */
     assert_true(kymo_reader_ns(r, UINT64_MAX) > INT64_MAX / 4 * 3);
     int64_t last = INT64_MIN;
     for (uint64_t ticks = 0; ticks < 12000000000ull; ticks += 999983) {
@@ -475,7 +517,8 @@ static void calibrated_clock(void **state) {
     tr_free(&t);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_record_in_every_variant, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(long_gaps_between_records, make_dir, drop_dir),

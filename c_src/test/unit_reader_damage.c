@@ -23,19 +23,22 @@ enum { RECORDS = 20, SEGMENT_USED = KYMO_SEG_HEADER + RECORDS * 17 };
 
 static char dir[64];
 
-static int make_dir(void **state) {
+static int make_dir(void **state)
+{
     (void)state;
     strcpy(dir, "/tmp/kymo-unit-XXXXXX");
     return mkdtemp(dir) == NULL;
 }
 
-static int drop_dir(void **state) {
+static int drop_dir(void **state)
+{
     (void)state;
     tr_remove(dir);
     return 0;
 }
 
-static struct kymo_reader *open_written(void) {
+static struct kymo_reader *open_written(void)
+{
     struct kymo_reader *r;
     char err[256] = "";
     if (kymo_reader_open(dir, &r, err, sizeof err) != 0)
@@ -43,12 +46,14 @@ static struct kymo_reader *open_written(void) {
     return r;
 }
 
-static struct kymo_reader *open_it(const struct testrec *t) {
+static struct kymo_reader *open_it(const struct testrec *t)
+{
     tr_write(t, dir);
     return open_written();
 }
 
-static void assert_refused(const struct testrec *t, int rc, const char *why) {
+static void assert_refused(const struct testrec *t, int rc, const char *why)
+{
     struct kymo_reader *r = (void *)1;
     char err[256] = "";
     if (t != NULL)
@@ -60,14 +65,16 @@ static void assert_refused(const struct testrec *t, int rc, const char *why) {
 }
 
 /* RECORDS calls at 1,000,000 * seq + i. */
-static void segment(struct testseg *s, const struct testrec *t, uint32_t slot, uint64_t seq) {
+static void segment(struct testseg *s, const struct testrec *t, uint32_t slot, uint64_t seq)
+{
     ts_open(s, t, slot, seq, 1000000 * seq);
     for (uint64_t i = 0; i < RECORDS; i++)
         ts_wm(s, 1000000 * seq + i, KYMO_E_CALL, seq, 0);
 }
 
 /* Segments 1 .. n of slot 0, closed, in data.000001. */
-static void in_data(struct testrec *t, unsigned n, bool crc) {
+static void in_data(struct testrec *t, unsigned n, bool crc)
+{
     struct testseg s;
     tr_init(t);
     for (uint64_t seq = 1; seq <= n; seq++) {
@@ -78,7 +85,8 @@ static void in_data(struct testrec *t, unsigned n, bool crc) {
 }
 
 /* How many records there are of each segment. */
-static void count(struct kymo_reader *r, unsigned *of, unsigned n) {
+static void count(struct kymo_reader *r, unsigned *of, unsigned n)
+{
     struct kymo_event ev;
     int rc;
     memset(of, 0, n * sizeof *of);
@@ -91,7 +99,8 @@ static void count(struct kymo_reader *r, unsigned *of, unsigned n) {
 
 /* ---- not a recording ---- */
 
-static void refused(void **state) {
+static void refused(void **state)
+{
     (void)state;
     struct testrec t;
     char path[128];
@@ -137,7 +146,8 @@ static void refused(void **state) {
 }
 
 /* Nothing but meta, which is cut behind its first page. */
-static void only_meta(void **state) {
+static void only_meta(void **state)
+{
     (void)state;
     struct testrec t;
     struct kymo_event ev;
@@ -166,7 +176,8 @@ static void only_meta(void **state) {
 
 /* ---- data files ---- */
 
-static void cut_at_every_byte(void **state) {
+static void cut_at_every_byte(void **state)
+{
     (void)state;
     struct testrec t;
     unsigned of[4];
@@ -196,7 +207,8 @@ static void cut_at_every_byte(void **state) {
 
 /* With check sums a flipped bit costs its own segment, and never shows a wrong
  * event. Without, it must not do harm. */
-static void bit_flips_in_data(void **state) {
+static void bit_flips_in_data(void **state)
+{
     (void)state;
     struct testrec t;
     for (unsigned crc = 0; crc < 2; crc++) {
@@ -232,7 +244,8 @@ static void bit_flips_in_data(void **state) {
 }
 
 /* Foreign bytes and zeroes between good segments. */
-static void garbage_between_segments(void **state) {
+static void garbage_between_segments(void **state)
+{
     (void)state;
     struct testrec t;
     struct testseg s;
@@ -268,7 +281,8 @@ static void garbage_between_segments(void **state) {
 }
 
 /* A segment of another recording, and one of a thread that there is not. */
-static void foreign_segments(void **state) {
+static void foreign_segments(void **state)
+{
     (void)state;
     struct testrec t;
     struct testseg s;
@@ -293,9 +307,42 @@ static void foreign_segments(void **state) {
     tr_free(&t);
 }
 
+/* A good segment that claims the space of what follows: headers that are none,
+ * and a good one behind them. */
+static void lying_segment(void **state)
+{
+    (void)state;
+    struct testrec t;
+    struct testseg s;
+    unsigned of[4];
+    tr_init(&t);
+    segment(&s, &t, 0, 1);
+    ts_close(&s, true);
+    tr_to_data(&t, 1, &s, true);
+    uint64_t bits = TR_SEGMENT * 8;
+    memcpy(t.data[1].p + 56, &bits, 8);
+    for (unsigned i = 0; i < 20; i++) {
+        segment(&s, &t, 0, 2);
+        memset(s.b + 64, 0, 8); /* no sequence number */
+        tr_append(&t.data[1], s.b, i < 10 ? KYMO_SEG_HEADER : 24);
+    }
+    segment(&s, &t, 0, 2);
+    ts_close(&s, true);
+    tr_to_data(&t, 1, &s, true);
+    tr_append(&t.data[1], s.b, 3000); /* a copy, whose end the first one claims */
+    struct kymo_reader *r = open_it(&t);
+    count(r, of, 4);
+    assert_int_equal(of[1], RECORDS);
+    assert_int_equal(of[2], RECORDS);
+    assert_true(kymo_reader_damage(r)->segments_bad > 0);
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
 /* ---- the ring ---- */
 
-static void crashed_ring(void **state) {
+static void crashed_ring(void **state)
+{
     (void)state;
     struct testrec t;
     struct testseg s;
@@ -336,18 +383,19 @@ static void crashed_ring(void **state) {
 }
 
 /* A bad record in the middle: those before it are good. */
-static void bad_records(void **state) {
+static void bad_records(void **state)
+{
     (void)state;
     struct bad {
         uint8_t bytes[20];
         size_t n;
     } bads[] = {
-        {{50}, 20},                                                          /* no such event */
-        {{255, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 20},                     /* id beyond a byte */
-        {{255, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, 20},                     /* back in time */
-        {{KYMO_E_CALL}, 3},                                                  /* cut header */
-        {{KYMO_E_CALL}, 16},                                                 /* cut fields */
-        {{KYMO_E_GC_MINOR_END, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5}, 20},  /* impossible count */
+        {{50}, 20},                                                         /* no such event */
+        {{255, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 20},                    /* id beyond a byte */
+        {{255, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, 20},                    /* back in time */
+        {{KYMO_E_CALL}, 3},                                                 /* cut header */
+        {{KYMO_E_CALL}, 16},                                                /* cut fields */
+        {{KYMO_E_GC_MINOR_END, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5}, 20}, /* impossible count */
         {{KYMO_E_IN | KYMO_HAS_CONTENT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, 20},
     };
     for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
@@ -358,7 +406,7 @@ static void bad_records(void **state) {
         segment(&s, &t, 0, 1);
         memcpy(s.b + s.len, bads[i].bytes, bads[i].n);
         s.len += (uint32_t)bads[i].n;
-        memcpy(s.b + 80, &(uint64_t){s.len}, 8);
+        ts_commit(&s);
         tr_to_ring(&t, &s);
         segment(&s, &t, 0, 2);
         tr_to_ring(&t, &s);
@@ -382,7 +430,8 @@ static void bad_records(void **state) {
 
 /* The ring moves on between opening and reading: the segments that were
  * overwritten are left out and counted, the others are as they were. */
-static void overwritten_while_read(void **state) {
+static void overwritten_while_read(void **state)
+{
     (void)state;
     struct testrec t;
     struct testseg s;
@@ -404,7 +453,8 @@ static void overwritten_while_read(void **state) {
     }
     /* And number 4 grows. */
     memcpy(t.ring.p + 3 * TR_SEGMENT + SEGMENT_USED, t.ring.p + 3 * TR_SEGMENT + SEGMENT_USED - 17, 17);
-    memcpy(t.ring.p + 3 * TR_SEGMENT + 80, &(uint64_t){SEGMENT_USED + 17}, 8);
+    uint64_t commit = SEGMENT_USED + 17;
+    memcpy(t.ring.p + 3 * TR_SEGMENT + 80, &commit, 8);
     snprintf(path, sizeof path, "%s/ring", dir);
     int fd = open(path, O_WRONLY);
     assert_int_equal(pwrite(fd, t.ring.p, t.ring.n, 0), t.ring.n);
@@ -422,7 +472,8 @@ static void overwritten_while_read(void **state) {
 
 /* Policy discard: what left the ring meanwhile is found in the data files, also
  * in one that did not exist when the recording was opened. */
-static void drained_while_read(void **state) {
+static void drained_while_read(void **state)
+{
     (void)state;
     struct testrec t;
     struct testseg s;
@@ -463,7 +514,8 @@ static void drained_while_read(void **state) {
 
 /* ---- the dictionary ---- */
 
-static void damaged_dictionary(void **state) {
+static void damaged_dictionary(void **state)
+{
     (void)state;
     struct testrec t;
     tr_init(&t);
@@ -495,7 +547,8 @@ static void damaged_dictionary(void **state) {
 }
 
 /* Entries with valid check sums and impossible ids or lengths. */
-static void hostile_dictionary(void **state) {
+static void hostile_dictionary(void **state)
+{
     (void)state;
     struct testrec t;
     tr_init(&t);
@@ -523,7 +576,8 @@ static void hostile_dictionary(void **state) {
 
 /* ---- is it alive? ---- */
 
-static void alive_or_not(void **state) {
+static void alive_or_not(void **state)
+{
     (void)state;
     struct testrec t;
     char path[128];
@@ -570,13 +624,15 @@ static void alive_or_not(void **state) {
     tr_free(&t);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(refused, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(only_meta, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(cut_at_every_byte, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(bit_flips_in_data, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(garbage_between_segments, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(lying_segment, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(foreign_segments, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(crashed_ring, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(bad_records, make_dir, drop_dir),

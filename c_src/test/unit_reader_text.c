@@ -21,12 +21,14 @@
 
 static char out[4096];
 
-static const char *atom(const char *text, size_t n) {
+static const char *atom(const char *text, size_t n)
+{
     kymo_format_atom((struct kymo_text){text, (uint32_t)n}, out, sizeof out);
     return out;
 }
 
-static const char *term(const char *bytes, size_t n) {
+static const char *term(const char *bytes, size_t n)
+{
     /* A copy of its own, so that a sanitizer sees reads beyond the end. */
     uint8_t *copy = malloc(n + 1);
     assert_non_null(copy);
@@ -38,7 +40,8 @@ static const char *term(const char *bytes, size_t n) {
     return out;
 }
 
-static void atoms(void **state) {
+static void atoms(void **state)
+{
     (void)state;
     assert_string_equal(ATOM("ok"), "ok");
     assert_string_equal(ATOM("a@b_C9"), "a@b_C9");
@@ -59,7 +62,8 @@ static void atoms(void **state) {
     assert_string_equal(ATOM("Elixir.Enum"), "'Elixir.Enum'");
 }
 
-static void cut_to_size(void **state) {
+static void cut_to_size(void **state)
+{
     (void)state;
     char small[8];
     struct kymo_text t = {"\xd0\xb6\xd0\xb6\xd0\xb6\xd0\xb6", 8};
@@ -76,7 +80,8 @@ static void cut_to_size(void **state) {
     }
 }
 
-static void terms(void **state) {
+static void terms(void **state)
+{
     (void)state;
     assert_string_equal(TERM("\x61\xff"), "255");
     assert_string_equal(TERM("\x62\xff\xff\xff\xfe"), "-2");
@@ -103,11 +108,14 @@ static void terms(void **state) {
     assert_string_equal(TERM("\x59\x77\x01n\0\0\0\x05\0\0\0\x01"), "#Port<n.5>");
     assert_string_equal(TERM("\x78\x77\x01n\0\0\0\0\0\0\0\x06\0\0\0\x01"), "#Port<n.6>");
     assert_string_equal(TERM("\x5a\0\x02\x77\x01n\0\0\0\x01\0\0\0\x07\0\0\0\x08"), "#Ref<n.8.7>");
-    assert_string_equal(TERM("\x71\x77\x01m\x77\x01" "f\x61\x02"), "fun m:f/2");
+    assert_string_equal(TERM("\x71\x77\x01m\x77\x01"
+                             "f\x61\x02"),
+                        "fun m:f/2");
     assert_string_equal(TERM("\x73\x01\xe5"), "\xc3\xa5");
 }
 
-static void damaged_terms(void **state) {
+static void damaged_terms(void **state)
+{
     (void)state;
     assert_string_equal(TERM(""), "'...'");
     assert_string_equal(TERM("\xff"), "'...'");
@@ -139,7 +147,8 @@ static void damaged_terms(void **state) {
     assert_int_equal(out[len - 1], '}');
 }
 
-static void large_integers(void **state) {
+static void large_integers(void **state)
+{
     (void)state;
     uint8_t b[5 + 1000] = {111, 0, 0, 1, 0, 0};
     memset(b + 6, 0xff, 256);
@@ -154,7 +163,8 @@ static void large_integers(void **state) {
     assert_memory_equal(out, "16#1FFFF", 8);
 }
 
-static void map_against_a_table(void **state) {
+static void map_against_a_table(void **state)
+{
     (void)state;
     enum { KEYS = 3000, STEPS = 200000 };
     struct kymo_map m;
@@ -201,10 +211,12 @@ static void map_against_a_table(void **state) {
     kymo_map_free(&m);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(atoms),         cmocka_unit_test(cut_to_size),    cmocka_unit_test(terms),
-        cmocka_unit_test(damaged_terms), cmocka_unit_test(large_integers), cmocka_unit_test(map_against_a_table),
+        cmocka_unit_test(atoms),          cmocka_unit_test(cut_to_size),
+        cmocka_unit_test(terms),          cmocka_unit_test(damaged_terms),
+        cmocka_unit_test(large_integers), cmocka_unit_test(map_against_a_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
