@@ -578,7 +578,8 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-/* Threads that come, record less than their lease, and go, return the rest. */
+/* Threads that come, record less than their lease, and go, leave the rest to the
+ * others: whoever takes their slot, or a thread that is there already. */
 static void leases_come_back(void **state)
 {
     struct kymo_options o = rc_options(rc_path("leases"), KYMO_OVERWRITE);
@@ -586,14 +587,19 @@ static void leases_come_back(void **state)
     pthread_t t;
 
     (void)state;
-    o.limit_events = 70000;
+    o.limit_events = 100000;
     h.r = rc_open(&o);
-    for (unsigned i = 0; i < 10000; i++) {
-        assert_true(kymo_recorder_active(h.r));
+    for (unsigned i = 0; i < 100; i++) {
         assert_int_equal(pthread_create(&t, NULL, hammer, &h), 0);
         pthread_join(t, NULL);
         assert_int_equal(h.done, 7);
+        /* From the second on the thread has a slot of its own beside this one. */
+        assert_true(rc_call(h.r, i));
     }
+    assert_int_equal(rc_info(h.r).slots_used, 2);
+    assert_int_equal(rc_calls(h.r, 0, 100000 - 801), 100000 - 801);
+    assert_true(kymo_recorder_active(h.r));
+    assert_true(rc_call(h.r, 0));
     assert_true(kymo_recorder_ended(h.r));
     kymo_recorder_close(h.r);
 }
