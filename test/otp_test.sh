@@ -16,6 +16,8 @@ otp_source() {
         touch erts/include/erl_fixed_size_int_types.h erts/include/any-any/erl_int_sizes_config.h
         printf 'one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n' >code.c
         printf '#!/bin/sh\necho configured >>runs.log\n' >configure
+        printf '#!/bin/sh\necho status >>../runs.log\n' >erts/config.status
+        echo in >erts/emulator/Makefile.in
         cat >Makefile <<'MAKE'
 ifdef TYPE
 $(error TYPE has leaked into the build)
@@ -35,7 +37,7 @@ install:
 MAKE
         # shellcheck disable=SC2016 # for make
         printf 'all:\n\techo $(TYPE) $(FLAVOR) >>../../variants.log\n' >erts/emulator/Makefile
-        chmod +x configure
+        chmod +x configure erts/config.status
     )
     tar -cf otp.tar otp
 }
@@ -174,6 +176,27 @@ patched_from_the_source() {
     KYMO_ERTS_FRESH=1 build patched >out
     same "configured one two " "$(runs patched)"
     has THREE "$(tree patched)/src/out/two"
+}
+
+# change FILE: one more commit in the checkout that patched_world has left.
+change() {
+    echo '# changed' >>"work/$1"
+    git -C work -c user.name=A -c user.email=a@localhost commit -q -a -m "change: $1"
+    patch refresh work
+}
+
+patched_makefile_is_configured_again() {
+    patched_world
+    change erts/emulator/Makefile.in
+    build patched
+    same "configured one two status two " "$(runs patched)"
+}
+
+patched_configure_starts_from_the_source() {
+    patched_world
+    change configure
+    build patched
+    same "configured one two " "$(runs patched)"
 }
 
 variants() {
@@ -318,7 +341,8 @@ sums_are_checked() {
 
 for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on killed_build_starts_again \
     second_build_waits_for_first failed_build_tells_where patched_builds_only_what_changed \
-    patched_from_the_source variants empty_series_shares_the_build installs prune_keeps_the_present \
+    patched_from_the_source patched_makefile_is_configured_again \
+    patched_configure_starts_from_the_source variants empty_series_shares_the_build installs prune_keeps_the_present \
     bad_hunk_is_named overlay_must_be_new check_of_the_series check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
     git_alone_is_enough git_checkout_as_source other_versions_are_refused sums_are_checked; do
