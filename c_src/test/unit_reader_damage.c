@@ -334,7 +334,8 @@ static void lying_segment(void **state)
     count(r, of, 4);
     assert_int_equal(of[1], RECORDS);
     assert_int_equal(of[2], RECORDS);
-    assert_true(kymo_reader_damage(r)->segments_bad > 0);
+    /* The false size, the headers, and what the copy leaves behind: each once. */
+    assert_in_range(kymo_reader_damage(r)->segments_bad, 21, 23);
     kymo_reader_close(r);
     tr_free(&t);
 }
