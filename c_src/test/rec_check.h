@@ -139,6 +139,14 @@ static inline struct kymo_recorder *rc_open(const struct kymo_options *o)
     return r;
 }
 
+/* A recorder with small rings in a folder of this name. */
+static inline struct kymo_recorder *rc_fresh(struct kymo_options *o, const char *name,
+                                             enum kymo_policy policy)
+{
+    *o = rc_options(rc_path(name), policy);
+    return rc_open(o);
+}
+
 #define RC_CALL_BYTES (KYMO_HDR_COMPACT + 12u)
 
 /* True when the event was recorded. */

@@ -1,27 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rings: what a record looks like, both policies, losses, sampling, slots.
+ * Rings: what a record looks like, both policies, losses, sampling.
  */
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
 #include "rec_check.h"
-
-static struct kymo_recorder *fresh(struct kymo_options *o, const char *name, enum kymo_policy policy)
-{
-    *o = rc_options(rc_path(name), policy);
-    return rc_open(o);
-}
 
 /* ---- records ------------------------------------------------------------------------ */
 
 static void records_are_as_described(void **state)
 {
     struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "records", KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_fresh(&o, "records", KYMO_OVERWRITE);
     struct kymo_writer *w = kymo_writer_get(r);
     const uint8_t body[] = {0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01,
                             0x0d, 0xf0, 0xad, 0xde, 0x5a, 0x34, 0x12};
@@ -58,7 +46,7 @@ static void records_are_as_described(void **state)
 static void an_abandoned_record_leaves_nothing(void **state)
 {
     struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "abandoned", KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_fresh(&o, "abandoned", KYMO_OVERWRITE);
     struct kymo_writer *w = kymo_writer_get(r);
     struct rc_rec rec;
 
@@ -82,7 +70,7 @@ static void an_abandoned_record_leaves_nothing(void **state)
 static void long_gaps_and_backward_clocks(void **state)
 {
     struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "gaps", KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_fresh(&o, "gaps", KYMO_OVERWRITE);
     struct kymo_writer *w;
     struct rc_rec rec;
 
@@ -114,7 +102,7 @@ static void long_gaps_and_backward_clocks(void **state)
 static void too_big_is_counted(void **state)
 {
     struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "big", KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_fresh(&o, "big", KYMO_OVERWRITE);
     const size_t most = 4096 - KYMO_SEG_HEADER - KYMO_HDR_COMPACT;
     struct kymo_writer *w = kymo_writer_get(r);
     struct rc_rec rec;
@@ -147,7 +135,7 @@ static void too_big_is_counted(void **state)
 static void reentry_is_counted(void **state)
 {
     struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "reentry", KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_fresh(&o, "reentry", KYMO_OVERWRITE);
     struct kymo_writer *w;
     struct rc_rec rec;
     uint8_t *p;
@@ -225,7 +213,7 @@ static void overwrite_keeps_the_newest(void **state)
     (void)state;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct kymo_options o;
-        struct kymo_recorder *r = fresh(&o, "overwrite", KYMO_OVERWRITE);
+        struct kymo_recorder *r = rc_fresh(&o, "overwrite", KYMO_OVERWRITE);
         uint64_t n = numbers[i], first = 0, last = 0;
         struct kymo_info info;
         struct rc_rec rec;
@@ -256,7 +244,7 @@ static void discard_counts_each_loss(void **state)
 {
     const uint64_t per_segment = (4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES;
     struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "discard", KYMO_DISCARD);
+    struct kymo_recorder *r = rc_fresh(&o, "discard", KYMO_DISCARD);
     uint64_t produced = 0, recorded = 0;
     struct kymo_info info;
     struct kymo_slot slot;
@@ -309,7 +297,7 @@ static void discard_counts_each_loss(void **state)
 static void losses_at_the_end_are_told(void **state)
 {
     struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "last-loss", KYMO_DISCARD);
+    struct kymo_recorder *r = rc_fresh(&o, "last-loss", KYMO_DISCARD);
     struct kymo_info info;
     struct rc_rec rec;
 
@@ -329,328 +317,6 @@ static void losses_at_the_end_are_told(void **state)
     rc_free(&rec);
 }
 
-/* ---- slots ---------------------------------------------------------------------------------- */
-
-struct client {
-    struct kymo_recorder *r;
-    uint64_t from, n, done;
-};
-
-static void *client(void *arg)
-{
-    struct client *c = arg;
-
-    c->done = rc_calls(c->r, c->from, c->n);
-    return NULL;
-}
-
-static uint64_t in_thread(struct kymo_recorder *r, uint64_t from, uint64_t n)
-{
-    struct client c = {r, from, n, 0};
-    pthread_t t;
-
-    assert_int_equal(pthread_create(&t, NULL, client, &c), 0);
-    pthread_join(t, NULL);
-    return c.done;
-}
-
-static uint32_t next_no;
-
-static void identify(enum kymo_thread *kind, uint32_t *no)
-{
-    *kind = KYMO_T_DIRTY_IO;
-    *no = ++next_no;
-}
-
-static void threads_come_and_go(void **state)
-{
-    struct kymo_options o = rc_options(rc_path("churn"), KYMO_OVERWRITE);
-    uint64_t first = 0, last = 0;
-    struct kymo_recorder *r;
-    struct rc_rec rec;
-
-    (void)state;
-    o.n_slots = 1;
-    o.segs_per_ring = 256;
-    o.identify = identify;
-    next_no = 0;
-    r = rc_open(&o);
-    for (uint64_t i = 0; i < 200; i++)
-        assert_int_equal(in_thread(r, i * 10, 10), 10);
-    assert_int_equal(rc_info(r).slots_used, 1);
-    assert_int_equal(rc_info(r).events, 2000);
-    assert_int_equal(rc_info(r).lost[KYMO_LOST_NO_SLOT], 0);
-    kymo_recorder_close(r);
-    rc_load(o.dir, &rec);
-    assert_int_equal(rec.n_segs, 200); /* each thread has segments of its own */
-    assert_int_equal(rc_consecutive(&rec, 0, &first, &last), 2000);
-    for (uint32_t i = 0; i < 200; i++) {
-        assert_int_equal(rec.segs[i].head.seq, i + 1);
-        assert_int_equal(rec.segs[i].head.thread_kind, KYMO_T_DIRTY_IO);
-        assert_int_equal(rec.segs[i].head.thread_no, i + 1);
-    }
-    assert_int_equal(rec.slots[0].retired, 1);
-    assert_int_equal(rec.slots[0].used, 1);
-    assert_int_equal(rec.slots[0].thread_no, 200);
-    rc_free(&rec);
-}
-
-static void no_slot_is_counted(void **state)
-{
-    struct kymo_options o = rc_options(rc_path("no-slot"), KYMO_OVERWRITE);
-    struct kymo_recorder *r;
-    struct kymo_slot slot;
-    struct rc_rec rec;
-
-    (void)state;
-    o.n_slots = 1;
-    r = rc_open(&o);
-    assert_int_equal(kymo_recorder_slot(r, 0, &slot), -ERANGE);
-    assert_int_equal(in_thread(r, 0, 3), 3);
-    assert_int_equal(rc_calls(r, 0, 5), 5); /* the slot of the thread that is gone */
-    assert_int_equal(in_thread(r, 0, 7), 0);
-    assert_int_equal(rc_info(r).lost[KYMO_LOST_NO_SLOT], 7);
-    assert_int_equal(rc_info(r).slots_used, 1);
-    assert_int_equal(kymo_recorder_slot(r, 0, &slot), 0);
-    assert_int_equal(slot.events, 8);
-    assert_int_equal(slot.retired, 0);
-    assert_int_equal(kymo_recorder_slot(r, 1, &slot), -ERANGE);
-    kymo_recorder_close(r);
-    rc_load(o.dir, &rec);
-    assert_int_equal(rec.meta.no_slot, 7);
-    rc_free(&rec);
-}
-
-struct waiting {
-    struct kymo_recorder *r;
-    pthread_barrier_t *b;
-    bool before, after;
-};
-
-static void *refused_then_taken(void *arg)
-{
-    struct waiting *x = arg;
-
-    x->before = rc_call(x->r, 0);
-    pthread_barrier_wait(x->b); /* now the other thread leaves */
-    pthread_barrier_wait(x->b);
-    x->after = rc_call(x->r, 0);
-    return NULL;
-}
-
-static void *takes_and_leaves(void *arg)
-{
-    struct waiting *x = arg;
-
-    x->before = rc_call(x->r, 0);
-    return NULL;
-}
-
-/* A thread that found no slot takes one when it becomes free. */
-static void a_refused_thread_gets_its_slot(void **state)
-{
-    struct kymo_options o = rc_options(rc_path("refused"), KYMO_OVERWRITE);
-    struct waiting holder, x = {.b = NULL};
-    pthread_barrier_t b;
-    pthread_t th, tx;
-
-    (void)state;
-    o.n_slots = 1;
-    x.r = rc_open(&o);
-    x.b = &b;
-    holder = x;
-    pthread_barrier_init(&b, NULL, 2);
-    rc_arm(KYMO_AT_CLAIM);
-    assert_int_equal(pthread_create(&th, NULL, takes_and_leaves, &holder), 0);
-    rc_await_gate(KYMO_AT_CLAIM); /* it has claimed the only slot */
-    assert_int_equal(pthread_create(&tx, NULL, refused_then_taken, &x), 0);
-    pthread_barrier_wait(&b);
-    rc_release(KYMO_AT_CLAIM);
-    pthread_join(th, NULL);
-    pthread_barrier_wait(&b);
-    pthread_join(tx, NULL);
-    assert_true(holder.before);
-    assert_false(x.before);
-    assert_true(x.after);
-    assert_int_equal(rc_info(x.r).lost[KYMO_LOST_NO_SLOT], 1);
-    kymo_recorder_close(x.r);
-    pthread_barrier_destroy(&b);
-}
-
-static void *dies_inside(void *arg)
-{
-    struct kymo_recorder *r = arg;
-    struct kymo_writer *w = kymo_writer_get(r);
-
-    (void)kymo_reserve(w, KYMO_E_CALL, 12);
-    pthread_exit(NULL);
-}
-
-/* A thread that ends between get and put keeps nobody waiting. */
-static void a_thread_dies_inside(void **state)
-{
-    struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "dies", KYMO_OVERWRITE);
-    pthread_t t;
-
-    (void)state;
-    assert_int_equal(pthread_create(&t, NULL, dies_inside, r), 0);
-    pthread_join(t, NULL);
-    assert_int_equal(in_thread(r, 0, 5), 5);
-    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
-    assert_int_equal(rc_info(r).events, 5);
-    assert_int_equal(rc_info(r).slots_used, 1);
-    kymo_recorder_close(r);
-}
-
-/* A thread leaves while the recorder is paused: whoever comes next goes on. */
-static void a_thread_leaves_in_a_pause(void **state)
-{
-    struct kymo_options o = rc_options(rc_path("leaves"), KYMO_OVERWRITE);
-    struct kymo_recorder *r;
-    uint64_t first = 0, last = 0;
-    struct waiting x = {.b = NULL};
-    pthread_barrier_t b;
-    struct rc_rec rec;
-    pthread_t t;
-
-    (void)state;
-    o.n_slots = 1;
-    o.limit_events = 10000;
-    r = rc_open(&o);
-    x.r = r;
-    x.b = &b;
-    pthread_barrier_init(&b, NULL, 2);
-    assert_int_equal(pthread_create(&t, NULL, refused_then_taken, &x), 0);
-    pthread_barrier_wait(&b);
-    assert_int_equal(kymo_recorder_pause(r), 0);
-    pthread_barrier_wait(&b);
-    pthread_join(t, NULL);
-    assert_true(x.before);
-    assert_false(x.after);
-    assert_false(rc_call(r, 1));
-    assert_int_equal(kymo_recorder_resume(r), 0);
-    assert_int_equal(rc_calls(r, 1, 9999), 9999); /* and the lease came back */
-    assert_true(kymo_recorder_ended(r));
-    kymo_recorder_close(r);
-    rc_load(o.dir, &rec);
-    assert_int_equal(rc_consecutive(&rec, 0, &first, &last) + rec.slots[0].overwritten, 10000);
-    rc_free(&rec);
-    pthread_barrier_destroy(&b);
-}
-
-struct mute {
-    struct kymo_recorder *r[2];
-    uint64_t recorded, refused;
-    bool done;
-};
-
-/* From here on the kernel ends the process at any system call of this thread but
- * its exit. */
-static bool forbid_system_calls(void)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-    };
-    struct sock_fprog prog = {.len = sizeof code / sizeof *code, .filter = code};
-
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0;
-}
-
-static void *is_mute(void *arg)
-{
-    struct mute *m = arg;
-
-    (void)rc_call(m->r[0], 0);
-    (void)rc_call(m->r[1], 0);
-    if (!forbid_system_calls())
-        return NULL;
-    for (uint64_t i = 1; i < 200000; i++) {
-        struct kymo_writer *w = kymo_writer_get(m->r[0]);
-
-        if (i % 50 == 0)
-            (void)kymo_dict_atom_add(w, i, "some_atom", 9);
-        if (i % 1000 == 0)
-            kymo_lose(w, KYMO_LOST_BAD_TERM);
-        kymo_writer_put(w);
-        m->recorded += rc_call(m->r[0], i);
-        if (!rc_call(m->r[1], i))
-            m->refused++;
-    }
-    kymo_set_release(&m->done, true);
-    syscall(SYS_exit, 0);
-    return NULL;
-}
-
-static int mute_process(void)
-{
-    struct kymo_options o = rc_options(rc_path("mute-o"), KYMO_OVERWRITE);
-    struct mute m = {.done = false};
-    pthread_t t;
-
-    for (unsigned i = 0; i < 2; i++) {
-        o.clock = i == 0 ? KYMO_CLOCK_TSC : KYMO_CLOCK_MONOTONIC;
-        m.r[i] = rc_open(&o);
-        o = rc_options(rc_path("mute-d"), KYMO_DISCARD);
-    }
-    rc_gates_off = true;
-    if (pthread_create(&t, NULL, is_mute, &m) != 0)
-        return 1;
-    pthread_join(t, NULL);
-    if (!kymo_get_acquire(&m.done))
-        return 2; /* the filter was refused */
-    return m.recorded == 199999 && m.refused > 0 && !kymo_dict_has_room(&m.r[0]->writers[0]) ? 0 : 3;
-}
-
-/* Segments are opened and reused, losses told, definitions made and refused, the
- * ring of the discard recorder fills: all without the kernel. */
-static void producers_stay_out_of_the_kernel(void **state)
-{
-    int status = 0;
-    pid_t pid;
-
-    (void)state;
-    if (RC_SANITIZED) {
-        fprintf(stderr, "producers_stay_out_of_the_kernel: skipped, sanitizers make system calls\n");
-        skip();
-    }
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit(mute_process());
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status)); /* not ended by SIGSYS */
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-/* The library is set down and taken up again, under a thread that stays. */
-static void unload_and_load(void **state)
-{
-    struct kymo_options o;
-    struct kymo_recorder *r = fresh(&o, "unload1", KYMO_DISCARD);
-
-    (void)state;
-    assert_true(rc_call(r, 0));
-    kymo_recorder_library_unload();
-    assert_int_equal(rc_info(r).state, KYMO_CLOSED);
-    assert_int_equal(rc_info(r).reason, KYMO_R_UNLOAD);
-    kymo_recorder_library_unload();
-    kymo_recorder_close(r);
-    o.dir = rc_path("unload2");
-    o.policy = KYMO_OVERWRITE;
-    o.n_slots = 2;
-    r = rc_open(&o);
-    assert_true(rc_call(r, 1));
-    for (unsigned i = 0; i < 10; i++)
-        assert_int_equal(in_thread(r, 0, 2), 2); /* their exits free their slot again */
-    assert_int_equal(rc_info(r).events, 21);
-    kymo_recorder_close(r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -663,13 +329,6 @@ int main(void)
         cmocka_unit_test(overwrite_keeps_the_newest),
         cmocka_unit_test(discard_counts_each_loss),
         cmocka_unit_test(losses_at_the_end_are_told),
-        cmocka_unit_test(threads_come_and_go),
-        cmocka_unit_test(no_slot_is_counted),
-        cmocka_unit_test(a_refused_thread_gets_its_slot),
-        cmocka_unit_test(a_thread_dies_inside),
-        cmocka_unit_test(a_thread_leaves_in_a_pause),
-        cmocka_unit_test(producers_stay_out_of_the_kernel),
-        cmocka_unit_test(unload_and_load),
     };
 
     return cmocka_run_group_tests_name("rings", tests, rc_setup, rc_teardown);
