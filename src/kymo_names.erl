@@ -43,10 +43,12 @@ define(State, Which, Max, Known) ->
 
 %% The result holds living processes only, so that it does not grow for ever.
 tell(State, Pid, {Name, MFA} = New, Known, Acc) ->
-    case Known of
-        #{Pid := New} -> ok;
-        _ -> kymo_tracer:define_process(State, Pid, Name, MFA)
-    end,
+    %% A name that finds no room in the dictionary is counted there.
+    _ =
+        case Known of
+            #{Pid := New} -> ok;
+            _ -> kymo_tracer:define_process(State, Pid, Name, MFA)
+        end,
     Acc#{Pid => New}.
 
 name(Pid, Read, Registered, Known) ->

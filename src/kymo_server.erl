@@ -208,7 +208,7 @@ is_ended(#server{state = State}) ->
 %% @private Also for the owner's death, a shutdown and a crash of this process.
 -spec terminate(term(), #server{}) -> ok.
 terminate(_, S) ->
-    stop(S),
+    _ = stop(S),
     kymo_janitor:leave(S#server.janitor).
 
 stop(#server{stopped = true} = S) ->

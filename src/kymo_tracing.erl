@@ -309,7 +309,7 @@ unset_tracees(T, process, existing, Flags) ->
 unset_tracees(T, port, existing, Flags) ->
     unset_tracees(T, port, erlang:ports(), Flags);
 unset_tracees(T, Kind, Who, Flags) ->
-    [set_tracee(T, Kind, One, false, Flags) || One <- Who, is_held(T, One)],
+    _ = [set_tracee(T, Kind, One, false, Flags) || One <- Who, is_held(T, One)],
     ok.
 
 is_held(#tracing{mode = session}, _) -> true;
@@ -364,7 +364,7 @@ clear_existing(T, Kind, All) ->
         [] ->
             ok;
         Found ->
-            [set_tracee(T, Kind, One, false, [all]) || One <- Found],
+            _ = [set_tracee(T, Kind, One, false, [all]) || One <- Found],
             clear_existing(T, Kind, All)
     end.
 
