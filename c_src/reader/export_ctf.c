@@ -24,7 +24,6 @@ struct ctf {
     struct kymo_reader *r;
     char *temp;          /* the folder while it is written */
     struct kymo_out out; /* the file being written */
-    uint64_t files;
     uint64_t first_ticks, last_ticks;
     uint64_t bytes;
     uint8_t *packet; /* of the dictionary: DICT_PACKET bytes */
@@ -48,7 +47,6 @@ static int open_file(struct ctf *x, const char *name, char *err, size_t err_size
 static int close_file(struct ctf *x, char *err, size_t err_size)
 {
     x->bytes += kymo_out_bytes(&x->out);
-    x->files++;
     return kymo_out_finish(&x->out, err, err_size);
 }
 

@@ -105,7 +105,6 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
         return false;
     uint32_t mfa = kymo_canonical(r, ev->mfa);
     if (ev->id == KYMO_E_CALL) {
-        l->calls = true;
         kymo_stack_call(st, &l->facts, mfa, NULL, NULL);
     } else if (ev->id == KYMO_E_RETURN_TO) {
         kymo_stack_return_to(st, &l->facts, mfa, NULL, NULL);

@@ -32,7 +32,6 @@ int kymo_feed_error(int error, char *err, size_t err_size);
 struct kymo_lesson {
     struct kymo_facts facts;
     bool running; /* processes were traced in and out */
-    bool calls;
 };
 
 /* Events that the first look takes in. */

@@ -84,7 +84,6 @@ uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
     if (e->id > f->lost_at) {
         /* The oldest of all is the oldest of its queue. */
         take(f, kymo_map_get(&f->queues, e->to), i, 0);
-        f->forgotten++;
     }
     struct queue *q = kymo_map_put(&f->queues, queue_of(m->from, m->to), NULL);
     if (q == NULL)
@@ -184,7 +183,6 @@ uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m)
         if (id == 0)
             id = from_anyone(f, KYMO_IDENT(KYMO_I_REF, m->from), m, false);
     }
-    f->matched += id != 0;
     return id;
 }
 

@@ -32,7 +32,6 @@ struct kymo_flows {
     uint64_t sent;          /* ids given so far: 1 .. sent */
     uint64_t lost_at;       /* entries up to this id were forgotten by loss */
     struct kymo_map queues; /* receiver -> first and last index + 1 */
-    uint64_t matched, forgotten;
 };
 
 /* A message as one event describes it. */

@@ -33,13 +33,7 @@ enum {
     EVENT_FLOW = 47,
     EVENT_TERMINATING_FLOW = 48
 };
-enum {
-    ANNOTATION_NAME_IID = 1,
-    ANNOTATION_UINT = 3,
-    ANNOTATION_INT = 4,
-    ANNOTATION_STRING = 6,
-    ANNOTATION_STRING_IID = 17
-};
+enum { ANNOTATION_NAME_IID = 1, ANNOTATION_UINT = 3, ANNOTATION_STRING = 6, ANNOTATION_STRING_IID = 17 };
 enum { INTERNED_CATEGORY = 1, INTERNED_EVENT_NAME = 2, INTERNED_KEY = 3, INTERNED_STRING = 29 };
 enum { INTERNED_IID = 1, INTERNED_TEXT = 2 };
 
@@ -60,7 +54,6 @@ static void write_packet(struct kymo_pf *w)
     memcpy(p, w->stamp, w->stamp_len);
     kymo_out_take(&w->out, p + w->stamp_len);
     kymo_out_write(&w->out, w->packet.p, w->packet.n);
-    w->packets++;
 }
 
 static void intern(struct kymo_pf *w, uint32_t field, uint64_t iid, const char *s, size_t len)
@@ -265,7 +258,6 @@ void kymo_pf_emit(struct kymo_pf *w, int64_t ns)
     if (w->event.n > 0)
         memcpy(p, w->event.p, w->event.n);
     kymo_out_take(&w->out, p + w->event.n);
-    w->packets++;
     if (w->event.failed || w->part.failed)
         w->out.error = w->out.error != 0 ? w->out.error : -ENOMEM;
 }
@@ -295,13 +287,6 @@ void kymo_pf_uint(struct kymo_pf *w, unsigned key, uint64_t v)
 {
     start_annotation(w, key);
     kymo_pb_uint(&w->part, ANNOTATION_UINT, v);
-    end_annotation(w);
-}
-
-void kymo_pf_int(struct kymo_pf *w, unsigned key, int64_t v)
-{
-    start_annotation(w, key);
-    kymo_pb_uint(&w->part, ANNOTATION_INT, (uint64_t)v);
     end_annotation(w);
 }
 

@@ -52,7 +52,6 @@ enum kymo_pf_type { KYMO_PF_BEGIN = 1, KYMO_PF_END = 2, KYMO_PF_INSTANT = 3 };
     X(CALLED, "initial_call") \
     X(DRIVER, "driver") \
     X(AT, "at") \
-    X(OPERATION, "operation") \
     X(COUNT, "count") \
     X(CAUSE, "cause") \
     X(TAG, "tag") \
@@ -112,8 +111,7 @@ struct kymo_pf {
     uint8_t stamp[8]; /* the two fields that every packet has */
     size_t stamp_len;
     int64_t last_ns; /* the time that deltas refer to */
-    uint64_t packets;
-    char *text; /* KYMO_PF_TEXT bytes for formatting terms */
+    char *text;      /* KYMO_PF_TEXT bytes for formatting terms */
 };
 #define KYMO_PF_TEXT 16384u
 
@@ -138,7 +136,6 @@ void kymo_pf_emit(struct kymo_pf *w, int64_t ns);
 void kymo_pf_name(struct kymo_pf *w, uint64_t iid);
 void kymo_pf_flow(struct kymo_pf *w, uint64_t id, bool terminating);
 void kymo_pf_uint(struct kymo_pf *w, unsigned key, uint64_t v);
-void kymo_pf_int(struct kymo_pf *w, unsigned key, int64_t v);
 void kymo_pf_string(struct kymo_pf *w, unsigned key, const char *s, size_t len);
 void kymo_pf_text(struct kymo_pf *w, unsigned key, const char *s);
 /* One that kymo_pf_new_string knows. */

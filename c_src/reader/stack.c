@@ -384,7 +384,6 @@ void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint3
 bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
                             kymo_leave_fn leave, void *arg)
 {
-    facts->return_from_seen = true;
     (void)kymo_map_put(&facts->returns, mfa, NULL);
     end_gc(st, leave, arg);
     if (st->beyond > 0) {

@@ -60,8 +60,7 @@ typedef void (*kymo_leave_fn)(void *arg, const struct kymo_frame *f, enum kymo_l
 /* What the recording has told about its functions so far; one for all
  * processes. */
 struct kymo_facts {
-    bool return_to_seen; /* return_to events exist */
-    bool return_from_seen;
+    bool return_to_seen;     /* return_to events exist */
     struct kymo_map returns; /* set of functions with return_from or exception_from */
     struct kymo_map pairs;   /* caller << 32 | callee -> struct kymo_pair */
 };
