@@ -533,11 +533,16 @@ closed_pipe(Config) ->
     Big = filename:join(?config(dir, Config), "rec"),
     %% More than a pipe holds.
     record(Big, #{calls => arguments}, fun() -> [traced(N) || N <- lists:seq(1, 20000)] end),
+    Many = filename:join(?config(dir, Config), "many"),
+    record(Many, #{},
+           fun() -> [begin {_, M} = spawn_monitor(fun() -> ok end), receive {'DOWN', M, _, _, _} -> ok end end
+                     || _ <- lists:seq(1, 4000)] end),
     [begin
          {0, Out, Err} = shell(["{ ", Kymo, Command, quote(D), "; echo status $? >&2; } | head -c 10 | wc -c"]),
          ?assertEqual("10", string:trim(Out)),
          ?assertEqual("status 0\n", Err)
-     end || {Command, D} <- [{" print ", Big}, {" info ", Dir}, {" export dbg -q -o - ", Big},
+     end || {Command, D} <- [{" print ", Big}, {" info ", Dir}, {" info -n 10000 ", Many}, {" info --json -n 10000 ", Many},
+                             {" export dbg -q -o - ", Big},
                              {" export folded -q -o - ", Dir}]].
 
 full_disk(Config) ->

@@ -176,7 +176,7 @@ static void processes(const struct cli_info *in)
     printf(",\"process_count\":%zu", in->processes.map.count);
     number("process_count_error", in->processes.error);
     fputs(",\"processes\":[", stdout);
-    for (size_t i = 0; i < in->n_top_processes; i++) {
+    for (size_t i = 0; i < in->n_top_processes && !cli_output_lost(); i++) {
         const struct cli_count *c = &in->top_processes[i];
         char text[2200];
         uint32_t name, mfa;
@@ -200,7 +200,7 @@ static void processes(const struct cli_info *in)
 static void functions(const struct cli_info *in)
 {
     printf(",\"function_count\":%zu,\"functions\":[", in->n_functions);
-    for (size_t i = 0; i < in->n_top_functions; i++) {
+    for (size_t i = 0; i < in->n_top_functions && !cli_output_lost(); i++) {
         const struct cli_count *c = &in->top_functions[i];
         char mfa[2200];
         printf("%s{\"calls\":%" PRIu64, i > 0 ? "," : "", c->count);

@@ -168,7 +168,7 @@ static void processes(const struct cli_info *in)
     if (in->n_top_processes == 0)
         return;
     printf("\n%15s  %6s  %s\n", "events", "%", "process");
-    for (size_t i = 0; i < in->n_top_processes; i++) {
+    for (size_t i = 0; i < in->n_top_processes && !cli_output_lost(); i++) {
         const struct cli_count *c = &in->top_processes[i];
         char ident[512], text[2200];
         uint32_t name, mfa;
@@ -187,7 +187,8 @@ static void processes(const struct cli_info *in)
         putchar('\n');
     }
     if (in->processes.map.count > in->n_top_processes)
-        printf("%15s  %6s  ... of %s processes\n", "", "", COUNT(in->processes.map.count));
+        printf("%15s  %6s  ... of %s%s processes\n", "", "", in->processes.error != 0 ? "more than " : "",
+               COUNT(in->processes.map.count));
     if (in->processes.error != 0)
         printf("%15s  %6s  very many processes: each count may be up to %s too low\n", "", "",
                COUNT(in->processes.error));
@@ -198,7 +199,7 @@ static void functions(const struct cli_info *in)
     if (in->n_top_functions == 0)
         return;
     printf("\n%15s  %6s  %s\n", "calls", "%", "function");
-    for (size_t i = 0; i < in->n_top_functions; i++) {
+    for (size_t i = 0; i < in->n_top_functions && !cli_output_lost(); i++) {
         const struct cli_count *c = &in->top_functions[i];
         char mfa[2200];
         kymo_format_mfa(in->r, (uint32_t)c->key, mfa, sizeof mfa);

@@ -234,10 +234,16 @@ static inline void tr_to_data(struct testrec *t, unsigned file, struct testseg *
 
 /* ---- files ---- */
 
+static inline void tr_path(char *path, size_t size, const char *dir, const char *name)
+{
+    if ((size_t)snprintf(path, size, "%s/%s", dir, name) >= size)
+        abort();
+}
+
 static inline void tr_file(const char *dir, const char *name, const void *p, size_t n)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
+    tr_path(path, sizeof path, dir, name);
     FILE *f = fopen(path, "wb");
     if (f == NULL || fwrite(p, 1, n, f) != n || fclose(f) != 0) {
         perror(path);
@@ -271,13 +277,13 @@ static inline void tr_remove(const char *dir)
     static const char *const names[] = {KYMO_META_NAME, KYMO_DICT_NAME, KYMO_RING_NAME};
     char path[512];
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        tr_path(path, sizeof path, dir, names[i]);
         unlink(path);
     }
     for (unsigned i = 1; i <= TR_FILES; i++) {
         char name[32];
         snprintf(name, sizeof name, KYMO_DATA_FMT, i);
-        snprintf(path, sizeof path, "%s/%s", dir, name);
+        tr_path(path, sizeof path, dir, name);
         unlink(path);
     }
     rmdir(dir);
