@@ -10,6 +10,8 @@
 SERIES=${KYMO_SERIES:-$TOP/erts_patches/otp-27.3.4}
 export CACHE
 CACHE=$(cache_dir)
+case $CACHE in *[[:space:]]*) die "OTP can't be built in a path with spaces: $CACHE (set KYMO_CACHE)" ;; esac
+{ mkdir -p "$CACHE" && CACHE=$(cd "$CACHE" && pwd -P); } || die "no place for the cache: set KYMO_CACHE"
 # The user's git settings must not change what is applied or exported.
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null
 

@@ -305,6 +305,13 @@ git_alone_is_enough() {
     same "code: Change it" "$(git log -1 --format=%s)"
 }
 
+cache_may_be_relative() {
+    world
+    KYMO_CACHE=cache build stock
+    KYMO_CACHE="$PWD/with space" refuses out build stock
+    has "path with spaces" out
+}
+
 git_checkout_as_source() {
     world
     git -C otp init -q
@@ -345,7 +352,7 @@ for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on kill
     patched_configure_starts_from_the_source variants empty_series_shares_the_build installs prune_keeps_the_present \
     bad_hunk_is_named overlay_must_be_new check_of_the_series check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
-    git_alone_is_enough git_checkout_as_source other_versions_are_refused sums_are_checked; do
+    git_alone_is_enough cache_may_be_relative git_checkout_as_source other_versions_are_refused sums_are_checked; do
     run_case "$case"
 done
 [ "$failures" = 0 ]
