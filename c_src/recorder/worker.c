@@ -85,8 +85,9 @@ static void count_undelivered(struct kymo_recorder *r, struct kymo_writer *w)
  * stays in the ring file, which is removed otherwise. */
 static void finish_discard(struct kymo_recorder *r, uint64_t now)
 {
-    struct pass p = drain(r);
+    struct pass p;
 
+    (void)drain(r);
     for (uint32_t i = 0; i < r->opt.n_slots; i++) {
         (void)kymo_write_losses(&r->writers[i], now, true);
         kymo_segment_close(&r->writers[i]);

@@ -472,17 +472,52 @@ static void thread_is(enum kymo_thread *kind, uint32_t *no)
     *no = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
-static int report(const char *what, int rc)
+_Noreturn static void die(const char *what, int rc)
 {
     fprintf(stderr, "tool_mkrec: %s: %s\n", what, strerror(-rc));
-    return 1;
+    exit(1);
+}
+
+static void play_all(struct kymo_recorder *rec)
+{
+    struct player *players = calloc(opt.threads, sizeof *players);
+
+    if (players == NULL)
+        die("memory", -ENOMEM);
+    for (unsigned i = 0; i < opt.threads; i++) {
+        struct player *p = &players[i];
+        int rc;
+
+        p->rec = rec;
+        p->no = i;
+        p->rng = (opt.seed + 1) * 0x9e3779b97f4a7c15u + i * 0x632be59bd9b4e019u;
+        p->quota = opt.events / opt.threads + (i < opt.events % opt.threads);
+        p->n_procs = opt.procs / opt.threads + 1;
+        p->next_pid = 100;
+        p->procs = calloc(p->n_procs, sizeof *p->procs);
+        rc = p->procs == NULL ? ENOMEM : pthread_create(&p->thread, NULL, play, p);
+        if (rc != 0)
+            die("player", -rc);
+    }
+    for (unsigned i = 0; i < opt.threads; i++) {
+        pthread_join(players[i].thread, NULL);
+        free(players[i].procs);
+    }
+    free(players);
+}
+
+static void print_info(struct kymo_recorder *rec)
+{
+    struct kymo_info info;
+
+    kymo_recorder_info(rec, &info);
+    printf("events %llu overwritten %llu lost %llu\n", (unsigned long long)info.events,
+           (unsigned long long)info.overwritten, (unsigned long long)info.lost[KYMO_LOST_RING_FULL]);
 }
 
 int main(int argc, char **argv)
 {
     struct kymo_recorder *rec;
-    struct player *players;
-    struct kymo_info info;
     const char *what;
     int rc;
 
@@ -499,51 +534,24 @@ int main(int argc, char **argv)
     opt.rec.identify = thread_is;
     rc = kymo_recorder_open(&opt.rec, &rec, &what);
     if (rc != 0)
-        return report(what != NULL ? what : opt.dir, rc);
-    players = calloc(opt.threads, sizeof *players);
-    if (players == NULL)
-        return report("memory", -ENOMEM);
-    for (unsigned i = 0; i < opt.threads; i++) {
-        struct player *p = &players[i];
-
-        p->rec = rec;
-        p->no = i;
-        p->rng = (opt.seed + 1) * 0x9e3779b97f4a7c15u + i * 0x632be59bd9b4e019u;
-        p->quota = opt.events / opt.threads + (i < opt.events % opt.threads);
-        p->n_procs = opt.procs / opt.threads + 1;
-        p->next_pid = 100;
-        p->procs = calloc(p->n_procs, sizeof *p->procs);
-        if (p->procs == NULL)
-            return report("memory", -ENOMEM);
-        rc = pthread_create(&p->thread, NULL, play, p);
-        if (rc != 0)
-            return report("thread", -rc);
-    }
-    for (unsigned i = 0; i < opt.threads; i++) {
-        pthread_join(players[i].thread, NULL);
-        free(players[i].procs);
-    }
-    free(players);
+        die(what != NULL ? what : opt.dir, rc);
+    play_all(rec);
     if (opt.snapshot != NULL) {
         uint64_t segments, events;
 
         rc = kymo_recorder_snapshot(rec, opt.snapshot, &segments, &events);
         if (rc != 0)
-            return report(opt.snapshot, rc);
+            die(opt.snapshot, rc);
         printf("snapshot segments %llu events %llu\n", (unsigned long long)segments,
                (unsigned long long)events);
     }
     if (opt.crash) {
-        kymo_recorder_info(rec, &info);
-        printf("events %llu overwritten %llu lost %llu\n", (unsigned long long)info.events,
-               (unsigned long long)info.overwritten, (unsigned long long)info.lost[KYMO_LOST_RING_FULL]);
+        print_info(rec);
         fflush(stdout);
         _exit(0);
     }
     (void)kymo_recorder_stop(rec, KYMO_R_STOP);
-    kymo_recorder_info(rec, &info);
+    print_info(rec);
     kymo_recorder_close(rec);
-    printf("events %llu overwritten %llu lost %llu\n", (unsigned long long)info.events,
-           (unsigned long long)info.overwritten, (unsigned long long)info.lost[KYMO_LOST_RING_FULL]);
     return 0;
 }

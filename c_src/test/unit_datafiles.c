@@ -257,7 +257,7 @@ static int full_disk(void)
     assert_int_equal(posix_fallocate(fd, 0, 512 * 1024), 0);
     close(fd);
     while (rc_info(r).lost[KYMO_LOST_IO] == 0) {
-        n = rc_calls(r, produced, PER_SEGMENT);
+        (void)rc_calls(r, produced, PER_SEGMENT);
         produced += PER_SEGMENT;
         (void)sched_yield();
     }
