@@ -3,8 +3,6 @@
 %% The Erlang half of null_tracer.c.
 -module(null_tracer).
 
--behaviour(erl_tracer).
-
 -export([cpu_time/0, load/1]).
 -export([enabled/3, enabled_call/3, enabled_send/3, trace/5, trace_call/5, trace_send/5]).
 

@@ -94,9 +94,9 @@ static inline uint64_t all_ones_if(bool yes)
 
 /* enabled/3, enabled_call/3 and enabled_send/3. A call is two questions,
  * trace_status and call, and the way from one to the other is so long that the
- * processor can't remember which one is next: each branch on the tag, and each
- * jump to another C function, would be guessed wrong. So all three are one
- * function, and the answer to a frequent tag is found without a branch. */
+ * processor can't remember which one is next: a branch that tells one from the
+ * other, or a jump to another C function, would be guessed wrong. So all three
+ * are one function, and there is no such branch. */
 ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
@@ -110,10 +110,13 @@ ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         ERL_NIF_TERM status = kymo_recorder_ended(h->rec) ? nif_am.remove : nif_am.trace;
         return (status & is_status) | (nif_am.discard & ~is_status);
     }
-    uint64_t is_call = all_ones_if(tag == nif_shortcut.call);
-    uint64_t is_send = all_ones_if((tag == nif_shortcut.send) & nif_is_local_pid(argv[2]));
-    ERL_NIF_TERM answer = (nif_shortcut.trace & is_status) | (h->on_call & is_call) | (h->on_send & is_send);
-    return NIF_LIKELY(answer != 0) ? answer : answer_any(env, h, argv);
+    if (NIF_LIKELY((is_status | all_ones_if(tag == nif_shortcut.call)) != 0) && NIF_LIKELY(h->on_call != 0)) {
+        return h->on_call ^ ((h->on_call ^ nif_shortcut.trace) & is_status);
+    }
+    if (NIF_LIKELY(tag == nif_shortcut.send) && nif_is_local_pid(argv[2]) && NIF_LIKELY(h->on_send != 0)) {
+        return h->on_send;
+    }
+    return is_status != 0 ? nif_am.trace : answer_any(env, h, argv);
 }
 
 #define NIF_X(name, class) \

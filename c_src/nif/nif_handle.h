@@ -17,11 +17,7 @@
 #include <stdint.h>
 
 #include "kymo_writer.h"
-
-#define NIF_LIKELY(x) __builtin_expect(!!(x), 1)
-#define NIF_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* What is rare, kept out of the way of what is frequent. */
-#define NIF_RARE __attribute__((noinline, cold))
+#include "nif_layout.h"
 
 /* Which callback an event comes through. */
 enum nif_class {

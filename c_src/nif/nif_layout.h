@@ -14,6 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define NIF_LIKELY(x) __builtin_expect(!!(x), 1)
+#define NIF_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* What is rare, kept out of the way of what is frequent. */
+#define NIF_RARE __attribute__((noinline, cold))
+
 _Static_assert(sizeof(ERL_NIF_TERM) == 8, "kymo needs a 64-bit runtime");
 
 #define NIF_TAG_LIST 1u

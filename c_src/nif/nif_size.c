@@ -191,11 +191,8 @@ static void visit(struct walk *w, ERL_NIF_TERM t)
     }
 }
 
-uint32_t nif_size_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit)
+static __attribute__((noinline)) uint32_t walk_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit)
 {
-    if (nif_is_immediate(t)) {
-        return 0;
-    }
     struct walk w;
     w.env = env;
     w.words = 0;
@@ -220,4 +217,64 @@ uint32_t nif_size_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit)
         return (KYMO_SIZE_MORE - 2u) | KYMO_SIZE_MORE;
     }
     return (uint32_t)w.words | (w.more ? KYMO_SIZE_MORE : 0);
+}
+
+/* Most messages are a tuple of immediates, lists of immediates and binaries, or
+ * one of these. Adds the words of a part of such a message; false when it is
+ * something else, or when the steps are used up. */
+static inline bool quick_part(ERL_NIF_TERM t, uint32_t *words, uint32_t *steps)
+{
+    while (nif_is_list_cell(t)) {
+        const ERL_NIF_TERM *cell = nif_words(t);
+        if (!nif_is_immediate(cell[0]) || (*steps)-- == 0) {
+            return false;
+        }
+        *words += 2;
+        t = cell[1];
+    }
+    if (nif_is_immediate(t)) {
+        return true;
+    }
+    uint64_t header = nif_header(t);
+    if (nif_header_kind(header) == nif_layout.heap_bin) {
+        *words += nif_header_words(header);
+        return true;
+    }
+    *words += nif_layout.refc_words;
+    return nif_header_kind(header) == nif_layout.refc_bin;
+}
+
+static inline bool quick_message(ERL_NIF_TERM t, uint32_t *words, uint32_t steps)
+{
+    if (!nif_layout.header_ok) {
+        return false;
+    }
+    if (nif_is_list_cell(t) || nif_header_kind(nif_header(t)) != 0) {
+        return quick_part(t, words, &steps);
+    }
+    uint64_t arity = nif_header(t) >> 6;
+    if (arity == 0 || arity >= steps) {
+        return false;
+    }
+    steps -= (uint32_t)arity + 1u;
+    *words = (uint32_t)arity + 1u;
+    for (uint64_t i = 1; i <= arity; i++) {
+        ERL_NIF_TERM el = nif_words(t)[i];
+        if (!nif_is_immediate(el) && !quick_part(el, words, &steps)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t nif_size_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit)
+{
+    uint32_t quick = 0;
+    if (nif_is_immediate(t)) {
+        return 0;
+    }
+    if (NIF_LIKELY(quick_message(t, &quick, limit))) {
+        return quick;
+    }
+    return walk_words(env, t, limit);
 }
