@@ -2,8 +2,6 @@
 #include "nif_callbacks.h"
 #include "nif_tags.h"
 
-#include "nif_layout.h"
-
 _Thread_local ERL_NIF_TERM nif_send_expected;
 
 /* Not a recorder, or one that takes no events now. A paused one keeps its trace
@@ -44,7 +42,8 @@ answer_class(ErlNifEnv *env, const ERL_NIF_TERM argv[], enum nif_class c)
     return argv[0] == nif_am.trace_status ? nif_am.trace : nif_am.discard;
 }
 
-/* A tag whose class is not known: what a later runtime adds. */
+/* The answer is `trace`: the runtime's next call in this thread is trace_send for
+ * this port. Not so when enabled_send is called from Erlang. */
 static void expect_send(ErlNifEnv *env, ERL_NIF_TERM port)
 {
     ErlNifPid pid;
