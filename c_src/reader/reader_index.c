@@ -19,6 +19,9 @@ enum { FIRST_BLOCK = 4096, SEARCH_BLOCK = 64 * 1024 };
  * reader stops looking behind them: each costs a second look at that space. */
 enum { MAX_LIES = 1000 };
 
+/* Looks at a header of a living ring before it counts as damage. */
+enum { LIVING_TRIES = 10 };
+
 bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment *h, uint64_t room,
                          struct kymo_seg_ref *ref)
 {
@@ -57,6 +60,12 @@ static bool all_zero(const uint8_t *p, size_t n)
     return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
+/* Somebody may write to the files while they are read. */
+static bool is_living(const struct kymo_reader *r)
+{
+    return r->meta.state != KYMO_CLOSED && r->meta.snapshot == 0 && !r->crashed;
+}
+
 /* A place of the ring that was never used is all zero, or is being set up. */
 static bool never_used(const struct kymo_segment *h)
 {
@@ -71,6 +80,18 @@ static int cannot_open(struct kymo_reader *r, int error)
     return error == -ENOENT || error == -EBADMSG ? 0 : error;
 }
 
+enum place { PLACE_EMPTY, PLACE_USED, PLACE_BAD };
+
+/* What place i of the ring holds. */
+static enum place look_at(const struct kymo_reader *r, uint64_t i, const struct kymo_segment *h,
+                          uint64_t room, struct kymo_seg_ref *ref)
+{
+    if (kymo_segment_header(r, h, room, ref) && ref->slot == i / r->meta.segs_per_ring &&
+        (ref->seq - 1) % r->meta.segs_per_ring == i % r->meta.segs_per_ring)
+        return PLACE_USED;
+    return never_used(h) ? PLACE_EMPTY : PLACE_BAD;
+}
+
 static int scan_ring(struct kymo_reader *r)
 {
     uint64_t size;
@@ -80,22 +101,25 @@ static int scan_ring(struct kymo_reader *r)
     int rc = 0;
     uint64_t stride = r->meta.segment_bytes;
     uint64_t places = (uint64_t)r->n_slots * r->meta.segs_per_ring;
+    if (size < places * stride) /* it is made in one piece */
+        r->damage.bytes_cut += places * stride - size;
     for (uint64_t i = 0; i < places && i * stride < size && rc == 0; i++) {
         uint64_t offset = i * stride;
         struct kymo_segment h;
         struct kymo_seg_ref ref;
-        ssize_t got = kymo_file_read(fd, &h, sizeof h, offset);
-        if (got != (ssize_t)sizeof h) { /* the end of a cut file, or a bad disk */
-            r->damage.bytes_cut += size - offset;
-            break;
+        enum place what = PLACE_BAD;
+        /* A header that is being written is a good one the next time. */
+        for (unsigned tries = is_living(r) ? LIVING_TRIES : 1; tries > 0 && what == PLACE_BAD; tries--) {
+            if (kymo_file_read(fd, &h, sizeof h, offset) != (ssize_t)sizeof h)
+                memset(&h, 0xff, sizeof h); /* the end of a cut file, or a bad disk */
+            what = look_at(r, i, &h, size - offset, &ref);
         }
-        if (kymo_segment_header(r, &h, size - offset, &ref) && ref.slot == i / r->meta.segs_per_ring &&
-            (ref.seq - 1) % r->meta.segs_per_ring == i % r->meta.segs_per_ring) {
+        if (what == PLACE_USED) {
             ref.offset = offset;
             ref.file = KYMO_FILE_RING;
             if (!add(&r->index, &ref))
                 rc = -ENOMEM;
-        } else if (!never_used(&h)) {
+        } else if (what == PLACE_BAD) {
             r->damage.segments_bad++;
         } else if (h.magic == 0) { /* rings that no thread took may be holes */
             uint64_t next = kymo_file_data(fd, offset, size) / stride;
@@ -313,11 +337,10 @@ static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool 
 {
     uint32_t *numbers = NULL;
     size_t n = 0;
-    bool living = r->meta.state != KYMO_CLOSED && r->meta.snapshot == 0 && !r->crashed;
     int rc = list_data(r->files.dir, &numbers, &n);
     for (size_t i = 0; i < n && rc == 0; i++) {
         if (numbers[i] >= first)
-            rc = scan_data(r, numbers[i], numbers[i] == first ? pos : 0, living && i == n - 1, late);
+            rc = scan_data(r, numbers[i], numbers[i] == first ? pos : 0, is_living(r) && i == n - 1, late);
     }
     free(numbers);
     return rc;

@@ -380,6 +380,17 @@ static void crashed_ring(void **state)
     assert_int_equal(of[3], RECORDS);
     assert_int_equal(kymo_reader_damage(r)->segments_bad, 1);
     kymo_reader_close(r);
+
+    /* The file ends inside the ring of slot 3: in the segment with number 4. */
+    size_t whole = t.ring.n;
+    t.ring.n = (3 * TR_SEGS + 3) * TR_SEGMENT + KYMO_SEG_HEADER + 5 * 17;
+    r = open_it(&t);
+    count(r, of, 8);
+    assert_int_equal(of[5], RECORDS);
+    assert_int_equal(of[3], RECORDS);
+    assert_int_equal(of[4], 5);
+    assert_true(kymo_reader_damage(r)->bytes_cut >= whole - t.ring.n);
+    kymo_reader_close(r);
     tr_free(&t);
 }
 
