@@ -30,7 +30,7 @@ ERL_NIF_TERM nif_errno(ErlNifEnv *env, int err)
         if (names[i].err == err) {
             char text[32];
             size_t n = 0;
-            for (; names[i].name[n] != 0 && n < sizeof text; n++) {
+            for (; n < sizeof text && names[i].name[n] != 0; n++) {
                 text[n] = (char)tolower((unsigned char)names[i].name[n]);
             }
             return enif_make_atom_len(env, text, n);

@@ -48,7 +48,7 @@ static ERL_NIF_TERM with_data(const struct sample *s, uint64_t data)
 /* Each bit of the data must be one bit of the word, the low ones rotated. */
 static void find_rotation(const struct sample *s, unsigned width, unsigned tag, struct nif_rotation *r)
 {
-    unsigned at[64];
+    unsigned at[64] = {0};
     for (unsigned i = 0; i < width; i++) {
         ERL_NIF_TERM t = with_data(s, UINT64_C(1) << i);
         uint64_t word = t >> 4;
