@@ -228,8 +228,7 @@ int main(int argc, char **argv)
     }
     (void)snprintf(tmp, sizeof tmp, "%s/kymo-bench-XXXXXX", base);
     base = mkdtemp(tmp);
-    ns = calloc(2 * rounds, sizeof *ns);
-    if (base == NULL || ns == NULL) {
+    if (base == NULL || (ns = calloc(2 * rounds, sizeof *ns)) == NULL) {
         perror("bench_recorder");
         return 1;
     }

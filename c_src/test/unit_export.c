@@ -39,8 +39,10 @@ static int setup(void **state)
     if (x == NULL)
         return -1;
     snprintf(x->dir, sizeof x->dir, "/tmp/kymo-export-XXXXXX");
-    if (mkdtemp(x->dir) == NULL)
+    if (mkdtemp(x->dir) == NULL) {
+        free(x);
         return -1;
+    }
     snprintf(x->rec, sizeof x->rec, "%s/rec", x->dir);
     snprintf(x->out, sizeof x->out, "%s/out", x->dir);
     tr_init(&x->t);
