@@ -45,15 +45,15 @@ static ERL_NIF_TERM with_data(const struct sample *s, uint64_t data)
     return decode(s->env, s->ext, s->len);
 }
 
-/* Each bit of the data must be one bit of the word, the low ones rotated. */
-static void find_rotation(const struct sample *s, unsigned width, unsigned tag, struct nif_rotation *r)
+/* Learns from each bit of the data alone, as long as this is one bit of the word:
+ * how far the low ones are rotated. */
+static bool learn_rotation(const struct sample *s, unsigned width, struct nif_rotation *r)
 {
     unsigned at[64] = {0};
     for (unsigned i = 0; i < width; i++) {
-        ERL_NIF_TERM t = with_data(s, UINT64_C(1) << i);
-        uint64_t word = t >> 4;
-        if ((t & 0xfu) != tag || word == 0 || (word & (word - 1)) != 0) {
-            return;
+        uint64_t word = with_data(s, UINT64_C(1) << i) >> 4;
+        if (word == 0 || (word & (word - 1)) != 0) {
+            return false;
         }
         at[i] = (unsigned)__builtin_ctzll(word);
         if (at[i] != i) {
@@ -62,16 +62,25 @@ static void find_rotation(const struct sample *s, unsigned width, unsigned tag, 
     }
     r->right = r->bits == 0 ? 0 : at[0];
     r->mask = (UINT64_C(1) << r->bits) - 1;
-    for (unsigned i = 0; i < r->bits; i++) {
-        if (at[i] != (i + r->right) % r->bits) {
-            return;
-        }
-    }
+    r->data = UINT64_MAX;
+    return true;
+}
+
+/* `width` bits of data: rotated, or else as they are below something that follows
+ * from them. Either way what was learnt must give the data back. */
+static void find_rotation(const struct sample *s, unsigned width, unsigned tag, struct nif_rotation *r)
+{
     const uint64_t all = UINT64_MAX >> (64 - width);
-    const uint64_t probes[] = {1, all, all & 0x0f0f0f0f0f0f0f0f, all & 0x5555555555555555,
-                               all & 0x00ff12345678abcd};
-    for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
-        if (nif_rotate(with_data(s, probes[i]), r) != probes[i]) {
+    const uint64_t probes[] = {
+        0, 1, all, all & 0x0f0f0f0f0f0f0f0f, all & 0x5555555555555555, all & 0x00ff12345678abcd};
+    const size_t n = sizeof probes / sizeof *probes;
+    if (!learn_rotation(s, width, r)) {
+        *r = (struct nif_rotation){.data = all};
+    }
+    for (size_t i = 0; i < n + width; i++) {
+        uint64_t data = i < n ? probes[i] : UINT64_C(1) << (i - n);
+        ERL_NIF_TERM t = with_data(s, data);
+        if ((t & 0xfu) != tag || nif_rotate(t, r) != data) {
             return;
         }
     }

@@ -30,13 +30,16 @@ _Static_assert(sizeof(ERL_NIF_TERM) == 8, "kymo needs a 64-bit runtime");
 #define NIF_TAG_ATOM 0x0bu
 #define NIF_NIL 0x3bu
 
-/* Above their tag, the words of local pids and ports hold an index into a table
- * of the runtime, which spreads neighbours over cache lines: the low bits are
- * rotated. How many and how far depends on the size of the table (+P, +Q). */
+/* The words of local pids and ports, above their tag. Since OTP 26 they hold an
+ * index into a table of the runtime, which spreads neighbours over cache lines:
+ * the low bits are the data's, rotated; how many and how far depends on the size
+ * of the table (+P, +Q). Before, they hold the data as they are and above them
+ * the index, which follows from the data. */
 struct nif_rotation {
     bool ok; /* false: not understood */
     unsigned bits, right;
     uint64_t mask; /* the low `bits` bits */
+    uint64_t data; /* the bits that are data */
 };
 
 struct nif_layout {
@@ -57,6 +60,12 @@ extern struct nif_layout nif_layout;
 /* Fills nif_layout. info is the load_info given by kymo_tracer.erl. 0, or a
  * number that says which check failed. Load time only. */
 int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info);
+
+/* All of it was understood: no event needs a slow path for its terms. */
+static inline bool nif_layout_known(void)
+{
+    return nif_layout.pid.ok && nif_layout.port.ok && nif_layout.header_ok && nif_layout.map_ok;
+}
 
 static inline bool nif_is_immediate(ERL_NIF_TERM t)
 {
@@ -86,7 +95,7 @@ static inline uint64_t nif_rotate(ERL_NIF_TERM t, const struct nif_rotation *r)
 {
     uint64_t word = t >> 4;
     uint64_t low = word & r->mask;
-    return (word & ~r->mask) | ((low >> r->right | low << (r->bits - r->right)) & r->mask);
+    return ((word & ~r->mask) | ((low >> r->right | low << (r->bits - r->right)) & r->mask)) & r->data;
 }
 /* Only when nif_layout.pid.ok; number below serial, see pid_bits. */
 static inline uint64_t nif_pid_data(ERL_NIF_TERM pid)
