@@ -18,7 +18,7 @@ all() ->
         info_text, info_json, info_top,
         print_lines, print_clocks, print_limit, print_pids, print_tags, print_modules, print_times,
         export_filters, export_refusals,
-        terms_like_the_shell, cut_terms, names_are_safe,
+        terms_like_the_shell, arguments, cut_terms, names_are_safe,
         strict, cut_file, flipped_bits, no_dictionary, foreign_files,
         closed_pipe, full_disk, while_recording, snapshot, progress_on_a_terminal
     ].
@@ -232,8 +232,8 @@ print_lines(Config) ->
                  Time
              end || L <- Lines],
     ?assertEqual(Times, lists:sort(Times)),
-    Calls = [L || L <- Lines, contains(L, " call kymo_cli_SUITE:traced/1 args=")],
-    ?assertEqual([lists:flatten(io_lib:format("~s call kymo_cli_SUITE:traced/1 args=~0tp", [Worker, [N]]))
+    Calls = [L || L <- Lines, contains(L, " call kymo_cli_SUITE:traced(")],
+    ?assertEqual([lists:flatten(io_lib:format("~s call kymo_cli_SUITE:traced(~b)", [Worker, N]))
                   || N <- lists:seq(1, 50)],
                  [after_thread(L) || L <- Calls]),
     %% The same number of events as OTP reads from the dbg file.
@@ -310,7 +310,7 @@ all_tags() ->
 print_modules(Config) ->
     Dir = ?config(recording, Config),
     Calls = lines(["print", Dir, "--tag", "call"]),
-    ?assertEqual([L || L <- Calls, contains(L, " call lists:nth/2")],
+    ?assertEqual([L || L <- Calls, contains(L, " call lists:nth(1, ")],
                  lines(["print", Dir, "--module", "lists", "--tag", "calls"])),
     ?assertEqual(Calls, lines(["print", Dir, "--module", "lists", "--module", "kymo_cli_SUITE", "--tag", "call"])),
     {0, "", Warning} = run(["print", Dir, "--module", "no_such_module"]),
@@ -379,11 +379,41 @@ terms_like_the_shell(Config) ->
     Terms = terms(),
     record(Dir, #{calls => arguments, content_bytes => 8192}, fun() -> [traced(T) || T <- Terms] end),
     Printed = [begin
-                   [_, Args] = string:split(L, " args="),
+                   [_, Args] = string:split(L, " call kymo_cli_SUITE:traced("),
                    Args
                end || L <- lines(["print", Dir, "--tag", "call"])],
     ?assertEqual(length(Terms), length(Printed)),
-    [?assertEqual(lists:flatten(io_lib:format("~0tp", [[T]])), P) || {T, P} <- lists:zip(Terms, Printed)].
+    [?assertEqual(lists:flatten(io_lib:format("~0tp)", [T])), P) || {T, P} <- lists:zip(Terms, Printed)].
+
+%% Each argument is a term; the list of them is never taken for one. Arguments that
+%% are strings are.
+arguments(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Long = lists:seq(1000, 2000),
+    {ok, R} = kymo:start(#{dir => Dir, policy => discard, calls => arguments, terms => contents, content_bytes => 40}),
+    {ok, _} = kymo:trace(R, #{processes => [self()], events => [procs], functions => ["kymo_cli_SUITE:args"]}),
+    [apply(?MODULE, args, A) || A <- [[], [10], [32, 32], [10, foo], ["\n", [10]], ["ab", 97], [Long, 1, 2], [1, Long, 3]]],
+    {Spawned, Monitor} = spawn_monitor(?MODULE, args, [10]),
+    receive {'DOWN', Monitor, process, Spawned, normal} -> ok end,
+    {ok, _} = kymo:stop(R),
+    %% What was cut off is there as dots, once for each argument.
+    ?assertEqual(["args()", "args(10)", "args(32, 32)", "args(10, foo)", "args(\"\\n\", \"\\n\")", "args(\"ab\", 97)",
+                  "args([1000,1001,1002,1003|'...'], '...', '...')(cut)", "args(1, [1000,1001,1002|'...'], '...')(cut)"],
+                 [string:prefix(after_process(L), "call kymo_cli_SUITE:") || L <- lines(["print", Dir, "--tag", "call"])]),
+    [Spawn] = lines(["print", Dir, "--tag", "spawn"]),
+    ?assertEqual("spawn peer=" ++ pid_to_list(Spawned) ++ " kymo_cli_SUITE:args(10)", after_process(Spawn)),
+    %% The same arguments as OTP reads from the dbg file.
+    Calls = [A || E <- kymo_cli:events(Dir), element(3, E) =:= call, A <- [element(3, element(4, E))]],
+    ?assertEqual([[], [10], [32, 32], [10, foo], ["\n", [10]], ["ab", 97]], lists:sublist(Calls, 6)).
+
+args() -> ok.
+args(_) -> ok.
+args(_, _) -> ok.
+args(_, _, _) -> ok.
+
+after_process(Line) ->
+    [_, Rest] = re:split(after_thread(Line), " ", [{parts, 2}, {return, list}, unicode]),
+    Rest.
 
 terms() ->
     _ = rand:seed(exsss, {1, 2, 3}),
@@ -412,9 +442,8 @@ cut_terms(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, #{calls => arguments, content_bytes => 64}, fun() -> traced(lists:seq(1000, 2000)), traced(short) end),
     [Long, Short] = lines(["print", Dir, "--tag", "call"]),
-    ?assert(contains(Long, " args(cut)=[")),
-    ?assert(contains(Long, "'...'")),
-    ?assert(contains(Short, " args=[short]")).
+    ?assertMatch({match, _}, re:run(Long, "traced\\(\\[1000,.*'...'\\]\\)\\(cut\\)$")),
+    ?assert(contains(Short, ":traced(short)")).
 
 %% Nothing that comes from the node gets to the terminal as a control character.
 names_are_safe(Config) ->
@@ -504,7 +533,7 @@ no_dictionary(Config) ->
     ok = file:delete(filename:join(Dir, "dict")),
     Lines = lines(["print", Dir, "--tag", "call"]),
     ?assertEqual(70, length(Lines)),
-    [?assert(contains(L, " call ? args=")) || L <- Lines],
+    [?assert(contains(L, " call ?(")) || L <- Lines],
     out(["info", Dir]).
 
 %% Other files under the names of a recording's.

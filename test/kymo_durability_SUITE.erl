@@ -345,13 +345,12 @@ check(Rec, Confirmed) ->
     ct:log("~ts", [output(["info", Rec])]),
     Info.
 
-%% "12.345678901 s1 <0.1.0>(name) call kymo_durability_SUITE:step/2 args=[17,3]"
+%% "12.345678901 s1 <0.1.0>(name) call kymo_durability_SUITE:step(17, 3)"
 call(Line) ->
-    [Time, Thread, <<"<0.", _/binary>>, <<"call">>, Function, <<"args=[", Arguments/binary>>] =
+    [Time, Thread, <<"<0.", _/binary>>, <<"call">>, <<"kymo_durability_SUITE:step(", First/binary>>, W] =
         binary:split(Line, <<" ">>, [global]),
-    <<"kymo_durability_SUITE:step/2">> = Function,
     [Seconds, <<Nanos:9/binary>>] = binary:split(Time, <<".">>),
-    [N, W] = binary:split(Arguments, <<",">>),
+    [N, <<>>] = binary:split(First, <<",">>),
     {
         binary_to_integer(Seconds) * 1000000000 + binary_to_integer(Nanos),
         Thread,

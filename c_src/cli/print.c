@@ -2,8 +2,8 @@
  *
  * kymo print: one line per event. The line is an interface, described in
  * kymo.1: TIME THREAD PROCESS EVENT and then what the event has, as a function
- * or as key=value. Terms are in the syntax of Erlang and come last or between
- * keys; everything else has no spaces.
+ * or as key=value. Terms are in the syntax of Erlang, between the parentheses of
+ * a function or behind a key; everything else has no spaces.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -23,19 +23,43 @@ struct printer {
     size_t room;
 };
 
-/* A term can be longer as text than any guess: grown to fit, and kept. */
+/* A term can be longer as text than any guess: the buffer is grown to fit, and
+ * kept. True when it was: format again. */
+static bool outgrown(struct printer *p, size_t need)
+{
+    char *more = need >= p->room ? realloc(p->text, need + 1) : NULL;
+    if (more == NULL)
+        return false;
+    p->text = more;
+    p->room = need + 1;
+    return true;
+}
+
 static void put_term(struct printer *p, const char *key, const uint8_t *etf, size_t len)
 {
-    size_t need = kymo_format_value(p->r, etf, len, p->text, p->room);
-    if (need >= p->room) {
-        char *more = realloc(p->text, need + 1);
-        if (more != NULL) {
-            p->text = more;
-            p->room = need + 1;
-            kymo_format_value(p->r, etf, len, p->text, p->room);
-        }
-    }
+    if (outgrown(p, kymo_format_value(p->r, etf, len, p->text, p->room)))
+        kymo_format_value(p->r, etf, len, p->text, p->room);
     printf(" %s=%s", key, p->text);
+}
+
+static bool is_cut(const struct kymo_event *ev)
+{
+    return (ev->content_flags & KYMO_C_CUT) != 0;
+}
+
+/* module:function(Argument, Argument); false when the arguments were not
+ * recorded. */
+static bool put_call(struct printer *p, const struct kymo_event *ev)
+{
+    bool has = ev->id == KYMO_E_CALL || ev->id == KYMO_E_SPAWN || ev->id == KYMO_E_SPAWNED;
+    if (!has || !ev->has_content)
+        return false;
+    size_t need = kymo_format_call(p->r, ev->mfa, ev->content, ev->content_len, p->text, p->room);
+    if (outgrown(p, need))
+        kymo_format_call(p->r, ev->mfa, ev->content, ev->content_len, p->text, p->room);
+    if (need > 0)
+        printf(" %s%s", p->text, is_cut(ev) ? "(cut)" : "");
+    return need > 0;
 }
 
 static void put_ident(const struct printer *p, const char *key, uint64_t ident)
@@ -158,6 +182,21 @@ static void put_note(const struct kymo_event *ev)
         printf(" cause=%s count=%" PRIu64, kymo_loss_name(ev->kind), ev->value);
 }
 
+/* [Term | Extra] is what a tag that this program does not know had. */
+static bool put_other(struct printer *p, const struct kymo_event *ev)
+{
+    enum { T_NIL = 106 };
+    size_t head;
+    if (ev->id != KYMO_E_OTHER || !kymo_term_cell(ev->content, ev->content_len, &head))
+        return false;
+    const uint8_t *etf = ev->content + KYMO_CELL_HEAD;
+    size_t rest = ev->content_len - KYMO_CELL_HEAD - head;
+    put_term(p, is_cut(ev) ? "term(cut)" : "term", etf, head);
+    if (etf[head] != T_NIL)
+        put_term(p, is_cut(ev) ? "extra(cut)" : "extra", etf + head, rest);
+    return true;
+}
+
 static void put_options(struct printer *p, const struct kymo_event *ev)
 {
     static const char *const kinds[] = {"none", "timestamp", "cpu_timestamp", "monotonic",
@@ -178,6 +217,7 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
 {
     const char *fields = kymo_event_fields(ev->id);
     char mfa[2200];
+    bool told = false; /* the content is in the line */
     put_time(p, ev);
     if (strchr(fields, 'W') != NULL)
         put_ident(p, "", ev->who);
@@ -186,7 +226,9 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     printf(" %s", kymo_event_name(ev->id));
     if (strchr(fields, 'P') != NULL && (ev->peer != KYMO_IDENT_NONE || ev->id == KYMO_E_OPEN))
         put_ident(p, peer_key(ev->id), ev->peer);
-    if (strchr(fields, 'M') != NULL) {
+    if (strchr(fields, 'M') != NULL)
+        told = put_call(p, ev);
+    if (strchr(fields, 'M') != NULL && !told) {
         kymo_format_mfa(p->r, ev->mfa, mfa, sizeof mfa);
         printf(" %s", ev->mfa == 0 ? "undefined" : mfa);
     }
@@ -200,11 +242,10 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     put_gc(ev);
     if (ev->id >= KYMO_E_FIRST_NOTE)
         put_note(ev);
-    if (ev->has_content) {
+    if (ev->has_content && !told && !put_other(p, ev)) {
         char key[32];
         snprintf(key, sizeof key, "%s%s%s", content_key(ev->id),
-                 (ev->content_flags & KYMO_C_PAIR) != 0 ? "+peer" : "",
-                 (ev->content_flags & KYMO_C_CUT) != 0 ? "(cut)" : "");
+                 (ev->content_flags & KYMO_C_PAIR) != 0 ? "+peer" : "", is_cut(ev) ? "(cut)" : "");
         put_term(p, key, ev->content, ev->content_len);
     }
     if (ev->has_opts)

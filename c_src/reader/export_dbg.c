@@ -202,21 +202,18 @@ static void seq_trace(struct dbg *x, const struct kymo_event *ev)
 /* A tag that this program does not know: [Term | Extra] as recorded. */
 static void other(struct dbg *x, const struct kymo_event *ev)
 {
-    const uint8_t *p = ev->content;
+    size_t first;
     ident(x, ev->who);
     dict_atom(x, ev->atom);
     x->n += 3;
-    size_t first = 0;
-    if (ev->has_content && ev->content_len > 6 && p[0] == 108 && p[4] == 1 &&
-        kymo_etf_length(p, ev->content_len) == ev->content_len)
-        first = kymo_etf_length(p + 5, ev->content_len - 5u);
-    if (first == 0) {
+    if (!ev->has_content || !kymo_term_cell(ev->content, ev->content_len, &first)) {
         missing(x);
         return;
     }
-    size_t rest = ev->content_len - 5u - first;
-    bool extra = rest != 1 || p[5 + first] != 106;
-    kymo_etf_raw(&x->term, p + 5, extra ? first + rest : first);
+    const uint8_t *p = ev->content + KYMO_CELL_HEAD;
+    size_t rest = ev->content_len - KYMO_CELL_HEAD - first;
+    bool extra = rest != 1 || p[first] != 106;
+    kymo_etf_raw(&x->term, p, extra ? first + rest : first);
     x->n += extra;
 }
 

@@ -41,6 +41,13 @@ static enum kymo_pf_category category_of(uint64_t ident)
     return KYMO_IDENT_KIND(ident) == KYMO_I_PORT ? KYMO_PF_CAT_PORT : KYMO_PF_CAT_PROCESS;
 }
 
+static void add_arguments(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    if (ev->has_content)
+        kymo_pf_arguments(&x->w, ev->mfa, ev->content, ev->content_len,
+                          (ev->content_flags & KYMO_C_CUT) != 0);
+}
+
 /* Opens the slice that spans the life of a process. `since` says from when on
  * when it is not its birth. */
 static void begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
@@ -54,9 +61,8 @@ static void begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const st
     } else {
         kymo_pf_text(&x->w, KYMO_PF_K_SINCE, "before its first event in the recording");
     }
-    if (ev->has_content && ev->id == KYMO_E_SPAWNED)
-        kymo_pf_term(&x->w, KYMO_PF_K_ARGS, ev->content, ev->content_len,
-                     (ev->content_flags & KYMO_C_CUT) != 0);
+    if (ev->id == KYMO_E_SPAWNED)
+        add_arguments(x, ev);
     kymo_pf_emit(&x->w, ev->ns);
     p->alive = true;
     x->slices++;
@@ -204,7 +210,7 @@ static void open_frame(struct kymo_pfx *x, struct kymo_pfx_process *p, struct ky
         add_gc_sizes(x, ev);
     } else {
         kymo_pf_name(&x->w, kymo_pf_mfa(&x->w, f->mfa));
-        kymo_pfx_content(x, KYMO_PF_K_ARGS, ev);
+        add_arguments(x, ev);
     }
     kymo_pfx_options(x, ev);
     kymo_pf_emit(&x->w, ev->ns);
@@ -221,7 +227,7 @@ static void on_call(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct
     }
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_CALL);
     kymo_pf_name(&x->w, kymo_pf_mfa(&x->w, mfa));
-    kymo_pfx_content(x, KYMO_PF_K_ARGS, ev);
+    add_arguments(x, ev);
     kymo_pfx_options(x, ev);
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
@@ -341,6 +347,23 @@ static void on_name(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct
     }
 }
 
+/* [Term | Extra] is what a tag that this program does not know had. */
+static void add_term(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    enum { T_NIL = 106 };
+    size_t head;
+    if (ev->id != KYMO_E_OTHER || !ev->has_content || !kymo_term_cell(ev->content, ev->content_len, &head)) {
+        kymo_pfx_content(x, KYMO_PF_K_TERM, ev);
+        return;
+    }
+    const uint8_t *p = ev->content + KYMO_CELL_HEAD;
+    uint32_t rest = ev->content_len - KYMO_CELL_HEAD - (uint32_t)head;
+    bool was_cut = (ev->content_flags & KYMO_C_CUT) != 0;
+    kymo_pf_term(&x->w, KYMO_PF_K_TERM, p, (uint32_t)head, was_cut);
+    if (p[head] != T_NIL)
+        kymo_pf_term(&x->w, KYMO_PF_K_EXTRA, p + head, rest, was_cut);
+}
+
 /* Everything that is a moment on its process: fields by their letters. */
 static void instant(struct kymo_pfx *x, uint64_t track, const struct kymo_event *ev)
 {
@@ -369,7 +392,10 @@ static void instant(struct kymo_pfx *x, uint64_t track, const struct kymo_event 
         int len = snprintf(serial, sizeof serial, "%u -> %u", ev->serial_prev, ev->serial_cur);
         kymo_pf_string(&x->w, KYMO_PF_K_SERIAL, serial, (size_t)len);
     }
-    kymo_pfx_content(x, ev->id == KYMO_E_SPAWN ? KYMO_PF_K_ARGS : KYMO_PF_K_TERM, ev);
+    if (ev->id == KYMO_E_SPAWN)
+        add_arguments(x, ev);
+    else
+        add_term(x, ev);
     kymo_pfx_options(x, ev);
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;

@@ -118,6 +118,17 @@ size_t kymo_format_term(const uint8_t *etf, size_t len, char *buf, size_t size);
 /* The same, with the pids, ports and references of the recorded node written as
  * local ones: <0.1.2> and not <node@host.1.2>. */
 size_t kymo_format_value(const struct kymo_reader *r, const uint8_t *etf, size_t len, char *buf, size_t size);
+/* An argument list as (10, foo), and a call with it as lists:nth(10, foo). The
+ * list is never taken for a string, its elements are terms like others. Each
+ * argument that was cut off is '...'. 0 when the term is no list. */
+size_t kymo_format_arguments(const struct kymo_reader *r, uint32_t mfa, const uint8_t *etf, size_t len,
+                             char *buf, size_t size);
+size_t kymo_format_call(const struct kymo_reader *r, uint32_t mfa, const uint8_t *etf, size_t len, char *buf,
+                        size_t size);
+/* The content of KYMO_E_OTHER, [Term | Extra]: Term is the *head bytes from
+ * KYMO_CELL_HEAD on, Extra the rest, [] when there was none. False: it is damaged. */
+#define KYMO_CELL_HEAD 5u
+bool kymo_term_cell(const uint8_t *etf, size_t len, size_t *head);
 
 /* Raw segments, for the exporter that copies them: valid, deduplicated, in
  * order of (slot, seq). *bytes holds the header and the committed content with

@@ -14,6 +14,7 @@
  *   reader_merge.c    all threads in order of time
  *   reader_names.c    names and idents as text
  *   reader_etf.c      external terms as text
+ *   reader_args.c     argument lists as text
  */
 #ifndef KYMO_READER_INT_H
 #define KYMO_READER_INT_H
@@ -213,6 +214,16 @@ bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment 
 int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t **buf, uint32_t *room);
 /* Counts the loss of the rest of a segment from byte `at` on, once. */
 void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint32_t at);
+
+/* ---- text ---- */
+
+struct kymo_sink;
+
+/* Writes the term at *p and moves *p behind it. False: it is no whole term,
+ * '...' stands where it was wrong, and what is behind can't be read. */
+bool kymo_put_term(const struct kymo_reader *r, struct kymo_sink *out, const uint8_t **p, const uint8_t *end);
+/* module:function without the arity, ? for an unknown id. */
+void kymo_put_function(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id);
 
 /* ---- small things ---- */
 

@@ -347,14 +347,29 @@ void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id)
     kymo_pf_string_iid(w, key, id);
 }
 
-void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t len, bool cut)
+/* What is in w->text and would be n bytes long. */
+static void put_text(struct kymo_pf *w, unsigned key, size_t n, bool cut)
 {
-    size_t n = formatted(kymo_format_value(w->r, etf, len, w->text, KYMO_PF_TEXT - 8), KYMO_PF_TEXT - 8);
+    n = formatted(n, KYMO_PF_TEXT - 8);
     if (cut) {
         memcpy(w->text + n, " (cut)", 6);
         n += 6;
     }
     kymo_pf_string(w, key, w->text, n);
+}
+
+void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t len, bool cut)
+{
+    put_text(w, key, kymo_format_value(w->r, etf, len, w->text, KYMO_PF_TEXT - 8), cut);
+}
+
+void kymo_pf_arguments(struct kymo_pf *w, uint32_t mfa, const uint8_t *etf, uint32_t len, bool cut)
+{
+    size_t n = kymo_format_arguments(w->r, mfa, etf, len, w->text, KYMO_PF_TEXT - 8);
+    if (n > 0)
+        put_text(w, KYMO_PF_K_ARGS, n, cut);
+    else
+        kymo_pf_term(w, KYMO_PF_K_ARGS, etf, len, cut);
 }
 
 uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id)

@@ -56,6 +56,7 @@ enum kymo_pf_type { KYMO_PF_BEGIN = 1, KYMO_PF_END = 2, KYMO_PF_INSTANT = 3 };
     X(CAUSE, "cause") \
     X(TAG, "tag") \
     X(TERM, "term") \
+    X(EXTRA, "extra") \
     X(LABEL, "label") \
     X(SERIAL, "serial") \
     X(SINCE, "since") \
@@ -145,6 +146,8 @@ void kymo_pf_ident(struct kymo_pf *w, unsigned key, uint64_t ident);
 void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id);
 /* An external term; `cut` marks that something was left out of it. */
 void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t len, bool cut);
+/* The arguments of function mfa. */
+void kymo_pf_arguments(struct kymo_pf *w, uint32_t mfa, const uint8_t *etf, uint32_t len, bool cut);
 
 /* Names, for kymo_pf_name. Between kymo_pf_event and kymo_pf_emit only. */
 uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id); /* canonical id of a function */

@@ -602,12 +602,19 @@ static bool term(struct parser *s)
     return ok;
 }
 
+bool kymo_put_term(const struct kymo_reader *r, struct kymo_sink *out, const uint8_t **p, const uint8_t *end)
+{
+    struct parser s = {.p = *p, .end = end, .out = out, .local = r};
+    bool ok = term(&s);
+    *p = s.p;
+    return ok;
+}
+
 size_t kymo_format_value(const struct kymo_reader *r, const uint8_t *etf, size_t len, char *buf, size_t size)
 {
     struct kymo_sink out;
-    struct parser s = {.p = etf, .end = etf + len, .out = &out, .local = r};
     kymo_sink_init(&out, buf, size);
-    (void)term(&s); /* damage is in the text */
+    (void)kymo_put_term(r, &out, &etf, etf + len); /* damage is in the text */
     return kymo_sink_end(&out);
 }
 

@@ -85,19 +85,26 @@ static void atom(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id
         kymo_sink_atom(out, r->dict.arena + d->at, d->len);
 }
 
+void kymo_put_function(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id)
+{
+    struct kymo_mfa mfa;
+    if (!kymo_reader_mfa(r, id, &mfa)) {
+        kymo_sink_char(out, '?');
+    } else {
+        atom(out, r, mfa.module);
+        kymo_sink_char(out, ':');
+        atom(out, r, mfa.function);
+    }
+}
+
 size_t kymo_format_mfa(const struct kymo_reader *r, uint32_t id, char *buf, size_t size)
 {
     struct kymo_mfa mfa;
     struct kymo_sink out;
     kymo_sink_init(&out, buf, size);
-    if (!kymo_reader_mfa(r, id, &mfa)) {
-        kymo_sink_char(&out, '?');
-    } else {
-        atom(&out, r, mfa.module);
-        kymo_sink_char(&out, ':');
-        atom(&out, r, mfa.function);
+    kymo_put_function(&out, r, id);
+    if (kymo_reader_mfa(r, id, &mfa))
         kymo_sink_printf(&out, "/%" PRIu32, mfa.arity);
-    }
     return kymo_sink_end(&out);
 }
 

@@ -307,6 +307,55 @@ static void test_perfetto_lives(void **state)
     expect_story(x, "m:a/0( m:b/1( ))m:c/2( )m:a/0( m:b/1( ))m:c/2( )", 0);
 }
 
+/* A content behind the base fields of a record. */
+static void content(struct bench *x, unsigned id, const void *base, size_t n, unsigned flags, const char *etf,
+                    size_t len)
+{
+    uint8_t body[256];
+    memcpy(body, base, n);
+    body[n] = (uint8_t)flags;
+    body[n + 1] = (uint8_t)len;
+    body[n + 2] = 0;
+    memcpy(body + n + KYMO_CONTENT_HDR, etf, len);
+    at(x, 10);
+    ts_record(&x->s, x->now, id | KYMO_HAS_CONTENT, body, n + KYMO_CONTENT_HDR + len, false);
+}
+
+/* An argument is a term; the list of them is not. */
+static void test_perfetto_arguments(void **state)
+{
+    struct bench *x = *state;
+    uint64_t who = PID(1);
+    uint8_t call[12], other[12];
+    memcpy(call, &who, 8);
+    memcpy(other, &who, 8);
+    memcpy(other + 8, &x->name, 4);
+    memcpy(call + 8, &x->b, 4);
+    content(x, KYMO_E_CALL, call, 12, 0, "k\0\1\n", 4);
+    memcpy(call + 8, &x->c, 4);
+    content(x, KYMO_E_CALL, call, 12, 0, "l\0\0\0\2k\0\1!a\x21j", 12);
+    content(x, KYMO_E_CALL, call, 12, KYMO_C_CUT, "l\0\0\0\1a\7w\3...", 12);
+    content(x, KYMO_E_CALL, call, 12, KYMO_C_CUT, "w\3...", 5);
+    content(x, KYMO_E_OTHER, other, 12, 0, "l\0\0\0\1a\x23j", 8);
+    content(x, KYMO_E_OTHER, other, 12, 0, "l\0\0\0\1a\x24k\0\1%", 11);
+    expect_story(x, "m:b/1 m:c/2 m:c/2 m:c/2 other other ", 0);
+    static const char *const texts[] = {"(10)",
+                                        "(\"!\", 33)",
+                                        "(7, '...') (cut)",
+                                        "'...' (cut)",
+                                        "\x02"
+                                        "35",
+                                        "\x02"
+                                        "36",
+                                        "\x03\"%\""};
+    for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (memmem(x->text, x->len, texts[i], strlen(texts[i])) == NULL)
+            fail_msg("no %s", texts[i]);
+    }
+    assert_null(memmem(x->text, x->len, "\\n", 2));
+    assert_null(memmem(x->text, x->len, "\"#\"", 3));
+}
+
 /* ---- folded ---- */
 
 static void test_folded_scheduled(void **state)
@@ -550,6 +599,7 @@ int main(void)
         TEST(test_perfetto_no_doubtful_arrow),
         TEST(test_perfetto_early_receive_is_clamped),
         TEST(test_perfetto_lives),
+        TEST(test_perfetto_arguments),
         TEST(test_folded_scheduled),
         TEST(test_folded_by_wall_without_running),
         TEST(test_folded_lost_out),

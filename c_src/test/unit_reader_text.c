@@ -147,6 +147,83 @@ static void damaged_terms(void **state)
     assert_int_equal(out[len - 1], '}');
 }
 
+static const char *arguments(const char *bytes, size_t n)
+{
+    size_t size = n == 0 ? 1 : n;
+    uint8_t *exact = malloc(size);
+    assert_non_null(exact);
+    memcpy(exact, bytes, n);
+    size_t len = kymo_format_arguments(NULL, 0, exact, n, out, sizeof out);
+    assert_int_equal(len == 0, kymo_format_call(NULL, 0, exact, n, NULL, 0) == 0);
+    if (len > 0) {
+        char with_name[sizeof out];
+        assert_int_equal(kymo_format_call(NULL, 0, exact, n, with_name, sizeof with_name), len + 1);
+        assert_int_equal(with_name[0], '?');
+        assert_string_equal(with_name + 1, out);
+        assert_int_equal(len, strlen(out));
+    }
+    free(exact);
+    return len > 0 ? out : "no list";
+}
+#define ARGUMENTS(bytes) arguments(bytes, sizeof(bytes) - 1)
+
+/* However the list was written, it is never a string; its elements may be. */
+static void argument_lists(void **state)
+{
+    (void)state;
+    assert_string_equal(ARGUMENTS("\x6a"), "()");
+    assert_string_equal(ARGUMENTS("\x6b\0\x01\n"), "(10)");
+    assert_string_equal(ARGUMENTS("\x6b\0\x03"
+                                  "abc"),
+                        "(97, 98, 99)");
+    assert_string_equal(ARGUMENTS("\x6c\0\0\0\x02\x61\x68\x61\x69\x6a"), "(104, 105)");
+    assert_string_equal(ARGUMENTS("\x6c\0\0\0\x01\x61\x01\x6c\0\0\0\x01\x61\x02\x6a"), "(1, 2)");
+    assert_string_equal(ARGUMENTS("\x6c\0\0\0\x02\x61\x0a\x77\x03"
+                                  "foo\x6a"),
+                        "(10, foo)");
+    assert_string_equal(ARGUMENTS("\x6c\0\0\0\x02\x6b\0\x01\n\x6b\0\x02\0\1\x6a"), "(\"\\n\", [0,1])");
+    /* Cut off, or damaged. */
+    assert_string_equal(ARGUMENTS("\x6c\0\0\0\x01\x61\x01\x77\x03..."), "(1, '...')");
+    assert_string_equal(ARGUMENTS("\x6c\0\0\0\x02\x61\x01\x77\x03...\x6a"), "(1, '...')");
+    assert_string_equal(ARGUMENTS("\x6c\0\0\0\x01\x61\x01\x61\x02"), "(1 | 2)");
+    assert_string_equal(ARGUMENTS("\x6c\0\0\0\x01\x61\x01"), "(1, '...')");
+    assert_string_equal(ARGUMENTS("\x6c\xff\xff\xff\xff\x61\x01"), "(1, '...')");
+    assert_string_equal(ARGUMENTS("\x6c\xff\xff"), "('...')");
+    assert_string_equal(ARGUMENTS("\x6b\0\x03"
+                                  "a"),
+                        "(97, '...')");
+    assert_string_equal(ARGUMENTS("\x6b"), "('...')");
+    assert_string_equal(ARGUMENTS("\x77\x03..."), "no list");
+    assert_string_equal(ARGUMENTS("\x61\x01"), "no list");
+    assert_string_equal(ARGUMENTS(""), "no list");
+}
+
+static bool cell(const char *bytes, size_t n, size_t *head)
+{
+    uint8_t exact[64];
+    assert_true(n <= sizeof exact);
+    memcpy(exact, bytes, n);
+    return kymo_term_cell(exact, n, head);
+}
+#define CELL(bytes, head) cell(bytes, sizeof(bytes) - 1, head)
+
+static void cells(void **state)
+{
+    (void)state;
+    size_t head = 0;
+    assert_true(CELL("\x6c\0\0\0\x01\x61\x0a\x6a", &head));
+    assert_int_equal(head, 2);
+    assert_true(CELL("\x6c\0\0\0\x01\x6a\x6c\0\0\0\x01\x61\x01\x6a", &head));
+    assert_int_equal(head, 1);
+    assert_false(CELL("", &head));
+    assert_false(CELL("\x6a", &head));
+    assert_false(CELL("\x6b\0\x01\n", &head));
+    assert_false(CELL("\x6c\0\0\0\x02\x6a\x6a\x6a", &head));
+    assert_false(CELL("\x6c\0\0\0\x01\x61\x0a\x6a\x6a", &head));
+    assert_false(CELL("\x6c\0\0\0\x01\x61\x0a", &head));
+    assert_false(CELL("\x6c\0\0\0\x01\x6a\x62\0", &head));
+}
+
 static void large_integers(void **state)
 {
     (void)state;
@@ -214,8 +291,8 @@ static void map_against_a_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(atoms),          cmocka_unit_test(cut_to_size),
-        cmocka_unit_test(terms),          cmocka_unit_test(damaged_terms),
+        cmocka_unit_test(atoms),          cmocka_unit_test(cut_to_size),         cmocka_unit_test(terms),
+        cmocka_unit_test(damaged_terms),  cmocka_unit_test(argument_lists),      cmocka_unit_test(cells),
         cmocka_unit_test(large_integers), cmocka_unit_test(map_against_a_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
