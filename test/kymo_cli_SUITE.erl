@@ -19,7 +19,7 @@ all() ->
         print_lines, print_clocks, print_limit, print_pids, print_tags, print_modules, print_times,
         export_filters, export_refusals,
         terms_like_the_shell, arguments, cut_terms, names_are_safe,
-        strict, cut_file, flipped_bits, no_dictionary, foreign_files,
+        strict, cut_file, flipped_bits, no_dictionary, full_dictionary, foreign_files,
         closed_pipe, full_disk, while_recording, snapshot, progress_on_a_terminal
     ].
 
@@ -535,6 +535,17 @@ no_dictionary(Config) ->
     ?assertEqual(70, length(Lines)),
     [?assert(contains(L, " call ?(")) || L <- Lines],
     out(["info", Dir]).
+
+%% Events whose names found no room are there, and `?' stands for the names.
+full_dictionary(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Fill = fun() -> [list_to_atom("cli_suite_" ++ integer_to_list(N) ++ lists:duplicate(200, $x)) || N <- lists:seq(1, 40)] end,
+    record(Dir, #{dict_size => 4096},
+           fun() -> [begin true = register(A, self()), true = unregister(A) end || A <- Fill()], traced(1) end),
+    ?assert(contains(out(["info", Dir]), "definitions")),
+    [Line] = lines(["print", Dir, "--tag", "call"]),
+    ?assert(lists:suffix(" call ?", Line)),
+    [{trace, _, call, undefined}] = [E || E <- kymo_cli:events(Dir), element(3, E) =:= call].
 
 %% Other files under the names of a recording's.
 foreign_files(Config) ->

@@ -197,6 +197,12 @@ static bool put_other(struct printer *p, const struct kymo_event *ev)
     return true;
 }
 
+/* The runtime may name none here; elsewhere it does, and the dictionary was full. */
+static bool may_be_undefined(uint8_t id)
+{
+    return id == KYMO_E_RETURN_TO || (id >= KYMO_E_IN && id <= KYMO_E_OUT_EXITED);
+}
+
 static void put_options(struct printer *p, const struct kymo_event *ev)
 {
     static const char *const kinds[] = {"none", "timestamp", "cpu_timestamp", "monotonic",
@@ -230,7 +236,7 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
         told = put_call(p, ev);
     if (strchr(fields, 'M') != NULL && !told) {
         kymo_format_mfa(p->r, ev->mfa, mfa, sizeof mfa);
-        printf(" %s", ev->mfa == 0 ? "undefined" : mfa);
+        printf(" %s", ev->mfa == 0 && may_be_undefined(ev->id) ? "undefined" : mfa);
     }
     if (strchr(fields, 'A') != NULL &&
         (ev->id == KYMO_E_EXCEPTION_FROM || ev->id == KYMO_E_OTHER || !ev->has_content))
