@@ -66,10 +66,10 @@ demo: ## record a web server under load and show what to open
 	@$(MAKE) --no-print-directory all
 	@scripts/demo
 
-bench: ## what tracing costs here, against other tracers
+bench: ## what tracing costs here, against other tracers, and what reading costs
 	@scripts/bootstrap build bench
 	@$(MAKE) --no-print-directory all
-	@bench/run
+	@status=0; for b in bench/run bench/reader_run; do $$b || status=1; done; exit $$status
 
 bench-erts: ## what the patches gain: stock and patched side by side
 	@scripts/bootstrap build bench otp
