@@ -38,10 +38,10 @@ enum nif_class {
 struct nif_handle {
     struct kymo_recorder *rec;     /* NULL only while open has not succeeded */
     ERL_NIF_TERM on_call, on_send; /* the answer for these tags while recording; 0 = it depends */
-    uint64_t mask[NIF_CLASSES];    /* 1 << KYMO_E_x for each tag wanted */
     uint32_t detail;               /* KYMO_D_* */
-    uint32_t content_max;          /* bytes of one content */
     uint32_t size_limit;           /* terms visited to find the size of a message */
+    uint64_t mask[NIF_CLASSES];    /* 1 << KYMO_E_x for each tag wanted */
+    uint32_t content_max;          /* bytes of one content */
     uint32_t sample_process;       /* 1 in N processes, 1 = all */
     uint32_t creation;
     uint32_t node_len;              /* of node_ext */

@@ -42,8 +42,9 @@ struct nif_rotation {
     uint64_t data; /* the bits that are data */
 };
 
+/* What every event needs is in one cache line. */
 struct nif_layout {
-    struct nif_rotation pid, port;
+    struct nif_rotation pid;
     unsigned pid_bits; /* the low bits of a pid are its number, the rest the serial */
     bool header_ok;    /* tuples, lists and the headers of boxed terms are as below */
     bool map_ok;       /* small maps are as below */
@@ -52,9 +53,10 @@ struct nif_layout {
     unsigned refc_bin;   /* kind of a binary with its bytes elsewhere */
     uint32_t refc_words; /* heap words of such a binary */
     uint32_t sub_words;  /* more words of a part of one */
-    uint32_t fun_words;  /* the least that a fun takes */
+    struct nif_rotation port;
+    uint32_t fun_words; /* the least that a fun takes */
     uint32_t empty_map_words;
-};
+} __attribute__((aligned(64)));
 extern struct nif_layout nif_layout;
 
 /* Fills nif_layout. info is the load_info given by kymo_tracer.erl. 0, or a

@@ -43,7 +43,11 @@ static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
 {
     if (NIF_LIKELY(nif_is_local_pid(t)) && NIF_LIKELY(nif_layout.pid.ok)) {
         uint64_t data = nif_pid_data(t);
-        return KYMO_IDENT(KYMO_I_PID, nif_pid_number(data) | nif_pid_serial(data) << 28);
+        /* Since OTP 26 the runtime divides the data as an ident does. */
+        if (NIF_UNLIKELY(nif_layout.pid_bits != 28)) {
+            data = nif_pid_number(data) | nif_pid_serial(data) << 28;
+        }
+        return KYMO_IDENT(KYMO_I_PID, data);
     }
     if (nif_is_local_port(t) && nif_layout.port.ok) {
         return KYMO_IDENT(KYMO_I_PORT, nif_port_number(t));

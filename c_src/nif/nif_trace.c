@@ -156,8 +156,8 @@ static uint32_t message_size(const struct nif_event *ev, ERL_NIF_TERM msg)
 }
 
 /* A message without contents or options. */
-static inline void plain_send(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[],
-                              ERL_NIF_TERM to)
+static inline __attribute__((always_inline)) void plain_send(const struct nif_event *ev, unsigned id,
+                                                             const ERL_NIF_TERM argv[], ERL_NIF_TERM to)
 {
     uint32_t size = message_size(ev, argv[TERM]);
     uint64_t who = nif_ident(ev, argv[TRACEE]);
