@@ -33,7 +33,8 @@ struct kymo_damage {
 int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size);
 void kymo_reader_close(struct kymo_reader *r);
 
-/* The header as found, and the per-thread counters. Pointers live until close. */
+/* The header as found, but for events_removed, which leaves out what the ring
+ * still has; and the per-thread counters. Pointers live until close. */
 const struct kymo_meta *kymo_reader_meta(const struct kymo_reader *r);
 const struct kymo_slot *kymo_reader_slots(const struct kymo_reader *r, uint32_t *n);
 const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r);

@@ -346,13 +346,42 @@ static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool 
     return rc;
 }
 
+static uint64_t events_of(struct kymo_reader *r, const struct kymo_seg_ref *ref)
+{
+    struct kymo_segment h;
+    int fd = kymo_file_get(&r->files, ref->file);
+    return fd >= 0 && kymo_file_read(fd, &h, sizeof h, ref->offset) == (ssize_t)sizeof h && h.seq == ref->seq
+               ? h.events
+               : 0;
+}
+
+/* Segments that went with an old data file may still be in the ring: what is
+ * shown is not counted as removed too. */
+static void count_back(struct kymo_reader *r)
+{
+    const struct kymo_index *ix = &r->index;
+    uint64_t here = 0;
+    for (size_t i = 0; r->meta.files_removed != 0 && i < ix->n;) {
+        uint32_t slot = ix->refs[i].slot;
+        bool older = true; /* than all that data files have of this thread */
+        for (; i < ix->n && ix->refs[i].slot == slot; i++) {
+            older = older && ix->refs[i].file == KYMO_FILE_RING;
+            if (older && ix->refs[i].seq <= r->slots[slot].drained_seq)
+                here += events_of(r, &ix->refs[i]);
+        }
+    }
+    r->meta.events_removed -= here < r->meta.events_removed ? here : r->meta.events_removed;
+}
+
 int kymo_index_build(struct kymo_reader *r)
 {
     int rc = scan_ring(r);
     if (rc == 0)
         rc = scan_files(r, 1, 0, false);
-    if (rc == 0)
+    if (rc == 0) {
         dedup(r);
+        count_back(r);
+    }
     return rc;
 }
 

@@ -97,9 +97,10 @@ void kymo_datafile_close(struct kymo_recorder *r)
     r->files.fd = -1;
 }
 
-void kymo_datafile_sync(struct kymo_recorder *r)
+int kymo_datafile_sync(struct kymo_recorder *r)
 {
     char name[KYMO_NAME_MAX];
+    int rc = 0;
 
     for (uint64_t n = r->files.oldest; n <= r->meta->files; n++) {
         int fd;
@@ -108,10 +109,13 @@ void kymo_datafile_sync(struct kymo_recorder *r)
         fd = openat(r->dirfd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
             continue; /* removed by someone else */
-        if (fsync(fd) != 0)
+        if (fsync(fd) != 0) {
+            rc = -errno;
             note(r, errno);
+        }
         close(fd);
     }
+    return rc;
 }
 
 void kymo_datafile_age(struct kymo_recorder *r, uint64_t now_ns)

@@ -123,6 +123,13 @@ static int reserve_space(int fd, uint64_t len)
     return rc;
 }
 
+void kymo_file_punch(int fd, uint64_t offset, uint64_t len)
+{
+    while (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)len) != 0 &&
+           errno == EINTR)
+        ;
+}
+
 int kymo_file_create(int dirfd, const char *name, uint64_t len)
 {
     int fd = openat(dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

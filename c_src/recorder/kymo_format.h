@@ -12,7 +12,8 @@
  *                 recorder, so counters survive the death of the node.
  *   dict          append-only definitions: atoms, MFAs, terms, processes.
  *   ring          n_slots rings of segs_per_ring segments. Present while
- *                 recording and after a crash; absent in a snapshot.
+ *                 recording, after a crash, and when something could not be
+ *                 written to data files; absent in a snapshot.
  *   data.NNNNNN   whole segments one after the other, each packet_size bits
  *                 long (policy discard, and every snapshot). NNNNNN from 1.
  *
@@ -70,7 +71,7 @@ enum kymo_clock { KYMO_CLOCK_MONOTONIC = 0, KYMO_CLOCK_TSC = 1 };
 /* Causes of loss. A lost event is counted in exactly one of them. */
 enum kymo_loss {
     KYMO_LOST_RING_FULL = 0, /* discard: the drain thread was too slow */
-    KYMO_LOST_IO = 1,        /* a segment could not be written (errno in meta) */
+    KYMO_LOST_IO = 1,        /* no room: segments could not be written (errno in meta) */
     KYMO_LOST_NO_SLOT = 2,   /* more tracing threads than slots (in meta only) */
     KYMO_LOST_TOO_BIG = 3,   /* a record that does not fit in a segment */
     KYMO_LOST_BAD_TERM = 4,  /* the runtime handed over something unreadable */
@@ -166,7 +167,7 @@ struct kymo_slot {
     uint64_t overwritten;   /* 128 events in segments that were reused */
     uint64_t reserved0[7];  /* 136 */
     uint64_t drained_seq;   /* 192 last segment handed over (worker) */
-    uint64_t io_lost;       /* 200 events in segments that could not be written (worker) */
+    uint64_t io_lost;       /* 200 events in segments that are in no file, not even ring (worker) */
     uint64_t reserved1[6];  /* 208 */
 };
 

@@ -9,6 +9,7 @@
  *   dict.c      the dictionary
  *   worker.c    the worker thread: limits in time, calibration, draining, the end
  *   datafile.c  data files: writing, rotation, retention
+ *   giveback.c  disk space of a ring that is no longer written to
  *   snapshot.c  copies of a living ring
  *   record.c    lengths of records
  *   files.c     folders, files with reserved space, mappings
@@ -121,6 +122,7 @@ struct kymo_recorder {
     /* Worker. */
     uint32_t wake; /* futex word, counts requests */
     struct kymo_datafiles files;
+    bool drained_gone;      /* under ctl: segments up to `drained` are no longer in the ring */
     uint64_t calib_step_ns; /* under ctl */
     uint64_t calib_next_ns; /* atomic: a snapshot calibrates too */
 };
@@ -181,8 +183,20 @@ KYMO_HIDDEN int kymo_datafile_write(struct kymo_recorder *r, const struct kymo_s
 /* Closes the file that is too old. */
 KYMO_HIDDEN void kymo_datafile_age(struct kymo_recorder *r, uint64_t now_ns);
 KYMO_HIDDEN void kymo_datafile_close(struct kymo_recorder *r);
-/* Makes all data files durable; at the end. */
-KYMO_HIDDEN void kymo_datafile_sync(struct kymo_recorder *r);
+/* Makes all data files durable; at the end. 0, or the last error. */
+KYMO_HIDDEN int kymo_datafile_sync(struct kymo_recorder *r);
+
+/* ---- giveback.c ------------------------------------------------------------------ */
+
+enum kymo_giveback {
+    KYMO_GIVE_UNUSED,  /* places that no segment was opened in */
+    KYMO_GIVE_DRAINED, /* these and drained segments, but not the place of the next one */
+    KYMO_GIVE_ALL      /* all but what is not drained */
+};
+/* Frees disk space of the ring file, where the file system can. By the worker,
+ * after kymo_quiesce, with ctl held. What was given back reads as zero from the
+ * file, and must not be touched in the mapping. */
+KYMO_HIDDEN void kymo_ring_give_back(struct kymo_recorder *r, enum kymo_giveback what);
 
 /* ---- record.c -------------------------------------------------------------------- */
 
@@ -202,6 +216,9 @@ KYMO_HIDDEN int kymo_file_create(int dirfd, const char *name, uint64_t len);
 KYMO_HIDDEN int kymo_map_create(int dirfd, const char *name, uint64_t len, struct kymo_map *map);
 KYMO_HIDDEN int kymo_map_private(uint64_t len, struct kymo_map *map);
 KYMO_HIDDEN void kymo_map_close(struct kymo_map *map);
+/* Gives back the space of len bytes, which then are zero; the size stays. Does
+ * nothing where the file system can't. */
+KYMO_HIDDEN void kymo_file_punch(int fd, uint64_t offset, uint64_t len);
 KYMO_HIDDEN int kymo_write_all(int fd, const void *p, size_t len, uint64_t offset);
 /* Exceeding RLIMIT_FSIZE is to be an error and not a signal. */
 struct kymo_sigs {

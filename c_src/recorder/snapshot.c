@@ -43,6 +43,13 @@ __attribute__((no_sanitize("thread"), noinline)) static void copy_racy(void *to,
         dst[i] = src[i];
 }
 
+/* The lowest segment that may be looked at: the end may have given the space of
+ * others back. */
+static uint64_t first_kept(const struct kymo_recorder *r, uint32_t i)
+{
+    return r->drained_gone ? r->writers[i].drained + 1 : 1;
+}
+
 static void take_cut(struct snapshot *s)
 {
     struct kymo_recorder *r = s->r;
@@ -54,6 +61,8 @@ static void take_cut(struct snapshot *s)
 
         do {
             c->seq = kymo_get_acquire(&slot->seq);
+            if (c->seq < first_kept(r, i))
+                c->seq = 0;
             if (c->seq == 0)
                 break;
             seg = kymo_segment_at(r, r->writers[i].ring, c->seq);
@@ -126,6 +135,8 @@ static int copy_ring(struct snapshot *s, uint32_t i)
     uint64_t oldest = c->seq > per_ring ? c->seq - per_ring + 1 : 1;
     uint64_t events = 0;
 
+    if (oldest < first_kept(s->r, i))
+        oldest = first_kept(s->r, i);
     for (uint64_t seq = c->seq; seq >= oldest; seq--) {
         size_t len = copy_segment(s, i, seq);
         int rc;

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <linux/futex.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -71,13 +72,43 @@ static struct pass drain(struct kymo_recorder *r)
     return p;
 }
 
-static void count_undelivered(struct kymo_recorder *r, struct kymo_writer *w)
+static void note_error(struct kymo_recorder *r, int rc)
 {
-    uint64_t n = 0;
+    if (rc != 0)
+        kymo_set(&r->meta->io_errno, (uint32_t)errno);
+}
 
-    for (uint64_t seq = w->drained + 1; seq <= w->closed_seq; seq++)
-        n += kymo_segment_at(r, w->ring, seq)->events;
-    kymo_set(&w->slot->io_lost, n);
+/* Segments that no data file has. Whoever reads the recording finds them in the
+ * ring; only when somebody has removed that under the recorder they are lost. */
+static void count_undelivered(struct kymo_recorder *r)
+{
+    struct stat st;
+    bool gone = fstat(r->ring_map.fd, &st) == 0 && st.st_nlink == 0;
+
+    for (uint32_t i = 0; i < r->opt.n_slots; i++) {
+        struct kymo_writer *w = &r->writers[i];
+        uint64_t n = 0;
+
+        for (uint64_t seq = w->drained + 1; gone && seq <= w->closed_seq; seq++)
+            n += kymo_segment_at(r, w->ring, seq)->events;
+        kymo_set(&w->slot->io_lost, n);
+        /* There may have been no room for the last losses. */
+        if (w->drained < w->closed_seq)
+            kymo_segment_at(r, w->ring, w->closed_seq)->discarded = w->lost_total;
+    }
+}
+
+/* On a full disk the rings have room themselves, once nobody writes to them: what
+ * is in data files goes, as soon as it is safe there. */
+static struct pass drain_hard(struct kymo_recorder *r)
+{
+    struct pass p = drain(r);
+
+    if (p.failed && kymo_datafile_sync(r) == 0) {
+        kymo_ring_give_back(r, KYMO_GIVE_DRAINED);
+        p = drain(r);
+    }
+    return p;
 }
 
 /* The end of a discard recording. Losses that no later event could tell get a
@@ -86,25 +117,23 @@ static void count_undelivered(struct kymo_recorder *r, struct kymo_writer *w)
 static void finish_discard(struct kymo_recorder *r, uint64_t now)
 {
     struct pass p;
+    bool synced;
 
-    (void)drain(r);
+    (void)drain_hard(r);
     for (uint32_t i = 0; i < r->opt.n_slots; i++) {
         (void)kymo_write_losses(&r->writers[i], now, true);
         kymo_segment_close(&r->writers[i]);
     }
-    p = drain(r);
-    for (uint32_t i = 0; p.failed && i < r->opt.n_slots; i++)
-        count_undelivered(r, &r->writers[i]);
+    p = drain_hard(r);
     kymo_datafile_close(r);
-    kymo_datafile_sync(r);
-    if (!p.failed)
+    synced = kymo_datafile_sync(r) == 0;
+    if (synced && !p.failed) {
         (void)unlinkat(r->dirfd, KYMO_RING_NAME, 0);
-}
-
-static void note_error(struct kymo_recorder *r, int rc)
-{
-    if (rc != 0)
-        kymo_set(&r->meta->io_errno, (uint32_t)errno);
+        return;
+    }
+    count_undelivered(r);
+    kymo_ring_give_back(r, synced ? KYMO_GIVE_ALL : KYMO_GIVE_UNUSED);
+    note_error(r, fsync(r->ring_map.fd));
 }
 
 static void finish(struct kymo_recorder *r)
