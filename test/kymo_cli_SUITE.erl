@@ -621,6 +621,12 @@ snapshot(Config) ->
     record(Dir, #{calls => arguments, policy => overwrite}, fun() -> [traced(N) || N <- lists:seq(1, 100)] end,
            fun(R) -> {ok, _} = kymo:snapshot(R, Copy) end),
     ?assertEqual(lines(["print", Dir, "--tag", "call"]), lines(["print", Copy, "--tag", "call"])),
+    %% A stopped ring takes no more room than its events, where the disk can do that.
+    #{<<"ring_bytes">> := Size, <<"ring_disk_bytes">> := OnDisk} = json(out(["info", "--json", Dir])),
+    Ring = filename:join(Dir, "ring"),
+    ?assertEqual(filelib:file_size(Ring), Size),
+    ?assertEqual(512 * list_to_integer(string:trim(os:cmd("stat -c %b " ++ Ring))), OnDisk),
+    ?assertEqual(OnDisk < Size, contains(out(["info", Dir]), " of it on disk")),
     #{<<"state">> := <<"snapshot">>, <<"complete">> := true} = json(out(["info", "--json", Copy])).
 
 %% With a terminal as standard error, a command that is kept waiting shows that it

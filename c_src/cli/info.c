@@ -102,6 +102,7 @@ static void measure_files(struct cli_info *in)
             continue;
         if (strcmp(e->d_name, KYMO_RING_NAME) == 0) {
             in->ring_bytes = (uint64_t)st.st_size;
+            in->ring_disk_bytes = (uint64_t)st.st_blocks * 512;
         } else if (strcmp(e->d_name, KYMO_DICT_NAME) == 0) {
             in->dict_bytes = (uint64_t)st.st_size;
         } else if (strncmp(e->d_name, "data.", 5) == 0) {

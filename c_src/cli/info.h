@@ -33,7 +33,7 @@ struct cli_info {
     uint64_t lost_total;
 
     /* Sizes of the files. */
-    uint64_t files, file_bytes, ring_bytes, dict_bytes;
+    uint64_t files, file_bytes, ring_bytes, ring_disk_bytes, dict_bytes;
     /* Definitions by enum kymo_dict_kind; [0] counts all. */
     uint64_t defs[KYMO_DICT_PROC + 1];
 };

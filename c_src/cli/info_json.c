@@ -103,6 +103,7 @@ static void counters(const struct cli_info *in)
     number("data_files", in->files);
     number("data_bytes", in->file_bytes);
     number("ring_bytes", in->ring_bytes);
+    number("ring_disk_bytes", in->ring_disk_bytes);
     number("dict_used", in->meta->dict_used);
     number("dict_bytes", in->meta->dict_bytes);
     number("dict_full", in->meta->dict_full);

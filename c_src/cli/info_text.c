@@ -64,8 +64,11 @@ static void span(const struct cli_info *in)
 
 static void storage(const struct cli_info *in)
 {
-    printf("files        %s in %s data files, ring %s\n", BYTES(in->file_bytes), COUNT(in->files),
+    printf("files        %s in %s data files, ring %s", BYTES(in->file_bytes), COUNT(in->files),
            BYTES(in->ring_bytes));
+    if (in->ring_disk_bytes < in->ring_bytes)
+        printf(", %s of it on disk", BYTES(in->ring_disk_bytes));
+    putchar('\n');
     printf("dictionary   %s of %s used: %s functions, %s atoms, %s terms, %s processes\n",
            BYTES(in->meta->dict_used),
            BYTES(in->meta->dict_bytes != 0 ? in->meta->dict_bytes : in->dict_bytes),

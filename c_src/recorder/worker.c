@@ -150,10 +150,12 @@ static void finish(struct kymo_recorder *r)
         kymo_write_state(w, KYMO_STOPPING, now);
         kymo_segment_close(w);
     }
-    if (r->opt.policy == KYMO_DISCARD)
+    if (r->opt.policy == KYMO_DISCARD) {
         finish_discard(r, now);
-    else
+    } else {
+        kymo_ring_give_back(r, KYMO_GIVE_UNUSED);
         note_error(r, fsync(r->ring_map.fd));
+    }
     kymo_calibrate(r, true);
     kymo_set(&r->meta->end_ticks, (int64_t)kymo_clock_ticks(r->clock));
     note_error(r, ftruncate(r->dict_map.fd, (off_t)kymo_get(&r->meta->dict_used)));

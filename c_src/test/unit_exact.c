@@ -280,6 +280,33 @@ static void snapshot_of_what_stayed(void **state)
     clear_disk(o.dir);
 }
 
+/* Where files can't have holes nothing is given back, and nothing is wrong. */
+static void a_disk_without_holes(void **state)
+{
+    (void)state;
+    if (!have_disk || mkdir(rc_path("ram"), 0700) != 0 ||
+        mount("ramfs", rc_path("ram"), "ramfs", 0, NULL) != 0)
+        skip();
+    for (unsigned policy = KYMO_OVERWRITE; policy <= KYMO_DISCARD; policy++) {
+        struct kymo_options o = rc_options(rc_path(policy == KYMO_DISCARD ? "ram/d" : "ram/o"), policy);
+        struct kymo_recorder *r = rc_open(&o);
+        uint64_t made = rc_calls(r, 0, PER_SEGMENT + 1);
+        struct seen s;
+
+        assert_int_equal(fallocate(r->ring_map.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096),
+                         -1);
+        limit_file_size(policy == KYMO_DISCARD ? 100 : RLIM_INFINITY);
+        made += rc_calls(r, made, PER_SEGMENT);
+        assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+        limit_file_size(RLIM_INFINITY);
+        assert_int_equal(rc_info(r).io_errno, policy == KYMO_DISCARD ? EFBIG : 0);
+        kymo_recorder_close(r);
+        s = expect_exact(o.dir, made);
+        assert_int_equal(s.shown, made);
+    }
+    assert_int_equal(umount2(rc_path("ram"), MNT_DETACH), 0);
+}
+
 /* ---- and then the node dies ------------------------------------------------------------ */
 
 /* Forks; the child does work, which returns how many events it made or 0, and is
@@ -406,6 +433,7 @@ int main(void)
         cmocka_unit_test(the_rings_make_room),
         cmocka_unit_test(the_ring_stays),
         cmocka_unit_test(snapshot_of_what_stayed),
+        cmocka_unit_test(a_disk_without_holes),
         cmocka_unit_test(killed_while_it_can_not_write),
         cmocka_unit_test(killed_in_its_last_attempt),
         cmocka_unit_test(removed_but_in_the_ring),

@@ -317,6 +317,92 @@ static void losses_at_the_end_are_told(void **state)
     rc_free(&rec);
 }
 
+/* ---- disk space ------------------------------------------------------------------------ */
+
+static uint64_t on_disk(const char *dir, uint64_t *size)
+{
+    char path[600];
+    struct stat st;
+
+    (void)snprintf(path, sizeof path, "%s/ring", dir);
+    assert_int_equal(stat(path, &st), 0);
+    *size = (uint64_t)st.st_size;
+    return (uint64_t)st.st_blocks * 512;
+}
+
+static bool holes_work(void)
+{
+    int fd = open(rc_path("holes"), O_CREAT | O_RDWR, 0600), rc;
+
+    assert_true(fd >= 0);
+    rc = posix_fallocate(fd, 0, 65536);
+    if (rc == 0)
+        rc = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 65536);
+    close(fd);
+    return rc == 0;
+}
+
+/* While it records the ring is reserved, whatever is in it; afterwards the disk
+ * has what no segment was opened in. */
+static void a_stopped_ring_gives_space_back(void **state)
+{
+    enum { PER_SEGMENT = (65536 - KYMO_SEG_HEADER) / RC_CALL_BYTES, ROOM_FOR_THE_FILE_SYSTEM = 65536 };
+    struct kymo_options o = rc_options(rc_path("space"), KYMO_OVERWRITE);
+    uint64_t size, again, segments = 0, events = 0, first = 0, last = 0;
+    struct kymo_recorder *r;
+    struct rc_rec rec;
+
+    (void)state;
+    if (!holes_work()) {
+        fprintf(stderr, "a_stopped_ring_gives_space_back: skipped, the file system has no holes\n");
+        skip();
+    }
+    o.segment_bytes = 65536;
+    o.segs_per_ring = 16;
+    r = rc_open(&o);
+    assert_true(on_disk(o.dir, &size) >= size);
+    assert_int_equal(size, 8 * 16 * 65536);
+    assert_int_equal(rc_calls(r, 0, PER_SEGMENT + 1), PER_SEGMENT + 1); /* two segments of one ring */
+    assert_int_equal(kymo_recorder_pause(r), 0);
+    assert_int_equal(kymo_recorder_resume(r), 0);
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("space-before"), NULL, NULL), 0);
+    assert_true(on_disk(o.dir, &size) >= size);
+
+    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+    assert_in_range(on_disk(o.dir, &again), 2 * 65536, 2 * 65536 + ROOM_FOR_THE_FILE_SYSTEM);
+    assert_int_equal(again, size);
+    assert_false(rc_call(r, 0));
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("space-after"), &segments, &events), 0);
+    assert_int_equal(segments, 2);
+    assert_int_equal(events, PER_SEGMENT + 1);
+    assert_int_equal(rc_info(r).memory, kymo_options_memory(&o));
+    kymo_recorder_close(r);
+    assert_in_range(on_disk(o.dir, &again), 2 * 65536, 2 * 65536 + ROOM_FOR_THE_FILE_SYSTEM);
+    rc_load(o.dir, &rec);
+    assert_int_equal(rc_consecutive(&rec, 0, &first, &last), PER_SEGMENT + 1);
+    rc_free(&rec);
+}
+
+/* All of a ring that was written round is kept. */
+static void a_used_ring_keeps_its_space(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("round"), KYMO_OVERWRITE);
+    uint64_t size, disk;
+    struct kymo_recorder *r;
+    struct rc_rec rec;
+
+    (void)state;
+    o.n_slots = 1;
+    r = rc_open(&o);
+    (void)rc_calls(r, 0, 5000);
+    kymo_recorder_close(r);
+    disk = on_disk(o.dir, &size);
+    assert_true(disk >= size);
+    rc_load(o.dir, &rec);
+    assert_int_equal(rec.n_segs, 4);
+    rc_free(&rec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +415,8 @@ int main(void)
         cmocka_unit_test(overwrite_keeps_the_newest),
         cmocka_unit_test(discard_counts_each_loss),
         cmocka_unit_test(losses_at_the_end_are_told),
+        cmocka_unit_test(a_stopped_ring_gives_space_back),
+        cmocka_unit_test(a_used_ring_keeps_its_space),
     };
 
     return cmocka_run_group_tests_name("rings", tests, rc_setup, rc_teardown);
