@@ -19,13 +19,14 @@
 
 %% -demo SourceDir OutDir Seconds
 main() ->
-    try
-        {ok, [[Sources, Out, Seconds]]} = init:get_argument(demo),
-        run(Sources, Out, list_to_integer(Seconds) * 1000),
-        halt(0)
-    catch
-        Class:Reason:Stack ->
-            io:format(standard_error, "demo: ~tp: ~tp~n~tp~n", [Class, Reason, Stack]),
+    {ok, [[Sources, Out, Seconds]]} = init:get_argument(demo),
+    %% A process of its own, that dies with any of those it starts: this one traps exits.
+    {_, Run} = spawn_monitor(fun() -> run(Sources, Out, list_to_integer(Seconds) * 1000) end),
+    receive
+        {'DOWN', Run, process, _, normal} ->
+            halt(0);
+        {'DOWN', Run, process, _, Reason} ->
+            io:format(standard_error, "demo: ~tp~n", [Reason]),
             halt(1)
     end.
 
@@ -165,6 +166,9 @@ client(Url, [File | Files]) ->
     fetch(Url ++ File),
     client(Url, Files ++ [File]).
 
+%% From OTP 26 on httpc asks for the certificates of the system, also where there is
+%% nothing to be checked and they are not installed, unless it is told otherwise.
 fetch(Url) ->
-    {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {Url, []}, [{timeout, 30000}], [{body_format, binary}]),
+    Options = [{timeout, 30000}, {ssl, []}],
+    {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {Url, []}, Options, [{body_format, binary}]),
     true = byte_size(Body) > 0.

@@ -8,11 +8,21 @@
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([
-    files_and_summary/1, runs_again/1, spares_other_folders/1, wrong_seconds/1, not_built/1, flame_graph/1
+    files_and_summary/1, runs_again/1, spares_other_folders/1, wrong_seconds/1, not_built/1, flame_graph/1,
+    no_certificates/1, failure_ends_it/1
 ]).
 
 all() ->
-    [files_and_summary, spares_other_folders, wrong_seconds, not_built, flame_graph, runs_again].
+    [
+        files_and_summary,
+        spares_other_folders,
+        wrong_seconds,
+        not_built,
+        flame_graph,
+        runs_again,
+        no_certificates,
+        failure_ends_it
+    ].
 
 %% The scripts of the project with the build that is tested.
 init_per_suite(Config) ->
@@ -99,6 +109,30 @@ not_built(Config) ->
         ok = file:make_symlink(Priv, Link)
     end.
 
+%% A small system has no certificates, and httpc would look for them.
+no_certificates(Config) ->
+    Absent = filename:join(?config(priv_dir, Config), "absent.pem"),
+    {0, _} = demo(Config, [
+        {"ERL", erl() ++ " -public_key cacerts_path \"" ++ Absent ++ "\" -eval application:load(public_key)"}
+    ]).
+
+%% What dies in the demonstration ends it: it does not wait for what won't come.
+failure_ends_it(Config) ->
+    Link = filename:join(?config(top, Config), "src"),
+    {ok, Sources} = file:read_link(Link),
+    Wrong = filename:join([?config(priv_dir, Config), "wrong", "wrong.erl"]),
+    ok = filelib:ensure_dir(Wrong),
+    ok = file:write_file(Wrong, "-module(wrong).\nf() -> undefined_variable = X.\n"),
+    ok = file:delete(Link),
+    ok = file:make_symlink(filename:dirname(Wrong), Link),
+    try
+        {1, Text} = demo(Config, []),
+        {match, _} = re:run(Text, "demo: {{badmatch,")
+    after
+        ok = file:delete(Link),
+        ok = file:make_symlink(Sources, Link)
+    end.
+
 %% speedscope lists the functions of the folded stacks.
 flame_graph(Config) ->
     Get = filename:join(?config(data_dir, Config), "speedscope_get.sh"),
@@ -142,12 +176,14 @@ demo(Config, Env) ->
     Defaults = [
         {"DEMO_OUT", ?config(out, Config)},
         {"DEMO_SECONDS", "1"},
-        {"ERL", filename:join([code:root_dir(), "bin", "erl"])}
+        {"ERL", erl()}
     ],
     Script = filename:join([?config(top, Config), "scripts", "demo"]),
     Result = run("/bin/bash", [Script], Defaults ++ Env),
     ct:log("~ts", [element(2, Result)]),
     Result.
+
+erl() -> filename:join([code:root_dir(), "bin", "erl"]).
 
 %% Status and output, standard error included.
 run(Program, Args, Env) ->
