@@ -68,8 +68,9 @@ run(Sources, Out, Time) ->
     {ok, FlightInfo} = kymo:stop(Flight),
     io:format("  the snapshot holds ~b events~n", [Held]),
     summary(FlightInfo),
-    [unlink(C) || C <- Clients],
-    [exit(C, kill) || C <- Clients],
+    %% Each ends its request first: a server that goes away in one leaves reports.
+    Ended = [begin C ! stop, monitor(process, C) end || C <- Clients],
+    [receive {'DOWN', E, process, _, normal} -> ok end || E <- Ended],
     ok = inets:stop().
 
 summary(#{events := Events, overwritten := Overwritten, lost := Lost, memory := Memory}) ->
@@ -163,8 +164,12 @@ client(Parent, Url, Files) ->
     client(Url, Files).
 
 client(Url, [File | Files]) ->
-    fetch(Url ++ File),
-    client(Url, Files ++ [File]).
+    receive
+        stop -> ok
+    after 0 ->
+        fetch(Url ++ File),
+        client(Url, Files ++ [File])
+    end.
 
 %% From OTP 26 on httpc asks for the certificates of the system, also where there is
 %% nothing to be checked and they are not installed, unless it is told otherwise.

@@ -51,6 +51,7 @@ end_per_suite(Config) ->
 
 files_and_summary(Config) ->
     {0, Text} = demo(Config, []),
+    nomatch = re:run(Text, "REPORT"),
     {match, [Events]} = re:run(Text, "\\n  (\\d+) events recorded", [{capture, all_but_first, list}]),
     true = list_to_integer(Events) > 1000,
     {match, [Requests]} = re:run(Text, "; (\\d+) requests answered", [{capture, all_but_first, list}]),
