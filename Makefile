@@ -41,7 +41,12 @@ c: bootstrap-build
 	@$(MAKE) --no-print-directory -C c_src all PRIV=$(abspath $(OUT))/priv ERL="$(ERL)"
 
 erlang: bootstrap-build
-	@$(MAKE) --no-print-directory $(OUT)/ebin/kymo.app
+	@$(MAKE) --no-print-directory app
+
+# A recipe, for make tells of targets that have none and are up to date.
+.PHONY: app
+app: $(OUT)/ebin/kymo.app
+	@:
 
 $(OUT)/ebin/%.beam: src/%.erl $(wildcard src/*.hrl)
 	@mkdir -p $(@D)

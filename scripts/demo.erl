@@ -20,6 +20,8 @@
 %% -demo SourceDir OutDir Seconds
 main() ->
     {ok, [[Sources, Out, Seconds]]} = init:get_argument(demo),
+    %% That inets ends is no news.
+    ok = logger:set_primary_config(level, warning),
     %% A process of its own, that dies with any of those it starts: this one traps exits.
     {_, Run} = spawn_monitor(fun() -> run(Sources, Out, list_to_integer(Seconds) * 1000) end),
     receive
