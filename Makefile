@@ -24,7 +24,7 @@ SPACE := $(EMPTY) $(EMPTY)
 COMMA := ,
 MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(wildcard src/*.erl)))
 
-.PHONY: all help c erlang test test-quick demo bench bench-erts lint fuzz clean install \
+.PHONY: all help c erlang test test-quick test-asan demo bench bench-erts lint fuzz clean install \
   erts erts-stock erts-install erts-prune patch-check patch-edit patch-refresh
 
 all: c erlang ## build the NIFs, the kymo command and the Erlang modules
@@ -65,6 +65,10 @@ test: ## install what is missing, then run every test
 test-quick: ## the tests on the installed runtime only, without sanitizers
 	@scripts/bootstrap build test
 	@scripts/test quick
+
+test-asan: ## the suites of the NIFs under the address sanitizer
+	@scripts/bootstrap build test
+	@scripts/test asan
 
 demo: ## record a web server under load and show what to open
 	@scripts/bootstrap build demo

@@ -195,6 +195,89 @@ hanging_program_is_a_failure() {
     has "it took longer than 1 s" out
 }
 
+# A suite whose NIF does what it is told to, for --asan.
+nif_project() {
+    project
+    mkdir c_src/nif
+    cat >c_src/nif/wild.c <<'C'
+#include <erl_nif.h>
+#include <stdlib.h>
+static ERL_NIF_TERM use(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    int at = 0;
+    (void)argc;
+    char *p = enif_alloc(10);
+    p[9] = 0;
+    enif_get_int(env, argv[0], &at);
+    at = ((volatile char *)p)[at];
+    enif_free(p);
+    return enif_make_int(env, at);
+}
+static ERL_NIF_TERM lose(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    *(volatile char *)malloc(10) = 1;
+    return argv[0];
+}
+static ERL_NIF_TERM shift(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    int by = 0;
+    (void)argc;
+    enif_get_int(env, argv[0], &by);
+    return enif_make_int(env, 1 << by);
+}
+static ErlNifFunc functions[] = {{"use", 1, use, 0}, {"lose", 1, lose, 0}, {"shift", 1, shift, 0}};
+ERL_NIF_INIT(wild_SUITE, functions, NULL, NULL, NULL, NULL)
+C
+    # shellcheck disable=SC2016 # for make
+    {
+        printf 'all:\n\t@mkdir -p $(PRIV)\n'
+        printf '\t$(CC) -g -fPIC -shared -fsanitize=$(SAN) -isystem %s -o $(PRIV)/wild.so nif/wild.c\n' \
+            "$(make -s -C "$TOP/c_src" print-erts-include)"
+    } >c_src/Makefile
+    suite wild <<'ERL'
+-on_load(load/0).
+-nifs([use/1, lose/1, shift/1]).
+load() -> erlang:load_nif(filename:join(code:priv_dir(kymo), "wild"), 0).
+use(_) -> erlang:nif_error(not_loaded).
+lose(_) -> erlang:nif_error(not_loaded).
+shift(_) -> erlang:nif_error(not_loaded).
+all() -> [good, beyond, leak, undefined].
+good(_) -> 0 = use(9), 8 = shift(3).
+beyond(_) -> use(10).
+leak(_) -> [lose(I) || I <- lists:seq(1, 10)].
+undefined(_) -> shift(40).
+ERL
+}
+
+good_code_passes_the_sanitizers() {
+    nif_project
+    scripts/run-ct --asan wild_SUITE:good >out || { cat out; exit 1; }
+    same "1 0 0;" "$(results)"
+}
+
+sanitizers_see_the_block_of_a_nif() {
+    nif_project
+    refuses out scripts/run-ct --asan wild_SUITE:beyond
+    has "heap-buffer-overflow" out
+    has "nif/wild.c" out
+}
+
+sanitizers_see_what_is_undefined() {
+    nif_project
+    refuses out scripts/run-ct --asan wild_SUITE:undefined
+    has "runtime error: shift exponent 40" out
+}
+
+# The runtime itself loses some at its end, and that is not counted.
+sanitizers_see_what_is_lost() {
+    nif_project
+    refuses out scripts/run-ct --asan wild_SUITE:leak
+    same "1 1 0;" "$(results)"
+    has "leak of 100 byte" out
+    has "nif/wild.c" out
+}
+
 # The whole run: its last line and its status.
 last_line_is_the_total() {
     project
@@ -227,7 +310,8 @@ for case in suites_are_counted good_suites_pass what_could_not_run_has_failed \
     runtime_that_stops_early_is_a_failure suite_without_cases_is_a_failure \
     code_that_does_not_compile_is_a_failure programs_are_counted skipped_tests_are_counted \
     crash_in_a_test_is_a_failure crash_between_tests_is_a_failure program_without_tests_is_a_failure \
-    hanging_program_is_a_failure last_line_is_the_total nothing_run_is_no_success; do
+    hanging_program_is_a_failure good_code_passes_the_sanitizers sanitizers_see_the_block_of_a_nif \
+    sanitizers_see_what_is_undefined sanitizers_see_what_is_lost last_line_is_the_total nothing_run_is_no_success; do
     run_case "$case"
 done
 [ "$failures" = 0 ]
