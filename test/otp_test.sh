@@ -36,7 +36,7 @@ install:
 	mkdir -p $(bindir); cp bin/erl $(bindir)/erl
 MAKE
         # shellcheck disable=SC2016 # for make
-        printf 'all:\n\techo $(TYPE) $(FLAVOR) >>../../variants.log\n' >erts/emulator/Makefile
+        printf 'all:\n\techo $(TYPE) $(FLAVOR) >>../../variants.log\ntest:\n\t@. $(SUITES)\n' >erts/emulator/Makefile
         chmod +x configure erts/config.status
     )
     tar -cf otp.tar otp
@@ -346,13 +346,43 @@ sums_are_checked() {
     [ ! -e cache/dl/otp.tar ]
 }
 
+# Common Test has a last word on each suite, and a status for all of them.
+suites_are_added_up() {
+    world
+    build stock >/dev/null
+    export SUITES=$PWD/suites KYMO_RESULTS=$PWD/results
+    suites() { "$TOP/scripts/otp-suites" stock emulator:a emulator:b; }
+    complete() { echo "echo Testing x.$1_SUITE: TEST COMPLETE, $2 test cases" >>suites; }
+    complete a "3 ok, 0 failed, 1 skipped of 4"
+    complete b "20 ok, 0 failed of 20"
+    suites >out
+    has "23 passed, 0 failed, 1 skipped" out
+    same "23 0 1" "$(cut -f2-4 results | tr '\t' ' ')"
+    # A suite before the last one; then one that did not end; then what failed was
+    # no case.
+    echo >suites
+    complete a "3 ok, 2 failed of 5"
+    complete b "20 ok, 0 failed of 20"
+    refuses out suites
+    has "23 passed, 2 failed, 0 skipped" out
+    echo >suites
+    complete a "3 ok, 0 failed of 3"
+    refuses out suites
+    has "1 of 2 suites whole" out
+    has "3 passed, 1 failed" out
+    complete b "1 ok, 0 failed, 7 skipped of 8"
+    echo "exit 1" >>suites
+    refuses out suites
+    has "4 passed, 1 failed, 7 skipped" out
+}
+
 for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on killed_build_starts_again \
     second_build_waits_for_first failed_build_tells_where patched_builds_only_what_changed \
     patched_from_the_source patched_makefile_is_configured_again \
     patched_configure_starts_from_the_source variants empty_series_shares_the_build installs prune_keeps_the_present \
     bad_hunk_is_named overlay_must_be_new check_of_the_series check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
-    git_alone_is_enough cache_may_be_relative git_checkout_as_source other_versions_are_refused sums_are_checked; do
+    git_alone_is_enough suites_are_added_up cache_may_be_relative git_checkout_as_source other_versions_are_refused sums_are_checked; do
     run_case "$case"
 done
 [ "$failures" = 0 ]
