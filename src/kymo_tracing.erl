@@ -194,7 +194,7 @@ free_senders({match_spec, _}) -> {false, ['receive']}.
 -spec apply_plan(t(), plan()) -> result().
 apply_plan(T, #{spec := Spec, functions := Functions, senders := Senders, skipped := Skipped}) ->
     #{processes := Processes, process_flags := PFlags, ports := Ports, port_flags := OFlags} = Spec,
-    FunctionCount = lists:sum([set_functions(T, F) || F <- Functions]),
+    FunctionCount = set_functions(T, lists:append([operations(F) || F <- Functions])),
     Senders andalso set_senders(T, ?SENDER),
     ProcessCount = set_tracees(T, process, Processes, PFlags),
     PortCount = set_tracees(T, port, Ports, OFlags),
@@ -211,14 +211,15 @@ others(#tracing{mode = global} = T, Who, Existing) when Who =:= all; Who =:= exi
 others(_, _, _) ->
     [].
 
-set_functions(T, #{scope := Scope, match_spec := MatchSpec, functions := Mods}) ->
-    lists:sum([set_functions(T, M, FAs, MatchSpec, Scope) || {M, FAs} <- Mods]).
+operations(#{scope := Scope, match_spec := MatchSpec, functions := Mods}) ->
+    lists:append([operations(M, FAs, MatchSpec, Scope) || {M, FAs} <- Mods]).
 
-%% One call for a whole module: each call makes all schedulers agree.
-set_functions(T, M, FAs, MatchSpec, Scope) ->
+%% One operation for a whole module: in a runtime that sets one by one, each of
+%% them makes all schedulers agree.
+operations(M, FAs, MatchSpec, Scope) ->
     case length(FAs) > 1 andalso lists:sort(FAs) =:= lists:sort(module_functions(M, Scope)) of
-        true -> set_function(T, {M, '_', '_'}, MatchSpec, Scope);
-        false -> lists:sum([set_function(T, {M, F, A}, MatchSpec, Scope) || {F, A} <- FAs])
+        true -> [{{M, '_', '_'}, MatchSpec, [Scope]}];
+        false -> [{{M, F, A}, MatchSpec, [Scope]} || {F, A} <- FAs]
     end.
 
 module_functions(M, local) -> module_info(M, functions);
@@ -232,10 +233,24 @@ module_info(M, What) ->
         error:badarg -> []
     end.
 
-set_function(#tracing{mode = session, session = Session}, MFA, MatchSpec, Scope) ->
-    (api()):function(Session, MFA, MatchSpec, [Scope]);
-set_function(#tracing{mode = global}, MFA, MatchSpec, Scope) ->
-    runtime(trace_pattern, [MFA, MatchSpec, [Scope]]).
+%% Answers how many functions there were. The runtime of erts_patches takes all
+%% operations at once, and no process ever sees a part of them.
+set_functions(_, []) ->
+    0;
+set_functions(T, Operations) ->
+    case erlang:function_exported(api(), patterns, 2) of
+        true -> lists:sum((api()):patterns(handle(T), Operations));
+        false -> lists:sum([set_function(T, Operation) || Operation <- Operations])
+    end.
+
+%% How that runtime calls what is traced.
+handle(#tracing{mode = session, session = Session}) -> Session;
+handle(#tracing{mode = global}) -> {legacy, default}.
+
+set_function(#tracing{mode = session, session = Session}, {MFA, MatchSpec, Flags}) ->
+    (api()):function(Session, MFA, MatchSpec, Flags);
+set_function(#tracing{mode = global}, {MFA, MatchSpec, Flags}) ->
+    runtime(trace_pattern, [MFA, MatchSpec, Flags]).
 
 set_senders(#tracing{mode = session, session = Session}, MatchSpec) ->
     (api()):recv(Session, MatchSpec, []);
@@ -321,12 +336,12 @@ unset_functions(T, Set) ->
         fun({{_, F, A}, _}) -> {F, A} end,
         maps:to_list(Set)
     ),
-    maps:foreach(
-        fun({M, Scope}, FAs) ->
-            Ours = [FA || {F, A} = FA <- FAs, is_set(T, {M, F, A}, Scope)],
-            set_functions(T, M, Ours, false, Scope)
-        end,
-        Groups
+    set_functions(
+        T,
+        lists:append([
+            operations(M, [FA || {F, A} = FA <- FAs, is_set(T, {M, F, A}, Scope)], false, Scope)
+         || {{M, Scope}, FAs} <- maps:to_list(Groups)
+        ])
     ).
 
 %% In a session nobody else sets anything.

@@ -39,7 +39,7 @@ groups() ->
                     held_process, held_function, held_receive, held_new, held_existing, others_untouched,
                     replaced_by_other
                 ]},
-        {session, [], Common ++ [others_untouched, both_at_once]}
+        {session, [], Common ++ [others_untouched, both_at_once, one_commit]}
     ].
 
 init_per_suite(Config) ->
@@ -935,6 +935,38 @@ both_at_once(Config) ->
     Expected = {trace, P, call, {?MODULE, g, [2]}},
     [Expected, Expected] = [receive {dbg, E} -> E end || _ <- [1, 2]],
     stop_dbg(),
+    gone(P).
+
+%% The patched runtime gets all functions in one call, any other one in as many as
+%% there are. The server is not to be watched, so this does what the server does.
+one_commit(Config) ->
+    Count = apply(trace, session_create, [?FUNCTION_NAME, self(), []]),
+    Calls = fun(Do) ->
+        MFAs = [{trace, patterns, 2}, {trace, function, 4}],
+        [apply(trace, function, [Count, MFA, How, [call_count]]) || MFA <- MFAs, How <- [true, restart]],
+        Result = Do(),
+        {Result, [
+            N
+         || MFA <- MFAs, {call_count, N} <- [apply(trace, info, [Count, MFA, call_count])], is_integer(N)
+        ]}
+    end,
+    R = start(Config),
+    P = tracee(),
+    {ok, Spec} = kymo_spec:parse(#{
+        processes => [P], functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1", "kymo_names:_/_"]
+    }),
+    {ok, Plan, T} = kymo_tracing:plan(kymo_tracing:new(session, kymo:tracer(R)), Spec),
+    {#{functions := N}, Set} = Calls(fun() -> kymo_tracing:apply_plan(T, Plan) end),
+    ?assertEqual(2 + length(kymo_names:module_info(functions)), N),
+    run(P, fun() -> f(1) end),
+    {T1, Cleared} = Calls(fun() -> kymo_tracing:unset(T, Spec) end),
+    #{functions := 0} = kymo_tracing:describe(T1),
+    run(P, fun() -> f(1) end),
+    ok = kymo_tracing:clear(T1),
+    true = apply(trace, session_destroy, [Count]),
+    Expected = case erlang:function_exported(trace, patterns, 2) of true -> [1, 0]; false -> [3] end,
+    ?assertEqual({Expected, Expected}, {Set, Cleared}),
+    ?assertEqual([{trace, P, call, {?MODULE, F, 1}} || F <- [f, g]], stop_and_read(Config, R)),
     gone(P).
 
 %% dbg goes on beside a recorder that traces other things, and after it.
