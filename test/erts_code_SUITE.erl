@@ -18,7 +18,8 @@
          exports_follow_versions/1, stub_becomes_function/1, apply_makes_stub/1, aborted_loads/1,
          many_in_one_load/1, funs_follow_code/1, fun_from_external_format/1, soft_purge_abort/1,
          on_load_succeeds/1, on_load_fails/1, deleted_while_on_load/1,
-         global_trace_survives_loads/1, local_trace_survives_loads/1, traced_module_is_replaced/1,
+         global_trace_survives_loads/1, local_trace_survives_loads/1,
+         all_traced_survives_loads/1, traced_module_is_replaced/1,
          nif_survives_loads/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
          parallel_callers/1, preloaded_and_bifs/1]).
 %% The error handler of the test processes.
@@ -34,7 +35,8 @@ all() ->
      exports_follow_versions, stub_becomes_function, apply_makes_stub, aborted_loads,
      many_in_one_load, funs_follow_code, fun_from_external_format, soft_purge_abort,
      on_load_succeeds, on_load_fails, deleted_while_on_load,
-     global_trace_survives_loads, local_trace_survives_loads, traced_module_is_replaced,
+     global_trace_survives_loads, local_trace_survives_loads, all_traced_survives_loads,
+     traced_module_is_replaced,
      nif_survives_loads, stacktrace_in_every_module, random_model, parallel_random_model,
      parallel_callers, preloaded_and_bifs].
 
@@ -381,6 +383,45 @@ trace_survives_loads(M, Flags, Kind) ->
     stop_tracee(Tracee),
     true = erlang:delete_module(M),
     true = erlang:purge_module(M),
+    unload_fillers(Filler).
+
+%% The same, of all functions at once: between loads, one that is aborted, and
+%% calls that make stubs.
+all_traced_survives_loads(_Config) ->
+    M = name(atrace),
+    Refused = name(atrace_refused),
+    Bins = versions(M),
+    RefusedBins = versions(Refused),
+    Filler = fillers(4),
+    {module, M} = erlang:load_module(M, maps:get(1, Bins)),
+    [{module, Refused} = erlang:load_module(Refused, maps:get(V, RefusedBins)) || V <- [1, 2]],
+    Tracee = start_tracee(),
+    All = fun(How) -> erlang:trace_pattern({'_', '_', '_'}, How, [global]) end,
+    Look = fun(Traced) ->
+                   %% It holds old code.
+                   {error, not_purged} = erlang:load_module(Refused, maps:get(3, RefusedBins)),
+                   Stub = name("stub" ++ integer_to_list(erlang:unique_integer([positive]))),
+                   ?assertEqual({undefined_function, {Stub, f, 0}}, catch Stub:f()),
+                   [begin
+                        ?assertEqual({traced, Traced}, erlang:trace_info({Mod, v, 0}, traced)),
+                        ?assertEqual(V, Mod:v()),
+                        ?assertEqual(Traced =:= global, is_call_traced(Tracee, Mod, v))
+                    end || {Mod, V} <- [{M, 1}, {Refused, 2}]],
+                   ?assertEqual({undefined_function, {Refused, only_1, 0}}, catch Refused:only_1())
+           end,
+    [begin
+         load_fillers(lists:sublist(Filler, A), fun() -> ok end),
+         ?assert(All(true) > 1000),
+         load_fillers(lists:sublist(Filler, B), fun() -> Look(global) end),
+         ?assert(All(false) > 1000),
+         load_fillers(lists:sublist(Filler, A), fun() -> Look(false) end)
+     end || A <- [0, 1, 3], B <- [0, 1, 2, 3, 4]],
+    stop_tracee(Tracee),
+    [begin
+         _ = erlang:check_old_code(Mod) andalso erlang:purge_module(Mod),
+         true = erlang:delete_module(Mod),
+         true = erlang:purge_module(Mod)
+     end || Mod <- [M, Refused]],
     unload_fillers(Filler).
 
 start_tracee() ->
