@@ -49,7 +49,7 @@ static ERL_NIF_TERM with_data(const struct sample *s, uint64_t data)
  * how far the low ones are rotated. */
 static bool learn_rotation(const struct sample *s, unsigned width, struct nif_rotation *r)
 {
-    unsigned at[64] = {0};
+    unsigned at[64] = {0}, bits = 0;
     for (unsigned i = 0; i < width; i++) {
         uint64_t word = with_data(s, UINT64_C(1) << i) >> 4;
         if (word == 0 || (word & (word - 1)) != 0) {
@@ -57,12 +57,13 @@ static bool learn_rotation(const struct sample *s, unsigned width, struct nif_ro
         }
         at[i] = (unsigned)__builtin_ctzll(word);
         if (at[i] != i) {
-            r->bits = i + 1;
+            bits = i + 1;
         }
     }
-    r->right = r->bits == 0 ? 0 : at[0];
-    r->mask = (UINT64_C(1) << r->bits) - 1;
-    r->data = UINT64_MAX;
+    r->right = bits == 0 ? 0 : (uint8_t)at[0];
+    r->left = (uint8_t)(bits - r->right);
+    r->mask = (UINT64_C(1) << bits) - 1;
+    r->keep = ~r->mask;
     return true;
 }
 
@@ -75,7 +76,7 @@ static void find_rotation(const struct sample *s, unsigned width, unsigned tag, 
         0, 1, all, all & 0x0f0f0f0f0f0f0f0f, all & 0x5555555555555555, all & 0x00ff12345678abcd};
     const size_t n = sizeof probes / sizeof *probes;
     if (!learn_rotation(s, width, r)) {
-        *r = (struct nif_rotation){.data = all};
+        *r = (struct nif_rotation){.keep = all};
     }
     for (size_t i = 0; i < n + width; i++) {
         uint64_t data = i < n ? probes[i] : UINT64_C(1) << (i - n);

@@ -36,10 +36,10 @@ _Static_assert(sizeof(ERL_NIF_TERM) == 8, "kymo needs a 64-bit runtime");
  * of the table (+P, +Q). Before, they hold the data as they are and above them
  * the index, which follows from the data. */
 struct nif_rotation {
-    bool ok; /* false: not understood */
-    unsigned bits, right;
-    uint64_t mask; /* the low `bits` bits */
-    uint64_t data; /* the bits that are data */
+    bool ok;             /* false: not understood */
+    uint8_t right, left; /* the sum is how many low bits are rotated */
+    uint64_t mask;       /* these low bits */
+    uint64_t keep;       /* the bits that are data as they are */
 };
 
 /* What every event needs is in one cache line. */
@@ -97,7 +97,7 @@ static inline uint64_t nif_rotate(ERL_NIF_TERM t, const struct nif_rotation *r)
 {
     uint64_t word = t >> 4;
     uint64_t low = word & r->mask;
-    return ((word & ~r->mask) | ((low >> r->right | low << (r->bits - r->right)) & r->mask)) & r->data;
+    return (word & r->keep) | low >> r->right | (low << r->left & r->mask);
 }
 /* Only when nif_layout.pid.ok; number below serial, see pid_bits. */
 static inline uint64_t nif_pid_data(ERL_NIF_TERM pid)

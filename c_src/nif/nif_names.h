@@ -47,7 +47,7 @@ static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
         if (NIF_UNLIKELY(nif_layout.pid_bits != 28)) {
             data = nif_pid_number(data) | nif_pid_serial(data) << 28;
         }
-        return KYMO_IDENT(KYMO_I_PID, data);
+        return (uint64_t)KYMO_I_PID << 60 | data;
     }
     if (nif_is_local_port(t) && nif_layout.port.ok) {
         return KYMO_IDENT(KYMO_I_PORT, nif_port_number(t));

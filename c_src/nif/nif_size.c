@@ -220,61 +220,60 @@ static __attribute__((noinline)) uint32_t walk_words(ErlNifEnv *env, ERL_NIF_TER
 }
 
 /* Most messages are a tuple of immediates, lists of immediates and binaries, or
- * one of these. Adds the words of a part of such a message; false when it is
- * something else, or when the steps are used up. */
-static inline bool quick_part(ERL_NIF_TERM t, uint32_t *words, uint32_t *steps)
+ * one of these. What visit() counts as visits is never more than the words, so
+ * these alone are kept within the limit. Returns the words with those of a part
+ * of such a message; 0 when it is something else, or too large. */
+static inline uint32_t quick_part(ERL_NIF_TERM t, uint32_t words, uint32_t limit)
 {
     while (nif_is_list_cell(t)) {
         const ERL_NIF_TERM *cell = nif_words(t);
-        if (!nif_is_immediate(cell[0]) || (*steps)-- == 0) {
-            return false;
+        words += 2;
+        if (!nif_is_immediate(cell[0]) || words > limit) {
+            return 0;
         }
-        *words += 2;
         t = cell[1];
     }
     if (nif_is_immediate(t)) {
-        return true;
+        return words;
     }
     uint64_t header = nif_header(t);
     if (nif_header_kind(header) == nif_layout.heap_bin) {
-        *words += nif_header_words(header);
-        return true;
+        return words + nif_header_words(header);
     }
-    *words += nif_layout.refc_words;
-    return nif_header_kind(header) == nif_layout.refc_bin;
+    return nif_header_kind(header) == nif_layout.refc_bin ? words + nif_layout.refc_words : 0;
 }
 
-static inline bool quick_message(ERL_NIF_TERM t, uint32_t *words, uint32_t steps)
+/* A message that is not immediate; 0 when it has to be walked. */
+static inline uint32_t quick_message(ERL_NIF_TERM t, uint32_t limit)
 {
-    if (!nif_layout.header_ok) {
-        return false;
+    if (NIF_UNLIKELY(!nif_layout.header_ok)) {
+        return 0;
     }
     if (nif_is_list_cell(t) || nif_header_kind(nif_header(t)) != 0) {
-        return quick_part(t, words, &steps);
+        return quick_part(t, 0, limit);
     }
+    const ERL_NIF_TERM *el = nif_words(t) + 1;
     uint64_t arity = nif_header(t) >> 6;
-    if (arity == 0 || arity >= steps) {
-        return false;
+    if (arity == 0 || arity >= limit) {
+        return 0;
     }
-    steps -= (uint32_t)arity + 1u;
-    *words = (uint32_t)arity + 1u;
-    for (uint64_t i = 1; i <= arity; i++) {
-        ERL_NIF_TERM el = nif_words(t)[i];
-        if (!nif_is_immediate(el) && !quick_part(el, words, &steps)) {
-            return false;
+    uint32_t words = (uint32_t)arity + 1u;
+    for (const ERL_NIF_TERM *end = el + arity; el < end; el++) {
+        if (!nif_is_immediate(*el)) {
+            words = quick_part(*el, words, limit);
+            if (words == 0) {
+                return 0;
+            }
         }
     }
-    return true;
+    return words;
 }
 
 uint32_t nif_size_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit)
 {
-    uint32_t quick = 0;
     if (nif_is_immediate(t)) {
         return 0;
     }
-    if (NIF_LIKELY(quick_message(t, &quick, limit))) {
-        return quick;
-    }
-    return walk_words(env, t, limit);
+    uint32_t words = quick_message(t, limit);
+    return NIF_LIKELY(words != 0) ? words : walk_words(env, t, limit);
 }
