@@ -15,7 +15,7 @@ all() ->
     [bad_options, bad_folders, good_options, file_names, too_many,
      tags, several, details, detail_none, message_sizes, size_limit, content_bytes, cut_terms, funs,
      sample_events, sample_processes, limit_events, limit_bytes, limit_duration,
-     pause_resume, stop_twice, after_stop, bad_states, error_texts, foreign_states, callbacks_by_hand,
+     pause_resume, stop_twice, after_stop, bad_states, error_texts, foreign_states,
      stopped_while_traced, forgotten, owner_dies, owner_is_dead, owner_dies_first,
      info_keys, snapshot_live, snapshot_errors, process_names, names_run_out,
      ten_thousand, exits_while_traced, huge_terms, dirty_schedulers, no_slots, rotation].
@@ -520,28 +520,6 @@ foreign_states(_) ->
          receive {'DOWN', Ref, _, _, Reason} -> ?assertEqual(normal, Reason) end
      end || State <- [nothing, 1, 1.5, self(), make_ref(), {a, b}, [], <<"state">>, atomics:new(1, []),
                       ets:whereis(ets:new(foreign, [named_table])), #{}, fun lists:map/2, 1 bsl 80]],
-    ok.
-
-%% The callbacks are functions like others: no arguments take the node down.
-callbacks_by_hand(Config) ->
-    State = open(Config, #{calls => arguments, messages => contents, terms => contents, returns => values}),
-    Junk = [x, 1, 1.5, 1 bsl 80, self(), make_ref(), State, [], [a | b], {}, {a, b}, {a, b, c}, {a, b, 3}, {a, b, [c]},
-            {a, b, [c | d]}, {a, b, -1}, <<"x">>, <<1:3>>, #{}, #{extra => y}, #{extra => {a, b, [c]}},
-            #{match_spec_result => [], scheduler_id => -1, timestamp => never}, fun lists:map/2, fun() -> ok end,
-            maps:from_list([{N, N} || N <- lists:seq(1, 50)]), kymo_conform:remote(pid)],
-    Tags = [call, return_from, exception_from, send, 'receive', spawn, exit, link, register, open, closed, in, out,
-            gc_minor_start, seq_trace, unknown_tag, trace_status, 17, "call"],
-    Pick = fun(L) -> lists:nth(rand:uniform(length(L)), L) end,
-    Enabled = [F || {F, 3} <- kymo_tracer:module_info(exports)],
-    Trace = [F || {F, 5} <- kymo_tracer:module_info(exports)],
-    [?assert(lists:member(kymo_tracer:F(Pick(Tags), Pick([State | Junk]), Pick(Junk)), [trace, discard, remove])) ||
-        _ <- lists:seq(1, 2000), F <- Enabled],
-    [?assertEqual(ok, kymo_tracer:F(Pick(Tags), Pick([State, State, Pick(Junk)]), Pick(Junk), Pick(Junk), Pick(Junk))) ||
-        _ <- lists:seq(1, 2000), F <- Trace],
-    #{events := Events, lost := #{bad_term := Bad}} = kymo_tracer:info(State),
-    ?assert(Events > 0 andalso Bad > 0),
-    ok = kymo_tracer:stop(State),
-    _ = kymo_conform:recorded(?config(dir, Config)),
     ok.
 
 stopped_while_traced(Config) ->
