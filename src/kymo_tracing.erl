@@ -336,13 +336,14 @@ unset_functions(T, Set) ->
         fun({{_, F, A}, _}) -> {F, A} end,
         maps:to_list(Set)
     ),
-    set_functions(
+    _ = set_functions(
         T,
         lists:append([
             operations(M, [FA || {F, A} = FA <- FAs, is_set(T, {M, F, A}, Scope)], false, Scope)
          || {{M, Scope}, FAs} <- maps:to_list(Groups)
         ])
-    ).
+    ),
+    ok.
 
 %% In a session nobody else sets anything.
 is_set(#tracing{mode = session}, _, _) -> true;
