@@ -13,6 +13,9 @@
 
 #define MIN_SIZE 256
 
+/* The current round, and the two before it. */
+#define ROUND_BITS ((1 << ERTS_NUM_CODE_IX) - 1)
+
 void
 erts_code_log_init(ErtsCodeLog *log, ErtsAlcType_t type)
 {
@@ -63,6 +66,18 @@ erts_code_log_add(ErtsCodeLog *log, void *entry, Uint32 *posp)
 }
 
 void
+erts_code_log_add_all(ErtsCodeLog *log)
+{
+    log->all_rounds |= 1;
+}
+
+int
+erts_code_log_replay_all(const ErtsCodeLog *log)
+{
+    return log->all_rounds != 0;
+}
+
+void
 erts_code_log_forget(ErtsCodeLog *log, void *entry, Uint32 pos)
 {
     UWord ix = find_slot(log, entry, pos);
@@ -82,6 +97,7 @@ erts_code_log_commit(ErtsCodeLog *log)
     log->this_round = log->used - drop;
     log->used -= drop;
     log->first += (Uint32)drop;
+    log->all_rounds = (log->all_rounds << 1) & ROUND_BITS;
     sys_memmove(log->slots, &log->slots[drop], log->used * sizeof(void*));
 
     /* Give back the memory of a large load once its rounds are gone. */

@@ -32,6 +32,10 @@
  * a hint that is verified against the log, so it needs no upkeep when old
  * rounds are dropped.
  *
+ * An operation that writes a good part of all entries says so, instead of
+ * naming each of them: erts_code_log_add_all(). The stagings of three rounds
+ * then copy everything, which is no more than they would have to copy anyway.
+ *
  * Memory: one word per entry changed in the last three rounds.
  *
  * Locking: none here. The caller serializes all operations on one log.
@@ -58,6 +62,7 @@ typedef struct {
     UWord prev_round;      /* Slot where the previous round starts */
     UWord this_round;      /* Slot where the current round starts */
     Uint32 first;          /* Log position of slot 0; wraps around */
+    Uint32 all_rounds;     /* Bit N: add_all() was called N rounds ago */
 } ErtsCodeLog;
 
 void erts_code_log_init(ErtsCodeLog *log, ErtsAlcType_t type);
@@ -65,6 +70,13 @@ void erts_code_log_init(ErtsCodeLog *log, ErtsAlcType_t type);
 /* Log that `entry` has been, or is about to be, written. Idempotent within a
  * round. `*posp` is the position held by the entry. */
 void erts_code_log_add(ErtsCodeLog *log, void *entry, Uint32 *posp);
+
+/* Log that any of the entries may be written in the rest of this round. */
+void erts_code_log_add_all(ErtsCodeLog *log);
+
+/* Has that been said in this round? Then erts_code_log_add() can be left out,
+ * except for new entries. */
+ERTS_GLB_INLINE int erts_code_log_all_this_round(const ErtsCodeLog *log);
 
 /* Remove an entry that is about to be freed. `pos` is the position held by
  * the entry, which need not be in the log. */
@@ -77,6 +89,21 @@ void erts_code_log_commit(ErtsCodeLog *log);
 /* Memory used by the log, in bytes, besides the struct itself. */
 UWord erts_code_log_sz(const ErtsCodeLog *log);
 
-/* To replay: visit slots 0 to `used` - 1 and skip those that are NULL. */
+/* Does a replay have to visit all entries of the active copy? */
+int erts_code_log_replay_all(const ErtsCodeLog *log);
+
+/* To replay: visit slots 0 to `used` - 1 and skip those that are NULL; before
+ * that all entries of the active copy, if erts_code_log_replay_all() says so.
+ */
+
+#if ERTS_GLB_INLINE_INCL_FUNC_DEF
+
+ERTS_GLB_INLINE int
+erts_code_log_all_this_round(const ErtsCodeLog *log)
+{
+    return log->all_rounds & 1;
+}
+
+#endif /* ERTS_GLB_INLINE_INCL_FUNC_DEF */
 
 #endif /* __CODE_LOG_H__ */
