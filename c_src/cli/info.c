@@ -98,7 +98,8 @@ static void measure_files(struct cli_info *in)
         return; /* sizes stay 0: it could be opened a moment ago */
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         struct stat st;
-        if (fstatat(dirfd(d), e->d_name, &st, 0) != 0 || !S_ISREG(st.st_mode))
+        int at = dirfd(d);
+        if (at < 0 || fstatat(at, e->d_name, &st, 0) != 0 || !S_ISREG(st.st_mode))
             continue;
         if (strcmp(e->d_name, KYMO_RING_NAME) == 0) {
             in->ring_bytes = (uint64_t)st.st_size;

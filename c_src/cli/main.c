@@ -140,7 +140,7 @@ int main(int argc, char **argv)
                 if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0)
                     return help(name);
             }
-            char whole[32]; /* getopt's messages begin with it */
+            static char whole[32]; /* getopt's messages begin with it */
             snprintf(whole, sizeof whole, "kymo %s", name);
             argv[1] = whole;
             return commands[i].run(argc - 1, argv + 1);

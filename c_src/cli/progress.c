@@ -37,7 +37,7 @@ void cli_progress_show(void *progress, uint64_t done, uint64_t total)
     p->shown_ms = now;
     p->drawn = true;
     double part = done >= total ? 1.0 : (double)done / (double)total;
-    int filled = (int)(part * WIDTH);
+    int filled = (int)(part * (double)WIDTH);
     char left[32] = "";
     if (part > 0.01)
         snprintf(left, sizeof left, "%.0f s left", (double)since / 1000.0 * (1.0 - part) / part);

@@ -56,8 +56,9 @@ static void remove_all(const char *dir)
     DIR *d = opendir(dir);
     if (d != NULL) {
         for (const struct dirent *e; (e = readdir(d)) != NULL;) {
-            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-                unlinkat(dirfd(d), e->d_name, 0);
+            int at = dirfd(d);
+            if (at >= 0 && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+                unlinkat(at, e->d_name, 0);
         }
         closedir(d);
     }

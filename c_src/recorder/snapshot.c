@@ -182,12 +182,13 @@ static int write_meta(struct snapshot *s, uint64_t dict_used)
 {
     size_t len = s->r->meta_map.len;
     uint8_t *copy = malloc(len);
-    struct kymo_meta *m = (struct kymo_meta *)(void *)copy;
+    struct kymo_meta *m;
     struct kymo_slot *slots;
     int rc;
 
     if (copy == NULL)
         return -ENOMEM;
+    m = (struct kymo_meta *)(void *)copy;
     slots = (struct kymo_slot *)(void *)(copy + KYMO_META_BYTES + KYMO_CALIB_BYTES);
     copy_racy(copy, s->r->meta, len);
     m->magic = 0;

@@ -196,10 +196,11 @@ static void check_perfetto(void)
 static void remove_ctf(void)
 {
     DIR *d = opendir(ctf);
-    if (d == NULL)
+    int at = d == NULL ? -1 : dirfd(d);
+    if (at < 0)
         abort();
     for (const struct dirent *e; (e = readdir(d)) != NULL;)
-        unlinkat(dirfd(d), e->d_name, 0);
+        unlinkat(at, e->d_name, 0);
     closedir(d);
     if (rmdir(ctf) != 0)
         abort();

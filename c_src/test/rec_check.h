@@ -103,7 +103,8 @@ static inline unsigned rc_entries(const char *dir)
     DIR *d = opendir(dir);
     unsigned n = 0;
 
-    assert_non_null(d);
+    if (d == NULL)
+        fail_msg("%s", dir);
     while (readdir(d) != NULL)
         n++;
     closedir(d);

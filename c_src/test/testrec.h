@@ -46,8 +46,8 @@ struct testseg {
 
 static inline void tr_append(struct tr_buf *b, const void *p, size_t n)
 {
-    if (b->n + n > b->room) {
-        b->room = 2 * (b->n + n);
+    if (b->p == NULL || b->n + n > b->room) {
+        b->room = 2 * (b->n + n) + 1;
         b->p = realloc(b->p, b->room);
         if (b->p == NULL)
             abort();

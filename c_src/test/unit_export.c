@@ -130,10 +130,13 @@ static int export_to(struct bench *x, export_fn *f, const char *out, bool wall)
 static void load(struct bench *x)
 {
     FILE *f = fopen(x->out, "rb");
-    assert_non_null(f);
-    fseek(f, 0, SEEK_END);
-    x->len = (size_t)ftell(f);
-    rewind(f);
+    if (f == NULL)
+        fail_msg("%s", x->out);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    long len = ftell(f);
+    if (len < 0 || fseek(f, 0, SEEK_SET) != 0)
+        fail_msg("%s", x->out);
+    x->len = (size_t)len;
     free(x->text);
     x->text = calloc(x->len + 1, 1);
     assert_int_equal(fread(x->text, 1, x->len, f), x->len);
@@ -447,7 +450,8 @@ static void test_ctf_files(void **state)
     char path[128];
     snprintf(path, sizeof path, "%s/thread_0000", x->out);
     FILE *f = fopen(path, "rb");
-    assert_non_null(f);
+    if (f == NULL)
+        fail_msg("%s", path);
     uint8_t bytes[TR_SEGMENT];
     size_t n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);

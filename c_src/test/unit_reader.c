@@ -178,8 +178,8 @@ static void every_record_in_every_variant(void **state)
             ts_open(&s, &t, 2, 1, 1000000);
             for (size_t i = 0; i < n; i++) {
                 uint8_t b[512];
-                ts_record(&s, 1000000 + i, types[i].id | variants[v], b, body(b, i, variants[v]),
-                          extended == 1);
+                size_t len = body(b, i, variants[v]);
+                ts_record(&s, 1000000 + i, types[i].id | variants[v], b, len, extended == 1);
             }
             ts_close(&s, true);
             tr_to_data(&t, 1, &s, true);
