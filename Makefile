@@ -131,5 +131,5 @@ patch-refresh: ## export the series from that checkout
 	@scripts/otp-patch refresh
 
 clean: ## remove what was built, but not the cached runtimes
-	rm -rf build _build ebin demo-out
+	rm -rf build _build ebin demo-out logs rebar.lock erl_crash.dump
 	@$(MAKE) --no-print-directory -C c_src clean

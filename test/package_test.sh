@@ -105,7 +105,7 @@ checkouts_dependency() {
 }
 
 make_install() {
-    checkout kymo
+    git_repository kymo
     make -s -C kymo install DESTDIR="$PWD/root" PREFIX=/opt/kymo </dev/null
     root/opt/kymo/bin/kymo --help >/dev/null
     [ -s root/opt/kymo/share/man/man1/kymo.1 ]
@@ -113,9 +113,11 @@ make_install() {
         {ok, _} = application:ensure_all_started(kymo), ok = erl_msg_tracer:load(),
         {ok, Mods} = application:get_key(kymo, modules),
         [] = [M || M <- Mods, code:ensure_loaded(M) =/= {module, M}], halt().' </dev/null
+    # Nothing stays behind, whoever has built it.
+    (cd kymo && rebar3 compile >/dev/null)
+    [ -n "$(git -C kymo status --porcelain --ignored)" ]
     make -s -C kymo clean
-    [ ! -e kymo/ebin ]
-    [ ! -e kymo/priv/kymo_tracer.so ]
+    same "" "$(git -C kymo status --porcelain --ignored)"
 }
 
 # A machine that has next to nothing: only these commands are found.
