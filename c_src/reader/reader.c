@@ -45,13 +45,23 @@ static const char *bad_field(const struct kymo_meta *m)
     return NULL;
 }
 
+/* Text that ends in its field and has nothing in it that a terminal would obey. */
+static void tame_text(char *s, size_t size)
+{
+    s[size - 1] = '\0';
+    for (; *s != '\0'; s++) {
+        if (*s < 32 || *s > 126)
+            *s = '?';
+    }
+}
+
 /* Values for people: damage there must not make the rest unreadable. */
 static void tame(struct kymo_meta *m)
 {
     if (m->node_len > sizeof m->node)
         m->node_len = sizeof m->node;
-    m->otp_release[sizeof m->otp_release - 1] = '\0';
-    m->erts_version[sizeof m->erts_version - 1] = '\0';
+    tame_text(m->otp_release, sizeof m->otp_release);
+    tame_text(m->erts_version, sizeof m->erts_version);
 }
 
 static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t err_size)
@@ -107,7 +117,7 @@ static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t e
     if (got < (ssize_t)want) /* counters that are cut off count nothing */
         memset((uint8_t *)r->slots + (got > 0 ? got : 0), 0, want - (size_t)(got > 0 ? got : 0));
     for (uint32_t i = 0; i < r->n_slots; i++)
-        r->slots[i].thread_name[sizeof r->slots[i].thread_name - 1] = '\0';
+        tame_text(r->slots[i].thread_name, sizeof r->slots[i].thread_name);
 out:
     free(calib);
     close(fd);

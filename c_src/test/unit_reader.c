@@ -517,6 +517,23 @@ static void calibrated_clock(void **state)
     tr_free(&t);
 }
 
+/* Names of releases and threads that a terminal would obey. */
+static void texts_are_tame(void **state)
+{
+    (void)state;
+    struct testrec t;
+    uint32_t n;
+    tr_init(&t);
+    memcpy(t.meta.otp_release, "2\033[2J\177\233\n56789012", 16);
+    memcpy(t.slots[1].thread_name, "\a2_scheduler\37712", 16);
+    struct kymo_reader *r = open_it(&t);
+    assert_string_equal(kymo_reader_meta(r)->otp_release, "2?[2J???5678901");
+    assert_string_equal(kymo_reader_meta(r)->erts_version, "13.1.5");
+    assert_string_equal(kymo_reader_slots(r, &n)[1].thread_name, "?2_scheduler?12");
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +545,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(dictionary, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(large_dictionary, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(calibrated_clock, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(texts_are_tame, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
