@@ -8,15 +8,6 @@
 
 enum { PROGRESS_EVERY = 1 << 17 };
 
-/* a + b without overflow. */
-static int64_t add_clamped(int64_t a, int64_t b)
-{
-    int64_t sum;
-    if (__builtin_add_overflow(a, b, &sum))
-        return b < 0 ? INT64_MIN : INT64_MAX;
-    return sum;
-}
-
 int kymo_feed_error(int error, char *err, size_t err_size)
 {
     snprintf(err, err_size, "can't read the recording further: %s", strerror(-error));
@@ -26,14 +17,12 @@ int kymo_feed_error(int error, char *err, size_t err_size)
 int kymo_feed_start(struct kymo_feed *f, struct kymo_reader *r, const struct kymo_export_options *o,
                     struct kymo_export_result *res, char *err, size_t err_size)
 {
-    int64_t t0 = kymo_reader_meta(r)->t0_mono_ns;
     memset(f, 0, sizeof *f);
     memset(res, 0, sizeof *res);
     f->r = r;
     f->o = o;
     f->res = res;
-    f->from = o->from_ns == INT64_MIN ? INT64_MIN : add_clamped(t0, o->from_ns);
-    f->to = o->to_ns == INT64_MAX ? INT64_MAX : add_clamped(t0, o->to_ns);
+    f->t0 = (uint64_t)kymo_reader_meta(r)->t0_mono_ns;
     int rc = kymo_reader_rewind(r);
     return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
 }
@@ -54,10 +43,11 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev)
     while ((rc = kymo_reader_next(f->r, ev)) == 1) {
         if (++f->since_progress == PROGRESS_EVERY)
             progress(f);
-        if (ev->ns < f->from)
-            continue;
-        if (ev->ns > f->to)
+        int64_t since = (int64_t)((uint64_t)ev->ns - f->t0); /* a damaged clock wraps */
+        if (since > f->o->to_ns)
             return 0;
+        if (since < f->o->from_ns)
+            continue;
         if (ev->id >= KYMO_E_FIRST_NOTE)
             return 1;
         if (f->o->keep != NULL && !f->o->keep(f->o->keep_arg, f->r, ev))

@@ -14,7 +14,7 @@ struct kymo_feed {
     struct kymo_reader *r;
     const struct kymo_export_options *o;
     struct kymo_export_result *res;
-    int64_t from, to; /* CLOCK_MONOTONIC, both included */
+    uint64_t t0; /* what the window of the options counts from */
     uint32_t since_progress;
 };
 
