@@ -19,7 +19,7 @@ struct kymo_reader;
 
 /* What is wrong with a recording, beyond what the recorder itself counted. */
 struct kymo_damage {
-    uint64_t segments_bad;   /* headers that are not valid */
+    uint64_t segments_bad;   /* headers that are not valid, or contradict those around them */
     uint64_t records_bad;    /* segments cut short: at a record that is not valid, or by the end of a file */
     uint64_t bytes_cut;      /* bytes skipped in those segments and at ends of files */
     uint64_t segments_moved; /* overwritten by a living recorder while being read */
@@ -134,7 +134,8 @@ bool kymo_term_cell(const uint8_t *etf, size_t len, size_t *head);
 /* Raw segments, for the exporter that copies them: valid, deduplicated, in
  * order of (slot, seq). *bytes holds the header and the committed content with
  * content_bits and events filled in, valid until the next call; packet_bits is
- * the same as content_bits. 1, 0 after the last one, or -errno. When a segment
+ * the same as content_bits, ts_end the time of the last record. Times and losses
+ * of one thread do not go down from one segment to the next. 1, 0 after the last one, or -errno. When a segment
  * can't be used (damaged, or overwritten meanwhile: counted) the answer is 1
  * with *bytes NULL and *len 0: go on with the next index. */
 int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len);

@@ -7,6 +7,7 @@
  *   reader_alive.c    whether the recorder's process is still there
  *   reader_io.c       files of the recording, by number, never trusted
  *   reader_index.c    finds the segments in ring and data files
+ *   reader_order.c    leaves out segments whose times contradict their numbers
  *   reader_dict.c     definitions, canonical ids, processes
  *   reader_time.c     ticks to nanoseconds
  *   reader_segment.c  copies one segment and proves that the copy is good
@@ -73,6 +74,7 @@ struct kymo_seg_ref {
 #define KYMO_REF_CLOSED 1u /* content_bits was set */
 #define KYMO_REF_CUT 2u    /* the file ends inside the segment: len is what is left */
 #define KYMO_REF_BAD 4u    /* its damage has been counted */
+#define KYMO_REF_OUT 8u    /* is on its way out of the index */
 
 struct kymo_index {
     struct kymo_seg_ref *refs; /* by (slot, seq), no pair twice */
@@ -197,10 +199,13 @@ struct kymo_reader {
     uint64_t bytes_done;
     uint8_t *raw; /* for kymo_reader_segment */
     uint32_t raw_room;
+    uint64_t raw_end, raw_lost; /* last time and losses of the raw segment before */
 };
 
 /* Fills r->index. 0, or a negative errno: -ENOMEM, -EACCES, -EMFILE... */
 int kymo_index_build(struct kymo_reader *r);
+/* Leaves segments out that can't be where their numbers put them. 0 or -ENOMEM. */
+int kymo_index_order(struct kymo_reader *r);
 /* A segment is no longer where the ring had it: looks at what the recorder has
  * written to data files since. True when it is there, and ref says where. */
 bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref);
@@ -212,6 +217,12 @@ bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment 
  * content with header; 0 when it is unusable (counted once in r->damage);
  * -ENOMEM. */
 int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t **buf, uint32_t *room);
+/* The times of the first and last good record of a segment. 1, 0 when it has
+ * none, -ENOMEM. */
+int kymo_segment_ends(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t *first, uint64_t *last);
+/* All records have been gone through: the header of a closed segment tells the
+ * time of the last one. Counts it once when it doesn't. */
+void kymo_segment_check_end(struct kymo_reader *r, struct kymo_seg_ref *ref, const struct kymo_scan *s);
 /* Counts the loss of the rest of a segment from byte `at` on, once. */
 void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint32_t at);
 

@@ -321,15 +321,21 @@ static void dedup(struct kymo_reader *r)
         qsort(ix->refs, ix->n, sizeof *ix->refs, by_segment);
     for (size_t i = 0; i < ix->n; i++) {
         const struct kymo_seg_ref *before = kept > 0 ? &ix->refs[kept - 1] : NULL;
-        bool same_slot = before != NULL && before->slot == ix->refs[i].slot;
-        if (same_slot && before->seq == ix->refs[i].seq)
-            continue;
-        if (same_slot && r->meta.policy == KYMO_DISCARD)
-            r->damage.seq_gaps += ix->refs[i].seq - before->seq - 1;
-        ix->bytes += ix->refs[i].len;
-        ix->refs[kept++] = ix->refs[i];
+        if (before == NULL || before->slot != ix->refs[i].slot || before->seq != ix->refs[i].seq)
+            ix->refs[kept++] = ix->refs[i];
     }
     ix->n = kept;
+}
+
+static void sum_up(struct kymo_reader *r)
+{
+    const struct kymo_index *ix = &r->index;
+    for (size_t i = 0; i < ix->n; i++) {
+        const struct kymo_seg_ref *ref = &ix->refs[i];
+        r->index.bytes += ref->len;
+        if (i > 0 && ref[-1].slot == ref->slot && r->meta.policy == KYMO_DISCARD)
+            r->damage.seq_gaps += ref->seq - ref[-1].seq - 1;
+    }
 }
 
 /* All data files from `first` on, the first of them from byte `pos` on. */
@@ -378,8 +384,12 @@ int kymo_index_build(struct kymo_reader *r)
     int rc = scan_ring(r);
     if (rc == 0)
         rc = scan_files(r, 1, 0, false);
+    if (rc != 0)
+        return rc;
+    dedup(r);
+    rc = kymo_index_order(r);
     if (rc == 0) {
-        dedup(r);
+        sum_up(r);
         count_back(r);
     }
     return rc;

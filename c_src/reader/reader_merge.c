@@ -64,6 +64,8 @@ static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body)
     c->loaded = peek == KYMO_PEEK_RECORD;
     if (peek == KYMO_PEEK_BAD)
         kymo_segment_damaged(r, &r->index.refs[c->next - 1], c->scan.pos);
+    else if (peek == KYMO_PEEK_END)
+        kymo_segment_check_end(r, &r->index.refs[c->next - 1], &c->scan);
     if (!c->loaded && c->next == c->first + c->n)
         release(c);
 }

@@ -82,6 +82,16 @@ static uint64_t commit_of(const uint8_t *segment)
     return h.commit;
 }
 
+void kymo_segment_check_end(struct kymo_reader *r, struct kymo_seg_ref *ref, const struct kymo_scan *s)
+{
+    /* A segment that was open when the index was made has more records by now. */
+    if (s->pos != s->end || s->end != commit_of(s->base) || s->ts_max == UINT64_MAX ||
+        s->ticks == s->ts_max || (ref->flags & KYMO_REF_BAD) != 0)
+        return;
+    ref->flags |= KYMO_REF_BAD;
+    r->damage.segments_bad++;
+}
+
 /* Also true when there is no sum over these bytes: of an open segment, or of
  * one that was open when the index was made. */
 static bool sum_is_right(const uint8_t *segment, uint32_t len)
@@ -115,6 +125,23 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
     return got;
 }
 
+/* What the header of ref must say in a trace that others read. False: it can't be
+ * put behind the segment before. */
+static bool put_right(struct kymo_reader *r, const struct kymo_seg_ref *ref, struct kymo_segment *h,
+                      uint64_t ts_last)
+{
+    h->ts_begin = ref->ts_begin; /* the index may know better */
+    if (h->ts_begin < r->raw_end)
+        return false;
+    h->ts_end = r->raw_end = ts_last;
+    if (h->lost_before < r->raw_lost)
+        h->lost_before = r->raw_lost;
+    if (h->discarded < h->lost_before)
+        h->discarded = h->lost_before;
+    r->raw_lost = h->discarded;
+    return true;
+}
+
 int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len)
 {
     *bytes = NULL;
@@ -122,6 +149,8 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     if (index >= r->index.n)
         return 0;
     struct kymo_seg_ref *ref = &r->index.refs[index];
+    if (index == 0 || r->index.refs[index - 1].slot != ref->slot)
+        r->raw_end = r->raw_lost = 0;
     int got = kymo_segment_load(r, ref, &r->raw, &r->raw_room);
     if (got <= 0)
         return got < 0 ? got : 1;
@@ -140,16 +169,17 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     }
     if (peek == KYMO_PEEK_BAD)
         kymo_segment_damaged(r, ref, s.pos);
+    kymo_segment_check_end(r, ref, &s);
     struct kymo_segment h;
     memcpy(&h, r->raw, sizeof h);
+    if (!put_right(r, ref, &h, ts_last)) {
+        kymo_segment_damaged(r, ref, KYMO_SEG_HEADER);
+        return 1;
+    }
     h.content_bits = (uint64_t)s.pos * 8;
     h.packet_bits = h.content_bits;
     h.commit = s.pos;
     h.events = events;
-    if (h.ts_end < ts_last)
-        h.ts_end = ts_last;
-    if (h.discarded < h.lost_before)
-        h.discarded = h.lost_before;
     if (s.pos != (uint32_t)got)
         h.flags &= ~KYMO_SEG_CRC;
     memcpy(r->raw, &h, sizeof h);
@@ -158,9 +188,7 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     return 1;
 }
 
-/* The times of the first and last good record of a segment. 1, 0 when it has
- * none, -ENOMEM. */
-static int ends_of(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t *first, uint64_t *last)
+int kymo_segment_ends(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t *first, uint64_t *last)
 {
     int got = kymo_segment_load(r, ref, &r->raw, &r->raw_room);
     if (got <= 0)
@@ -175,6 +203,7 @@ static int ends_of(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t *fi
         *last = s.ticks;
         any = true;
     }
+    kymo_segment_check_end(r, ref, &s);
     return any ? 1 : 0;
 }
 
@@ -187,12 +216,12 @@ int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
         int rc = 0;
         size_t i;
         for (i = c->first; i < c->first + c->n && rc == 0; i++)
-            rc = ends_of(r, &r->index.refs[i], &begin, &end);
+            rc = kymo_segment_ends(r, &r->index.refs[i], &begin, &end);
         if (rc > 0 && begin < first)
             first = begin;
         any = any || rc > 0;
         for (i = c->first + c->n; rc > 0 && i > c->first; i--) {
-            rc = ends_of(r, &r->index.refs[i - 1], &begin, &end);
+            rc = kymo_segment_ends(r, &r->index.refs[i - 1], &begin, &end);
             if (rc > 0)
                 break;
             rc = rc == 0 ? 1 : rc; /* a bad one: the one before */

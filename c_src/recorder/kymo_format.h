@@ -187,7 +187,7 @@ struct kymo_segment {
     uint32_t stream_id;     /* 20  always 0 */
     uint64_t instance;      /* 24  slot index */
     uint64_t ts_begin;      /* 32  ticks, not after the first record */
-    uint64_t ts_end;        /* 40  ticks, not before the last record; 0 while open */
+    uint64_t ts_end;        /* 40  ticks of the last record, ts_begin without one; 0 while open */
     uint64_t content_bits;  /* 48  header included; 0 while open */
     uint64_t packet_bits;   /* 56  space the segment takes where it is stored */
     uint64_t seq;           /* 64  from 1, without gaps as written */

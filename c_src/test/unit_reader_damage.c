@@ -224,10 +224,11 @@ static void bit_flips_in_data(void **state)
             while (kymo_reader_next(r, &ev) == 1) {
                 if (ev.who < 4)
                     of[ev.who]++;
-                if (crc == 1 && bit / 8 - each >= KYMO_SEG_HEADER) {
-                    assert_int_equal(ev.id, KYMO_E_CALL);
-                    assert_int_equal(ev.ticks / 1000000, ev.who);
-                }
+                bool in_header = bit / 8 - each < KYMO_SEG_HEADER;
+                assert_true(ev.id == KYMO_E_CALL || (crc == 0 && !in_header));
+                /* Damage to one segment does not move the events of others. */
+                if (crc == 1 || in_header)
+                    assert_true(ev.ticks / 1000000 == ev.who || (in_header && ev.who == 2));
             }
             size_t in_segment = bit / 8 - each;
             assert_int_equal(of[1], RECORDS);

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Segments of a thread are numbered in the order of their times. Where numbers
+ * and times contradict each other a header is damaged. The records tell whether
+ * it is a time of one of the two; when it isn't, it is a number, and nothing says
+ * whose: the most segments that agree are kept, the others are left out and
+ * counted. Otherwise one number that is too low would put a segment in front of
+ * all others, and all their events would seem to have happened after its last.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kymo_reader_int.h"
+
+#define NONE UINT32_MAX
+
+static bool in_order(const struct kymo_seg_ref *refs, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        if (refs[i].ts_begin < refs[i - 1].ts_begin)
+            return false;
+    }
+    return true;
+}
+
+/* Sets the time right by which ref is ordered, or leaves ref out because its
+ * header contradicts its records. What is cut off at the end of a file has none
+ * that its header could be compared with. */
+static int look_inside(struct kymo_reader *r, struct kymo_seg_ref *ref)
+{
+    uint64_t first, last;
+    int rc = (ref->flags & KYMO_REF_OUT) != 0 ? 0 : kymo_segment_ends(r, ref, &first, &last);
+    if (rc > 0)
+        ref->ts_begin = first;
+    if (rc > 0 && (ref->flags & (KYMO_REF_BAD | KYMO_REF_CUT)) == KYMO_REF_BAD) {
+        ref->flags |= KYMO_REF_OUT;
+        r->damage.bytes_cut += ref->len - KYMO_SEG_HEADER;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int look_at_descents(struct kymo_reader *r, struct kymo_seg_ref *refs, size_t n)
+{
+    int rc = 0;
+    for (size_t i = 1; i < n && rc == 0; i++) {
+        if (refs[i].ts_begin >= refs[i - 1].ts_begin)
+            continue;
+        rc = look_inside(r, &refs[i - 1]);
+        if (rc == 0)
+            rc = look_inside(r, &refs[i]);
+    }
+    return rc;
+}
+
+/* Moves those to the front that are not left out. Their number. */
+static size_t keep_rest(struct kymo_seg_ref *refs, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if ((refs[i].flags & KYMO_REF_OUT) == 0)
+            refs[kept++] = refs[i];
+    }
+    return kept;
+}
+
+/* The first to be found of the longest runs of segments, not necessarily
+ * neighbours, whose times do not go down: last[k] is the one with the earliest
+ * time that ends a run of k + 1 segments, before[i] the one before i in the run
+ * that i ends. Leaves all others out. */
+static void leave_others_out(struct kymo_reader *r, struct kymo_seg_ref *refs, uint32_t n, uint32_t *last,
+                             uint32_t *before)
+{
+    uint32_t length = 0, next = NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t low = 0, high = length;
+        while (low < high) {
+            uint32_t mid = low + (high - low) / 2;
+            if (refs[last[mid]].ts_begin <= refs[i].ts_begin)
+                low = mid + 1;
+            else
+                high = mid;
+        }
+        before[i] = low > 0 ? last[low - 1] : NONE;
+        last[low] = i;
+        if (low == length) {
+            length++;
+            next = i;
+        }
+    }
+    for (uint32_t i = n; i-- > 0;) {
+        if (i == next) {
+            next = before[i];
+        } else {
+            kymo_segment_damaged(r, &refs[i], KYMO_SEG_HEADER);
+            refs[i].flags |= KYMO_REF_OUT;
+        }
+    }
+}
+
+/* *n: how many there are, and how many are kept. */
+static int order_thread(struct kymo_reader *r, struct kymo_seg_ref *refs, size_t *n)
+{
+    if (in_order(refs, *n) || *n >= NONE)
+        return 0;
+    int rc = look_at_descents(r, refs, *n);
+    if (rc != 0)
+        return rc;
+    *n = keep_rest(refs, *n);
+    if (in_order(refs, *n))
+        return 0;
+    uint32_t *last = malloc(*n * sizeof *last), *before = malloc(*n * sizeof *before);
+    if (last != NULL && before != NULL)
+        leave_others_out(r, refs, (uint32_t)*n, last, before);
+    else
+        rc = -ENOMEM;
+    free(last);
+    free(before);
+    *n = keep_rest(refs, *n);
+    return rc;
+}
+
+int kymo_index_order(struct kymo_reader *r)
+{
+    struct kymo_index *ix = &r->index;
+    size_t kept = 0;
+    int rc = 0;
+    for (size_t i = 0, n; i < ix->n && rc == 0; i += n) {
+        for (n = 1; i + n < ix->n && ix->refs[i + n].slot == ix->refs[i].slot;)
+            n++;
+        size_t left = n;
+        rc = order_thread(r, ix->refs + i, &left);
+        memmove(ix->refs + kept, ix->refs + i, left * sizeof *ix->refs);
+        kept += left;
+    }
+    ix->n = kept;
+    return rc;
+}
