@@ -17,7 +17,7 @@ all() ->
         ctf_command, ctf_library, ctf_lost,
         perfetto_story, perfetto_counts, perfetto_lost,
         folded_stacks, folded_wall,
-        windows, refusals
+        windows, refusals, damaged
     ].
 
 init_per_suite(Config) ->
@@ -478,3 +478,74 @@ refusals(Config) ->
     Refuse(["dbg", "-o", "/dev/full", Dir], "/dev/full"),
     Refuse(["perfetto", "-o", filename:join([Out, "none", "x"]), Dir], "none"),
     Refuse(["folded", "-o", Out, Out], "out").
+
+%% ---- damage ----
+
+%% Other programs read what is exported of a ring in which bits were flipped, blocks
+%% are zero or foreign, or the end is missing: all of it.
+damaged(Config) ->
+    skippable(fun() ->
+        Babeltrace = os:find_executable("babeltrace2"),
+        Babeltrace =/= false orelse throw({skip, "babeltrace2 is not installed: damaged exports were NOT checked"}),
+        Whole = filename:join(?config(dir, Config), "whole"),
+        %% Segments of a ring have no check sums: damage gets as far as it can.
+        record(Whole, #{events => ?EVENTS, functions => ["export_work:_/_"]},
+               #{policy => overwrite, threads => 8, segment_size => 4096, ring_size => 65536,
+                 calls => arguments, returns => values, messages => contents, terms => contents, gc => sizes},
+               fun export_work:scenario/0),
+        {ok, Ring} = file:read_file(filename:join(Whole, "ring")),
+        Used = used(Ring, 0),
+        _ = rand:seed(exsss, {11, 12, 13}),
+        [begin
+             Dir = filename:join(?config(dir, Config), "damaged-" ++ integer_to_list(N)),
+             ok = file:make_dir(Dir),
+             [{ok, _} = file:copy(filename:join(Whole, F), filename:join(Dir, F)) || F <- ["meta", "dict"]],
+             ok = file:write_file(filename:join(Dir, "ring"), damage(How, Ring, Used)),
+             {0, Printed} = kymo_cli:run(["print", "--quiet", Dir]),
+             Events = length([L || L <- binary:split(Printed, <<"\n">>, [global, trim]), not note(L)]),
+             ?assertEqual({How, Events}, {How, length([E || E <- dbg(Config, Dir), not is_drop(E)])}),
+             {Status, Text} = command("/usr/bin/timeout", ["60", Babeltrace, export(Config, "ctf", Dir)]),
+             Lines = [L || L <- binary:split(Text, <<"\n">>, [global, trim]), re:run(L, "^\\[[^]]*\\] \\([^)]*\\) (?!kymo_)") =/= nomatch],
+             ?assertEqual({How, 0}, {How, Status}),
+             %% CTF has whole segments, and leaves those out that it can't have.
+             ?assert(length(Lines) =:= Events orelse How =/= none andalso length(Lines) < Events),
+             N rem 5 =/= 0 orelse clean(Config, export(Config, "perfetto", Dir))
+         end || {N, How} <- lists:enumerate([none | lists:append(lists:duplicate(5, [flip, flips, zero, foreign, cut]))])],
+        ok
+    end).
+
+is_drop({drop, _}) -> true;
+is_drop(_) -> false.
+
+note(Line) ->
+    re:run(Line, "^\\S+ \\S+ - kymo_") =/= nomatch.
+
+%% Where the committed bytes of segments are: {Begin, Length}.
+used(Ring, At) when At < byte_size(Ring) ->
+    <<_:At/binary, Magic:32/little, _:76/binary, Commit:64/little, _/binary>> = Ring,
+    [{At, Commit} || Magic =:= 16#C1FC1FC1] ++ used(Ring, At + 4096);
+used(_, _) ->
+    [].
+
+somewhere(Used) ->
+    {Begin, Length} = lists:nth(rand:uniform(length(Used)), Used),
+    Begin + rand:uniform(Length) - 1.
+
+damage(none, Ring, _) ->
+    Ring;
+damage(flip, Ring, Used) ->
+    At = somewhere(Used),
+    patch(Ring, At, <<(binary:at(Ring, At) bxor (1 bsl (rand:uniform(8) - 1)))>>);
+damage(flips, Ring, Used) ->
+    lists:foldl(fun(_, R) -> damage(flip, R, Used) end, Ring, lists:seq(1, 40));
+damage(zero, Ring, Used) ->
+    patch(Ring, somewhere(Used) band bnot 511, binary:copy(<<0>>, 512));
+damage(foreign, Ring, Used) ->
+    patch(Ring, somewhere(Used) band bnot 511, binary:copy(<<"This is something else.\n">>, 20));
+damage(cut, Ring, Used) ->
+    binary:part(Ring, 0, somewhere(Used)).
+
+patch(Bytes, At, New) ->
+    N = byte_size(New),
+    <<Before:At/binary, _:N/binary, After/binary>> = Bytes,
+    <<Before/binary, New/binary, After/binary>>.

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "etf_tags.h"
 #include "kymo_cli.h"
 
 enum clock { SINCE_START, WALL, ERLANG };
@@ -185,7 +186,6 @@ static void put_note(const struct kymo_event *ev)
 /* [Term | Extra] is what a tag that this program does not know had. */
 static bool put_other(struct printer *p, const struct kymo_event *ev)
 {
-    enum { T_NIL = 106 };
     size_t head;
     if (ev->id != KYMO_E_OTHER || !kymo_term_cell(ev->content, ev->content_len, &head))
         return false;

@@ -35,5 +35,13 @@ void kymo_etf_raw(struct kymo_pb *b, const uint8_t *p, size_t n);
  * whole and valid term of at most n bytes. Compressed terms and distribution
  * headers are not terms in this sense. */
 size_t kymo_etf_length(const uint8_t *p, size_t n);
+/* Whether p is one term of n bytes that the recorded runtime or a later one can
+ * decode, wherever it runs: as above, no map has a key twice, and pids, ports and
+ * references of the recorded node are such as it may have. */
+bool kymo_etf_readable(const struct kymo_meta *meta, const uint8_t *p, size_t n);
+bool kymo_etf_may_be_pid(const struct kymo_meta *meta, uint64_t number, uint64_t serial);
+bool kymo_etf_may_be_port(const struct kymo_meta *meta, uint64_t number);
+/* Number of characters of a text, or -1 when it is not UTF-8 as Erlang takes it. */
+int kymo_etf_chars(const uint8_t *s, size_t len);
 
 #endif

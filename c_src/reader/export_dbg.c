@@ -13,6 +13,9 @@
 #include "outfile.h"
 
 enum { OP_TERM = 0, OP_DROP = 1 };
+/* Of one loss: more events than any node makes are damage, which must not become
+ * gigabytes of drop counts. */
+enum { DROPS_MAX = 1 << 16 };
 
 struct dbg {
     struct kymo_reader *r;
@@ -39,7 +42,7 @@ static void dict_atom(struct dbg *x, uint32_t id)
  * the whole file. */
 static void raw(struct dbg *x, const uint8_t *p, uint32_t n)
 {
-    if (kymo_etf_length(p, n) == n && n > 0)
+    if (kymo_etf_readable(x->meta, p, n))
         kymo_etf_raw(&x->term, p, n);
     else
         atom(x, "$kymo_damaged");
@@ -50,7 +53,12 @@ static void ident(struct dbg *x, uint64_t id)
     const uint8_t *etf;
     uint32_t len;
     uint64_t data = KYMO_IDENT_DATA(id);
-    switch (KYMO_IDENT_KIND(id)) {
+    unsigned kind = KYMO_IDENT_KIND(id);
+    /* What the node can't have is damaged: it would stop the reader too. */
+    if ((kind == KYMO_I_PID && !kymo_etf_may_be_pid(x->meta, KYMO_PID_NUMBER(id), KYMO_PID_SERIAL(id))) ||
+        (kind == KYMO_I_PORT && !kymo_etf_may_be_port(x->meta, data)))
+        kind = KYMO_I_OTHER;
+    switch (kind) {
     case KYMO_I_PID: kymo_etf_pid(&x->term, x->meta, KYMO_PID_NUMBER(id), KYMO_PID_SERIAL(id)); break;
     case KYMO_I_PORT: kymo_etf_port(&x->term, x->meta, data); break;
     case KYMO_I_ATOM: dict_atom(x, (uint32_t)data); break;
@@ -64,7 +72,7 @@ static void ident(struct dbg *x, uint64_t id)
         break;
     default:
         kymo_etf_tuple(&x->term, 2);
-        atom(x, KYMO_IDENT_KIND(id) == KYMO_I_REF ? "$kymo_ref" : "$kymo_unknown");
+        atom(x, kind == KYMO_I_REF ? "$kymo_ref" : "$kymo_unknown");
         kymo_etf_uint(&x->term, data);
         break;
     }
@@ -124,7 +132,7 @@ static bool pair(struct dbg *x, const struct kymo_event *ev)
 {
     const uint8_t *p = ev->content;
     if (!ev->has_content || ev->content_len < 4 || p[0] != 104 || p[1] != 2 ||
-        kymo_etf_length(p, ev->content_len) != ev->content_len)
+        !kymo_etf_readable(x->meta, p, ev->content_len))
         return false;
     kymo_etf_raw(&x->term, p + 2, ev->content_len - 2);
     x->n += 2;
@@ -206,7 +214,8 @@ static void other(struct dbg *x, const struct kymo_event *ev)
     ident(x, ev->who);
     dict_atom(x, ev->atom);
     x->n += 3;
-    if (!ev->has_content || !kymo_term_cell(ev->content, ev->content_len, &first)) {
+    if (!ev->has_content || !kymo_term_cell(ev->content, ev->content_len, &first) ||
+        !kymo_etf_readable(x->meta, ev->content, ev->content_len)) {
         missing(x);
         return;
     }
@@ -362,7 +371,7 @@ static void write_event(struct dbg *x, const struct kymo_event *ev)
 
 static void write_drop(struct dbg *x, uint64_t lost)
 {
-    while (lost > 0) {
+    for (unsigned i = 0; lost > 0 && i < DROPS_MAX; i++) {
         uint32_t n = lost > UINT32_MAX ? UINT32_MAX : (uint32_t)lost;
         uint8_t frame[] = {OP_DROP, (uint8_t)(n >> 24), (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n};
         kymo_out_write(&x->out, frame, sizeof frame);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "etf_tags.h"
 #include "export_perfetto.h"
 
 /* ---- tracks ---- */
@@ -350,7 +351,6 @@ static void on_name(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct
 /* [Term | Extra] is what a tag that this program does not know had. */
 static void add_term(struct kymo_pfx *x, const struct kymo_event *ev)
 {
-    enum { T_NIL = 106 };
     size_t head;
     if (ev->id != KYMO_E_OTHER || !ev->has_content || !kymo_term_cell(ev->content, ev->content_len, &head)) {
         kymo_pfx_content(x, KYMO_PF_K_TERM, ev);

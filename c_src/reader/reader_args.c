@@ -7,11 +7,12 @@
  */
 #include <inttypes.h>
 
+#include "etf_tags.h"
 #include "etf_write.h"
 #include "kymo_reader_int.h"
 #include "kymo_sink.h"
 
-enum { T_NIL = 106, T_STRING = 107, T_LIST = 108, ARITY_MAX = 255 };
+enum { ARITY_MAX = 255 };
 
 static const uint8_t cut[] = {119, 3, '.', '.', '.'};
 

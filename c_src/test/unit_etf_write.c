@@ -130,11 +130,70 @@ static void test_atoms(void **state)
     kymo_pb_free(&b);
 }
 
+/* What binary_to_term/1 of these runtimes takes from its own node. */
+static void test_readable(void **state)
+{
+    (void)state;
+    static struct kymo_meta old = {.otp_release = "25", .node_len = 3, .node = "n@h"};
+    static struct kymo_meta recent = {.otp_release = "27", .node_len = 3, .node = "n@h"};
+#define READABLE(meta, ...) \
+    kymo_etf_readable(&(meta), (const uint8_t[]){__VA_ARGS__}, sizeof(const uint8_t[]){__VA_ARGS__})
+#define N_AT_H 119, 3, 'n', '@', 'h'
+#define M_AT_H 119, 3, 'm', '@', 'h'
+    assert_true(kymo_etf_readable(&recent, by_otp, sizeof by_otp));
+    assert_false(kymo_etf_readable(&recent, by_otp, sizeof by_otp - 1));
+    assert_false(READABLE(recent, 97, 1, 97));
+    assert_false(READABLE(recent, 97));
+    assert_false(kymo_etf_readable(&recent, by_otp, 0));
+    /* Pids: 15 and 13 bits, then 28 and 32. */
+    assert_true(READABLE(old, 88, N_AT_H, 0, 0, 0x7f, 0xff, 0, 0, 0x1f, 0xff, 0, 0, 0, 0));
+    assert_false(READABLE(old, 88, N_AT_H, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    assert_false(READABLE(old, 88, N_AT_H, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0));
+    assert_true(READABLE(old, 88, M_AT_H, 0, 0, 0x80, 0, 0, 0, 0x20, 0, 0, 0, 0, 0));
+    assert_true(READABLE(recent, 88, N_AT_H, 0x0f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0));
+    assert_false(READABLE(recent, 88, N_AT_H, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    assert_true(READABLE(recent, 88, M_AT_H, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    assert_true(READABLE(recent, 88, 119, 4, 'n', 'n', '@', 'h', 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    assert_false(
+        READABLE(recent, 104, 1, 88, 100, 0, 3, 'n', '@', 'h', 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    /* Ports: 28 bits, then 60. */
+    assert_true(READABLE(old, 89, N_AT_H, 0x0f, 0xff, 0xff, 0xff, 0, 0, 0, 0));
+    assert_false(READABLE(old, 89, N_AT_H, 0x10, 0, 0, 0, 0, 0, 0, 0));
+    assert_true(READABLE(recent, 120, N_AT_H, 0x0f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0));
+    assert_false(READABLE(recent, 120, N_AT_H, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    /* References: 18 bits of the first word. */
+    assert_true(READABLE(old, 90, 0, 1, N_AT_H, 0, 0, 0, 0, 0, 3, 0xff, 0xff));
+    assert_false(READABLE(old, 90, 0, 1, N_AT_H, 0, 0, 0, 0, 0, 4, 0, 0));
+    assert_true(READABLE(old, 90, 0, 1, M_AT_H, 0, 0, 0, 0, 0, 4, 0, 0));
+    assert_false(READABLE(old, 90, 0, 4, N_AT_H, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    assert_true(
+        READABLE(recent, 90, 0, 4, N_AT_H, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    /* Maps: #{1 => 1, 2 => 1}, #{1 => 1, 1 => 2}, and one inside a value. */
+    assert_true(READABLE(recent, 116, 0, 0, 0, 2, 97, 1, 97, 1, 97, 2, 97, 1));
+    assert_false(READABLE(recent, 116, 0, 0, 0, 2, 97, 1, 97, 1, 97, 1, 97, 2));
+    assert_false(READABLE(recent, 116, 0, 0, 0, 1, 97, 1, 116, 0, 0, 0, 2, 106, 106, 106, 106));
+    assert_true(READABLE(recent, 116, 0, 0, 0, 2, 106, 106, 104, 1, 106, 106));
+    assert_false(READABLE(recent, 116, 0, 0, 0, 2, 106, 106, 97));
+    /* Maps in maps in maps: it ends. */
+    static uint8_t deep[400 * 9 + 1];
+    size_t n = 0;
+    for (unsigned i = 0; i < 400; i++) {
+        static const uint8_t level[] = {116, 0, 0, 0, 2, 106, 106, 97, 1};
+        memcpy(deep + n, level, sizeof level);
+        n += sizeof level;
+    }
+    deep[n++] = 106;
+    assert_int_equal(kymo_etf_length(deep, n), n);
+    assert_false(kymo_etf_readable(&recent, deep, n));                    /* more than the recorder writes */
+    assert_true(kymo_etf_readable(&recent, deep + 320 * 9, n - 320 * 9)); /* 80 of them */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_length_of_otp_terms),
         cmocka_unit_test(test_terms_that_erlang_refuses),
+        cmocka_unit_test(test_readable),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_atoms),
     };

@@ -426,6 +426,17 @@ static void test_dbg_bytes(void **state)
     assert_memory_equal(x->text, expected, sizeof expected - 1);
 }
 
+/* A damaged count does not fill the disk. */
+static void test_dbg_bounds_drops(void **state)
+{
+    struct bench *x = *state;
+    lost(x, UINT64_MAX);
+    lost(x, 1);
+    export(x, kymo_export_dbg, false);
+    assert_int_equal(x->len, 5 * 65537);
+    assert_memory_equal(x->text + x->len - 10, "\1\xff\xff\xff\xff\1\0\0\0\1", 10);
+}
+
 /* ---- ctf ---- */
 
 static void remove_ctf(const char *dir)
@@ -608,6 +619,7 @@ int main(void)
         TEST(test_folded_by_wall_without_running),
         TEST(test_folded_lost_out),
         TEST(test_dbg_bytes),
+        TEST(test_dbg_bounds_drops),
         TEST(test_ctf_files),
         TEST(test_ctf_refuses_filters),
         TEST(test_window_and_filter),
