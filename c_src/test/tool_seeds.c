@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes the seeds of fuzz_reader and fuzz_dict: small recordings in which
- * every record occurs, in every variant. Usage: tool_seeds FOLDER, which must
+ * Writes the seeds of fuzz_reader, which are those of fuzz_cli too, and of
+ * fuzz_dict: small recordings in which every record occurs, in every variant, and
+ * one that tells a story. Usage: tool_seeds FOLDER, which must
  * hold fuzz_reader/ and fuzz_dict/.
  */
 #include "testrec.h"
@@ -60,6 +61,77 @@ static void every_record(struct testseg *s, const struct testrec *t, uint32_t sl
         size_t n = body(b, types[i].fields, variant);
         ts += 17;
         ts_record(s, ts, types[i].id | variant, b, n, i % 5 == 0);
+    }
+}
+
+#define PID(n) KYMO_IDENT(KYMO_I_PID, n)
+
+/* A record with the fields W, then one of 8 bytes if peer is not 0, then one of 4,
+ * then a content. */
+static void with_content(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint64_t peer,
+                         uint32_t last, const char *etf, size_t len)
+{
+    uint8_t b[128];
+    size_t n = 8;
+    memcpy(b, &who, 8);
+    if (peer != 0) {
+        memcpy(b + n, &peer, 8);
+        n += 8;
+    }
+    memcpy(b + n, &last, 4);
+    n += 4;
+    b[n] = 0;
+    b[n + 1] = (uint8_t)len;
+    b[n + 2] = 0;
+    memcpy(b + n + KYMO_CONTENT_HDR, etf, len);
+    ts_record(s, ts, id | KYMO_HAS_CONTENT, b, n + KYMO_CONTENT_HDR + len, false);
+}
+
+/* What a small node does: calls in calls, a message and its answer, a process that
+ * comes and goes. Its node died: the end is in the ring. */
+static void story(struct testrec *t)
+{
+    struct testseg s;
+    uint32_t m = tr_atom(t, "lists"), f = tr_atom(t, "map"), name = tr_atom(t, "server");
+    uint32_t normal = tr_atom(t, "normal");
+    uint32_t map = tr_mfa(t, m, f, 2), run = tr_mfa(t, m, name, 1);
+    uint8_t lost[9] = {KYMO_LOST_RING_FULL, 7};
+    uint64_t ts = 2000000;
+    tr_process(t, PID(42), name, run);
+    t->meta.policy = KYMO_DISCARD;
+    t->meta.state = KYMO_ACTIVE;
+    t->meta.os_pid = 0;
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        t->slots[slot].used = 1;
+        t->slots[slot].thread_kind = KYMO_T_SCHEDULER;
+        t->slots[slot].thread_no = slot + 1;
+        strcpy(t->slots[slot].thread_name, "scheduler");
+    }
+    t->slots[0].lost[KYMO_LOST_RING_FULL] = 7;
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        const uint8_t gc[9] = {(uint8_t)(50 + seq)}; /* its ident, and no sizes */
+        ts_open(&s, t, 0, seq, ts);
+        ts_wm(&s, ts += 10, KYMO_E_IN, PID(42), run);
+        with_content(&s, ts += 10, KYMO_E_CALL, PID(42), 0, map, "l\0\0\0\2a\12k\0\1\12j", 12);
+        ts_wm(&s, ts += 10, KYMO_E_CALL, PID(42), run);
+        with_content(&s, ts += 10, KYMO_E_SPAWN, PID(42), PID(50 + seq), run, "k\0\1\12", 4);
+        with_content(&s, ts += 10, KYMO_E_SPAWNED, PID(50 + seq), PID(42), run, "k\0\1\12", 4);
+        ts_send(&s, ts += 10, KYMO_E_SEND, PID(42), PID(50 + seq), 4);
+        ts_wm(&s, ts += 10, KYMO_E_RETURN_TO, PID(42), map);
+        ts_wm(&s, ts += 10, KYMO_E_OUT, PID(42), map);
+        ts_record(&s, ts += 10, KYMO_E_GC_MINOR_START, gc, 9, false);
+        ts_record(&s, ts += 10, KYMO_E_GC_MINOR_END, gc, 9, false);
+        ts_send(&s, ts += 10, KYMO_E_RECEIVE, PID(50 + seq), PID(42), 4);
+        ts_wm(&s, ts += 10, KYMO_E_REGISTER, PID(50 + seq), name);
+        with_content(&s, ts += 10, KYMO_E_OTHER, PID(42), 0, name, "l\0\0\0\1a\12j", 8);
+        ts_record(&s, ts += 10, KYMO_E_LOST, lost, 9, false);
+        ts_wm(&s, ts += 10, KYMO_E_EXIT, PID(50 + seq), normal);
+        if (seq < 3)
+            ts_close(&s, seq == 1);
+        if (seq > 1)
+            tr_to_ring(t, &s);
+        if (seq < 3)
+            tr_to_data(t, 1, &s, true);
     }
 }
 
@@ -146,6 +218,11 @@ int main(int argc, char **argv)
     ts_close(&s, false);
     tr_to_data(&t, 2, &s, true);
     pack(&t, argv[1], "data-files", 0, true);
+    tr_free(&t);
+
+    tr_init(&t);
+    story(&t);
+    pack(&t, argv[1], "story", 3 * TR_SEGMENT, false);
     tr_free(&t);
     return 0;
 }

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Damaged recordings through the command: info, print and every export. All of
+ * them open what one opens and refuse what one refuses, they show the same
+ * events, and what they write is in the format that they promise.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <getopt.h>
+
+#include "../cli/kymo_cli.h"
+#include "etf_write.h"
+#include "fuzz_files.h"
+#include "pf_check.h"
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { TEXT_MAX = 1 << 26 };
+
+static char out[96], ctf[96], printed[96];
+
+#define ENSURE(what) \
+    do { \
+        if (!(what)) { \
+            (void)dprintf(2, "fuzz_cli: %s:%d: %s\n", __FILE__, __LINE__, #what); \
+            abort(); \
+        } \
+    } while (0)
+
+static void remove_files(void)
+{
+    unlink(out);
+    unlink(printed);
+}
+
+/* Messages of the command would drown those of the fuzzer, which has descriptor
+ * 2 for itself. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    make_dir();
+    snprintf(out, sizeof out, "%s.out", dir);
+    snprintf(ctf, sizeof ctf, "%s.ctf", dir);
+    snprintf(printed, sizeof printed, "%s.printed", dir);
+    atexit(remove_files);
+    ENSURE(freopen(printed, "w+", stdout) != NULL);
+    stderr = fopen("/dev/null", "w");
+    ENSURE(stderr != NULL);
+    return 0;
+}
+
+/* ---- running it ---- */
+
+struct text {
+    char *p;
+    size_t n;
+};
+
+static struct text slurp(FILE *f)
+{
+    struct text t = {NULL, 0};
+    fseek(f, 0, SEEK_END);
+    long size = ftell(f);
+    ENSURE(size >= 0 && size < TEXT_MAX);
+    rewind(f);
+    t.p = malloc((size_t)size + 1);
+    ENSURE(t.p != NULL);
+    t.n = fread(t.p, 1, (size_t)size, f);
+    t.p[t.n] = '\0';
+    return t;
+}
+
+static struct text slurp_file(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    ENSURE(f != NULL);
+    struct text t = slurp(f);
+    fclose(f);
+    return t;
+}
+
+/* Its exit status; *t is what it printed, free it. The last argument is the
+ * recording. */
+#define RUN(t, command, ...) \
+    run(command, (char *[]){#command, __VA_ARGS__, dir, NULL}, \
+        (int)(sizeof((char *[]){#command, __VA_ARGS__, dir}) / sizeof(char *)), t)
+
+static int run(int (*command)(int, char **), char **argv, int argc, struct text *t)
+{
+    rewind(stdout);
+    ENSURE(ftruncate(fileno(stdout), 0) == 0);
+    optind = 0; /* getopt starts anew */
+    int status = command(argc, argv);
+    fflush(stdout);
+    *t = slurp(stdout);
+    return status;
+}
+
+/* ---- what it writes ---- */
+
+/* Lines of text that a terminal may be given. Their number. */
+static uint64_t count_lines(const struct text *t)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        uint8_t c = (uint8_t)t->p[i];
+        n += c == '\n';
+        ENSURE(c == '\n' || (c >= 32 && c != 127));
+        /* Control characters of Latin-1. */
+        ENSURE(c != 0xc2 || (uint8_t)t->p[i + 1] >= 0xa0);
+    }
+    ENSURE(t->n == 0 || t->p[t->n - 1] == '\n');
+    return n;
+}
+
+/* The events among printed lines: the fourth word of notes begins with kymo_. */
+static uint64_t count_events(const struct text *t)
+{
+    uint64_t n = count_lines(t);
+    for (const char *p = t->p; (p = strstr(p, " - kymo_")) != NULL; p++) {
+        const char *line = p;
+        unsigned spaces = 0;
+        while (line > t->p && line[-1] != '\n')
+            spaces += *--line == ' ';
+        n -= spaces == 1;
+    }
+    return n;
+}
+
+static const char *json_string(const char *p)
+{
+    for (p++; *p != '"'; p++) {
+        ENSURE((uint8_t)*p >= 32);
+        if (*p == '\\')
+            p++;
+    }
+    return p + 1;
+}
+
+/* As much of JSON as the command writes; behind the value at p. */
+static const char *json(const char *p, unsigned depth)
+{
+    ENSURE(depth < 10);
+    if (*p == '{' || *p == '[') {
+        char end = *p == '{' ? '}' : ']';
+        for (p++; *p != end;) {
+            if (end == '}') {
+                ENSURE(*p == '"');
+                p = json_string(p);
+                ENSURE(*p++ == ':');
+            }
+            p = json(p, depth + 1);
+            ENSURE(*p == ',' || *p == end);
+            p += *p == ',';
+        }
+        return p + 1;
+    }
+    if (*p == '"')
+        return json_string(p);
+    const char *start = p;
+    while (isalnum((unsigned char)*p) || *p == '-')
+        p++;
+    ENSURE(p > start);
+    return p;
+}
+
+static void check_perfetto(void)
+{
+    struct pf_check c = {.error = NULL};
+    struct text t = slurp_file(out);
+    pf_check(&c, (const uint8_t *)t.p, t.n);
+    if (c.error != NULL && strcmp(c.error, "too many tracks") != 0) {
+        (void)dprintf(2, "perfetto: %s\n", c.error);
+        abort();
+    }
+    pf_check_free(&c);
+    free(t.p);
+}
+
+/* Frames of whole terms, or drop counts. The number of terms. */
+static uint64_t check_dbg(void)
+{
+    struct text t = slurp_file(out);
+    uint64_t terms = 0;
+    for (size_t at = 0; at < t.n;) {
+        const uint8_t *p = (const uint8_t *)t.p + at;
+        ENSURE(t.n - at >= 5);
+        size_t len = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
+        at += 5;
+        if (p[0] == 1) /* a drop: the count is where the length would be */
+            continue;
+        ENSURE(p[0] == 0 && len > 1 && len <= t.n - at && p[5] == KYMO_ETF_VERSION);
+        ENSURE(kymo_etf_length(p + 6, len - 1) == len - 1);
+        terms++;
+        at += len;
+    }
+    free(t.p);
+    return terms;
+}
+
+static void check_folded(void)
+{
+    struct text t = slurp_file(out);
+    for (char *line = t.p, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        char *p = end;
+        while (p > line && isdigit((unsigned char)p[-1]))
+            p--;
+        ENSURE(p < end && p > line + 1 && p[-1] == ' ');
+    }
+    (void)count_lines(&t);
+    free(t.p);
+}
+
+/* The events that the packets of a thread say they have. */
+static uint64_t check_packets(const char *path)
+{
+    struct text t = slurp_file(path);
+    uint64_t events = 0, last = 0;
+    for (size_t at = 0; at < t.n;) {
+        struct kymo_segment h;
+        ENSURE(t.n - at >= sizeof h);
+        memcpy(&h, t.p + at, sizeof h);
+        ENSURE(h.magic == KYMO_SEG_MAGIC && h.packet_bits % 8 == 0 && h.packet_bits / 8 <= t.n - at);
+        ENSURE(h.content_bits <= h.packet_bits && h.content_bits >= 8 * sizeof h);
+        /* What babeltrace2 asks for. */
+        ENSURE(h.ts_begin >= last && h.ts_end >= h.ts_begin);
+        last = h.ts_end;
+        events += h.events;
+        at += h.packet_bits / 8;
+    }
+    free(t.p);
+    return events;
+}
+
+static uint64_t check_ctf(void)
+{
+    char path[512];
+    uint64_t events = 0;
+    unsigned others = 0;
+    DIR *d = opendir(ctf);
+    ENSURE(d != NULL);
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", ctf, e->d_name);
+        if (strncmp(e->d_name, "thread_", 7) == 0)
+            events += check_packets(path);
+        else
+            others += strcmp(e->d_name, "metadata") == 0 || strcmp(e->d_name, "dictionary") == 0;
+        unlinkat(dirfd(d), e->d_name, 0);
+    }
+    closedir(d);
+    ENSURE(others == 2 && rmdir(ctf) == 0);
+    return events;
+}
+
+/* ---- all of it ---- */
+
+static void refuse_all(int status)
+{
+    struct text t;
+    ENSURE(status == KYMO_EXIT_READ);
+    ENSURE(RUN(&t, cli_print, "-q") == status && t.n == 0);
+    free(t.p);
+    static char *const formats[] = {"perfetto", "folded", "dbg", "ctf"};
+    for (unsigned i = 0; i < 4; i++) {
+        ENSURE(RUN(&t, cli_export, formats[i], "-q", "-o", ctf) == status && t.n == 0);
+        ENSURE(access(ctf, F_OK) != 0);
+        free(t.p);
+    }
+}
+
+static void export_all(uint64_t events)
+{
+    struct text t;
+    ENSURE(RUN(&t, cli_export, "perfetto", "-q", "-o", out) == 0);
+    free(t.p);
+    check_perfetto();
+    ENSURE(RUN(&t, cli_export, "dbg", "-q", "-o", out) == 0);
+    free(t.p);
+    ENSURE(check_dbg() == events);
+    ENSURE(RUN(&t, cli_export, "folded", "-q", "-o", out) == 0);
+    free(t.p);
+    check_folded();
+    ENSURE(RUN(&t, cli_export, "ctf", "-q", "-o", ctf) == 0);
+    free(t.p);
+    ENSURE(check_ctf() <= events); /* it takes whole segments only */
+}
+
+/* With a window, filters and clocks of the user's. */
+static void filtered(void)
+{
+    struct text t;
+    uint64_t some;
+    ENSURE(RUN(&t, cli_print, "-q", "--wall", "--tag", "calls,gc,procs", "--from", "-1ms") == 0);
+    some = count_events(&t);
+    free(t.p);
+    ENSURE(RUN(&t, cli_export, "dbg", "-q", "--tag", "calls,gc,procs", "--from", "-1ms", "-o", out) == 0);
+    ENSURE(check_dbg() >= some);
+    free(t.p);
+    ENSURE(RUN(&t, cli_print, "-q", "--erlang", "--pid", "<0.42.0>", "--pid", "lists", "--module", "lists",
+               "--strict") <= KYMO_EXIT_INCOMPLETE);
+    (void)count_lines(&t);
+    free(t.p);
+    ENSURE(RUN(&t, cli_export, "folded", "-q", "--wall", "--module", "lists", "--to", "1s", "-o", out) == 0);
+    check_folded();
+    free(t.p);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct text t;
+    char number[40];
+    if (!write_recording(data, size))
+        return 0;
+    int status = RUN(&t, cli_info, "-q", "--json");
+    if (status != 0) {
+        free(t.p);
+        refuse_all(status);
+        return 0;
+    }
+    ENSURE(strcmp(json(t.p, 0), "\n") == 0);
+    const char *found = strstr(t.p, "\"events\":");
+    ENSURE(found != NULL);
+    uint64_t events = strtoull(found + 9, NULL, 10);
+    free(t.p);
+    ENSURE(RUN(&t, cli_info, "-q", "-n", "3") == 0);
+    (void)count_lines(&t);
+    free(t.p);
+    ENSURE(RUN(&t, cli_print, "-q") == 0);
+    ENSURE(count_events(&t) == events);
+    free(t.p);
+    export_all(events);
+    snprintf(number, sizeof number, "%zu", size);
+    ENSURE(RUN(&t, cli_print, "-q", "-n", number) == 0);
+    ENSURE(count_lines(&t) <= size);
+    free(t.p);
+    filtered();
+    return 0;
+}
