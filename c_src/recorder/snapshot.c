@@ -47,7 +47,7 @@ __attribute__((no_sanitize("thread"), noinline)) static void copy_racy(void *to,
  * others back. */
 static uint64_t first_kept(const struct kymo_recorder *r, uint32_t i)
 {
-    return r->drained_gone ? r->writers[i].drained + 1 : 1;
+    return r->drained_gone ? kymo_get(&r->writers[i].drained) + 1 : 1;
 }
 
 static void take_cut(struct snapshot *s)
