@@ -240,14 +240,15 @@ static uint64_t check_ctf(void)
     uint64_t events = 0;
     unsigned others = 0;
     DIR *d = opendir(ctf);
-    ENSURE(d != NULL);
+    int at = d == NULL ? -1 : dirfd(d);
+    ENSURE(at >= 0);
     for (const struct dirent *e; (e = readdir(d)) != NULL;) {
         snprintf(path, sizeof path, "%s/%s", ctf, e->d_name);
         if (strncmp(e->d_name, "thread_", 7) == 0)
             events += check_packets(path);
         else
             others += strcmp(e->d_name, "metadata") == 0 || strcmp(e->d_name, "dictionary") == 0;
-        unlinkat(dirfd(d), e->d_name, 0);
+        unlinkat(at, e->d_name, 0);
     }
     closedir(d);
     ENSURE(others == 2 && rmdir(ctf) == 0);

@@ -105,7 +105,7 @@ static void story(struct testrec *t)
         t->slots[slot].used = 1;
         t->slots[slot].thread_kind = KYMO_T_SCHEDULER;
         t->slots[slot].thread_no = slot + 1;
-        strcpy(t->slots[slot].thread_name, "scheduler");
+        memcpy(t->slots[slot].thread_name, "scheduler", 10);
     }
     t->slots[0].lost[KYMO_LOST_RING_FULL] = 7;
     for (uint64_t seq = 1; seq <= 3; seq++) {

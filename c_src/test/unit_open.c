@@ -389,8 +389,10 @@ static void the_worker_blocks_signals(void **state)
     struct dirent *e;
 
     (void)state;
-    if (d == NULL)
+    if (d == NULL) {
         fail_msg("no /proc");
+        return;
+    }
     while ((e = readdir(d)) != NULL) {
         unsigned long long blocked = 0;
         char path[300], line[200];

@@ -183,8 +183,11 @@ static void cut_at_every_byte(void **state)
     unsigned of[4];
     in_data(&t, 3, true);
     size_t whole = t.data[1].n, each = whole / 3;
-    if (each == 0)
+    if (each == 0) {
+        tr_free(&t);
         fail_msg("nothing was written");
+        return;
+    }
     for (size_t n = 0; n <= whole; n++) {
         t.data[1].n = n;
         tr_write(&t, dir);
