@@ -61,10 +61,10 @@ struct text {
 static struct text slurp(FILE *f)
 {
     struct text t = {NULL, 0};
-    fseek(f, 0, SEEK_END);
+    ENSURE(fseek(f, 0, SEEK_END) == 0);
     long size = ftell(f);
     ENSURE(size >= 0 && size < TEXT_MAX);
-    rewind(f);
+    ENSURE(fseek(f, 0, SEEK_SET) == 0);
     t.p = malloc((size_t)size + 1);
     ENSURE(t.p != NULL);
     t.n = fread(t.p, 1, (size_t)size, f);
@@ -89,7 +89,7 @@ static struct text slurp_file(const char *path)
 
 static int run(int (*command)(int, char **), char **argv, int argc, struct text *t)
 {
-    rewind(stdout);
+    ENSURE(fseek(stdout, 0, SEEK_SET) == 0);
     ENSURE(ftruncate(fileno(stdout), 0) == 0);
     optind = 0; /* getopt starts anew */
     int status = command(argc, argv);
