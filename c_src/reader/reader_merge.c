@@ -75,6 +75,8 @@ static int load(struct kymo_reader *r, struct kymo_cursor *c)
 {
     struct kymo_seg_ref *ref = &r->index.refs[c->next++];
     r->bytes_done += ref->len;
+    /* Where it stood in the heap: it can't go back from there, whatever is in it. */
+    c->last = at_least(ref->ts_begin, c->last);
     int got = kymo_segment_load(r, ref, &c->buf, &c->room);
     if (got < 0)
         return got;

@@ -179,6 +179,33 @@ static void a_wrong_end_is_counted(void **state)
     tr_free(&t);
 }
 
+/* A segment that had its turn and could not be used: what comes after it must
+ * not be handed out in the past of other threads. */
+static void time_goes_on_after_bad_ones(void **state)
+{
+    (void)state;
+    struct testrec t;
+    struct kymo_reader *r;
+    struct kymo_event ev;
+    uint64_t last = 0, n = 0;
+    char err[256];
+    make(&t);
+    header(&t, 3)->seq = 1ull << 40;
+    header(&t, 4)->crc ^= 1;
+    header(&t, 4)->ts_begin = 1;
+    header(&t, 9)->crc ^= 1;
+    header(&t, 12)->seq = 2;
+    tr_write(&t, dir);
+    assert_int_equal(kymo_reader_open(dir, &r, err, sizeof err), 0);
+    for (; kymo_reader_next(r, &ev) == 1; n++) {
+        assert_true(ev.ticks >= last);
+        last = ev.ticks;
+    }
+    assert_true(n >= (2 * SEGMENTS - 5) * RECORDS);
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
@@ -188,6 +215,7 @@ int main(void)
         TEST(a_wrong_time_costs_one_segment),
         TEST(a_time_that_is_a_little_off_costs_nothing),
         TEST(a_wrong_end_is_counted),
+        TEST(time_goes_on_after_bad_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
