@@ -117,7 +117,7 @@ static void unload(ErlNifEnv *env, void *priv_data)
 static ErlNifFunc functions[] = {
     {"enabled", 3, nif_enabled, 0},
     {"enabled_call", 3, nif_enabled, 0},
-    {"enabled_send", 3, nif_enabled, 0},
+    {"enabled_send", 3, nif_enabled_send, 0},
 #define NIF_X(name, class) {#name, 3, nif_##name, 0},
     NIF_ENABLED_CALLBACKS(NIF_X)
 #undef NIF_X

@@ -11,8 +11,8 @@
 
 #include "nif_handle.h"
 
-/* X(function, class): one C function of that name for each. enabled/3,
- * enabled_call/3 and enabled_send/3 are nif_enabled. */
+/* X(function, class): one C function of that name for each. enabled/3 and
+ * enabled_call/3 are nif_enabled. */
 #define NIF_ENABLED_CALLBACKS(X) \
     X(enabled_garbage_collection, NIF_GC) \
     X(enabled_ports, NIF_PORTS) \
@@ -32,6 +32,7 @@
     X(trace_send)
 
 ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+ERL_NIF_TERM nif_enabled_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 #define NIF_X(name, class) ERL_NIF_TERM nif_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 NIF_ENABLED_CALLBACKS(NIF_X)
 #undef NIF_X

@@ -91,11 +91,11 @@ static inline uint64_t all_ones_if(bool yes)
     return (uint64_t)0 - (uint64_t)yes;
 }
 
-/* enabled/3, enabled_call/3 and enabled_send/3. A call is two questions,
- * trace_status and call, and the way from one to the other is so long that the
- * processor can't remember which one is next: a branch that tells one from the
- * other, or a jump to another C function, would be guessed wrong. So all three
- * are one function, and there is no such branch. */
+/* enabled/3 and enabled_call/3, and what enabled_send/3 leaves. A call is two
+ * questions, trace_status and call, and the way from one to the other is so long
+ * that the processor can't remember which one is next: a branch that tells one
+ * from the other, or a jump to another C function, would be guessed wrong. So
+ * both are one function, and there is no such branch. */
 ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
@@ -116,6 +116,17 @@ ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         return h->on_send;
     }
     return is_status != 0 ? nif_am.trace : answer_any(env, h, argv);
+}
+
+/* enabled_send/3. A message is one question, so there is nothing to guess. */
+ERL_NIF_TERM nif_enabled_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    const struct nif_handle *h = nif_handle_fast(argv[1]);
+    if (NIF_LIKELY(h != NULL) && NIF_LIKELY(argv[0] == nif_shortcut.send) && nif_is_local_pid(argv[2]) &&
+        NIF_LIKELY(kymo_recorder_active(h->rec)) && NIF_LIKELY(h->on_send != 0)) {
+        return h->on_send;
+    }
+    return nif_enabled(env, argc, argv);
 }
 
 #define NIF_X(name, class) \
