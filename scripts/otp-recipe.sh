@@ -29,7 +29,7 @@ otp_configure() { ./configure --prefix=/usr/local "${OTP_CONFIGURE[@]}"; }
 otp_make() { make -j"$(cpus)"; }
 
 # otp_make_emulator TYPE FLAVOR: one more emulator beside the first.
-otp_make_emulator() { make -j"$(cpus)" -C erts/emulator TYPE="$1" FLAVOR="$2"; }
+otp_make_emulator() { make -j"$(cpus)" -C erts/emulator "$1" FLAVOR="$2"; }
 
 # Where a tool looks that asks a runtime for its root: the headers of NIFs.
 otp_headers() {

@@ -15,8 +15,14 @@ otp_source() {
         for h in erl_nif erl_nif_api_funcs erl_driver erl_drv_nif; do touch erts/emulator/beam/$h.h; done
         touch erts/include/erl_fixed_size_int_types.h erts/include/any-any/erl_int_sizes_config.h
         printf 'one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n' >code.c
-        printf '#!/bin/sh\necho configured >>runs.log\n' >configure
         printf '#!/bin/sh\necho status >>../runs.log\n' >erts/config.status
+        # Long strings in it are broken anywhere, in the middle of a path, too.
+        cat >configure <<'CONFIGURE'
+#!/bin/sh
+echo configured >>runs.log
+start=${PWD%????????}
+printf ": <<'END'\n\"-I%s\"\\\\\\n\"%s/include -I%s/include\"\nEND\n" "$start" "${PWD#"$start"}" "$PWD" >>erts/config.status
+CONFIGURE
         echo in >erts/emulator/Makefile.in
         cat >Makefile <<'MAKE'
 ifdef TYPE
@@ -36,7 +42,7 @@ install:
 	mkdir -p $(bindir); cp bin/erl $(bindir)/erl
 MAKE
         # shellcheck disable=SC2016 # for make
-        printf 'all:\n\techo $(TYPE) $(FLAVOR) >>../../variants.log\ntest:\n\t@. $(SUITES)\n' >erts/emulator/Makefile
+        printf 'opt debug:\n\techo $@ $(FLAVOR) >>../../variants.log\ntest:\n\t@. $(SUITES)\n' >erts/emulator/Makefile
         chmod +x configure erts/config.status
     )
     tar -cf otp.tar otp
@@ -169,6 +175,9 @@ patched_builds_only_what_changed() {
     lacks THREE "$(tree stock)/src/out/two"
     has "$(tree patched)/src" "$(tree patched)/src/bin/erl"
     lacks "$(tree stock)" "$(tree patched)/src/bin/erl"
+    same "-I$(tree patched)/src/include -I$(tree patched)/src/include" \
+        "$(grep '"' "$(tree patched)/src/erts/config.status" | tr -d '"\\\n')"
+    same "$(wc -l <"$(tree stock)/src/erts/config.status")" "$(wc -l <"$(tree patched)/src/erts/config.status")"
 }
 
 patched_from_the_source() {

@@ -76,7 +76,11 @@ void erts_code_log_add_all(ErtsCodeLog *log);
 
 /* Has that been said in this round? Then erts_code_log_add() can be left out,
  * except for new entries. */
-ERTS_GLB_INLINE int erts_code_log_all_this_round(const ErtsCodeLog *log);
+static ERTS_INLINE int
+erts_code_log_all_this_round(const ErtsCodeLog *log)
+{
+    return log->all_rounds & 1;
+}
 
 /* Remove an entry that is about to be freed. `pos` is the position held by
  * the entry, which need not be in the log. */
@@ -95,15 +99,5 @@ int erts_code_log_replay_all(const ErtsCodeLog *log);
 /* To replay: visit slots 0 to `used` - 1 and skip those that are NULL; before
  * that all entries of the active copy, if erts_code_log_replay_all() says so.
  */
-
-#if ERTS_GLB_INLINE_INCL_FUNC_DEF
-
-ERTS_GLB_INLINE int
-erts_code_log_all_this_round(const ErtsCodeLog *log)
-{
-    return log->all_rounds & 1;
-}
-
-#endif /* ERTS_GLB_INLINE_INCL_FUNC_DEF */
 
 #endif /* __CODE_LOG_H__ */
