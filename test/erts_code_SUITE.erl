@@ -62,6 +62,9 @@ init_per_testcase(_Case, Config) ->
 
 end_per_testcase(_Case, _Config) ->
     process_flag(error_handler, error_handler),
+    %% What a case that failed has left traced must not fail others.
+    _ = erlang:trace_pattern({'_', '_', '_'}, false, [global]),
+    _ = erlang:trace_pattern({'_', '_', '_'}, false, [local, meta, call_count, call_time]),
     ok.
 
 series() ->
@@ -426,13 +429,14 @@ all_traced_survives_loads(_Config) ->
 
 start_tracee() ->
     {Pid, _} = Tracee = spawn_monitor(fun tracee/0),
-    1 = erlang:trace(Pid, true, [call]),
+    1 = erlang:trace(Pid, true, [call, send]),
     Tracee.
 
 tracee() ->
     receive
-        {call, From, M, F} ->
-            From ! {called, M:F()},
+        {call, From, Ref, M, F} ->
+            M:F(),
+            From ! {called, Ref},
             tracee();
         stop ->
             ok
@@ -442,11 +446,12 @@ stop_tracee({Pid, Ref}) ->
     Pid ! stop,
     receive {'DOWN', Ref, process, Pid, normal} -> ok end.
 
+%% What a process does is traced in order: once its answer is, its call has been.
 is_call_traced({Pid, _}, M, F) ->
-    Pid ! {call, self(), M, F},
-    receive {called, _} -> ok end,
-    Delivered = erlang:trace_delivered(Pid),
-    receive {trace_delivered, Pid, Delivered} -> ok end,
+    Ref = make_ref(),
+    Pid ! {call, self(), Ref, M, F},
+    receive {called, Ref} -> ok end,
+    receive {trace, Pid, send, {called, Ref}, _} -> ok end,
     receive {trace, Pid, call, {M, F, []}} -> true
     after 0 -> false
     end.

@@ -579,7 +579,7 @@ batch_session_destroyed(_Config) ->
 stress(_Config) ->
     Rounds = list_to_integer(os:getenv("ERTS_PATTERN_STRESS_ROUNDS", "60")),
     Sink = spawn_link(fun sink/0),
-    Callers = [spawn_link(fun caller/0) || _ <- [1, 2, 3]],
+    Callers = [spawn_link(fun() -> caller(Sink) end) || _ <- [1, 2, 3]],
     Session = fun() -> trace:session_create(stress, Sink, []) end,
     Random = fun(Seed, Fun) ->
                      spawn_monitor(fun() ->
@@ -880,11 +880,14 @@ change(Traced, Seq, Last, _, NewState, N) ->
     changes(Traced, Seq + 1, Last, NewState, N + 1).
 
 sink() ->
-    receive _ -> sink() end.
+    receive
+        {sync, From} -> From ! synced;
+        _ -> ok
+    end,
+    sink().
 
-caller() ->
-    %% Not so many calls that the sink can't keep up
-    _ = lists:seq(1, 20000),
+%% Calls everything, over and over, as fast as the sink can take what is traced.
+caller(Sink) ->
     [try
          M:F(1)
      catch
@@ -895,4 +898,6 @@ caller() ->
      catch
          error:undef -> ok
      end || M <- mods()],
-    caller().
+    Sink ! {sync, self()},
+    receive synced -> ok end,
+    caller(Sink).
