@@ -72,6 +72,12 @@ erts_code_log_add_all(ErtsCodeLog *log)
 }
 
 int
+erts_code_log_all_this_round(const ErtsCodeLog *log)
+{
+    return log->all_rounds & 1;
+}
+
+int
 erts_code_log_replay_all(const ErtsCodeLog *log)
 {
     return log->all_rounds != 0;

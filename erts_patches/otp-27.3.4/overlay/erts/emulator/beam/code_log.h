@@ -76,11 +76,7 @@ void erts_code_log_add_all(ErtsCodeLog *log);
 
 /* Has that been said in this round? Then erts_code_log_add() can be left out,
  * except for new entries. */
-static ERTS_INLINE int
-erts_code_log_all_this_round(const ErtsCodeLog *log)
-{
-    return log->all_rounds & 1;
-}
+int erts_code_log_all_this_round(const ErtsCodeLog *log);
 
 /* Remove an entry that is about to be freed. `pos` is the position held by
  * the entry, which need not be in the log. */
