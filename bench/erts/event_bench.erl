@@ -1,0 +1,305 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% What an event costs the traced process until the tracer has it, on an unpatched
+%% and a patched runtime side by side, taking turns: in processor time, in words of
+%% the tracee's heap, and in instructions.
+-module(event_bench).
+
+-export([main/0, worker/0, count/0, kinds/0, callee/1, counted/1]).
+
+-define(EVENTS, 100000).
+-define(COUNTED, 20000).
+
+%% Two schedulers count calls in slices that both begin together. They are so short
+%% that most are over before another program gets one of the processors.
+-define(SLICES, 1000).
+-define(SLICE, 2000).
+
+%% {Kind, what it is, events in a turn of its loop, kind that costs the same
+%% without events, target}. The target is that of the patched runtime's cost to
+%% that of the stock one, for each event, without what the loop costs. A tracer
+%% that the stock runtime does not have is compared with `instead' there.
+kinds() ->
+    [{call_untraced, "call, not traced", 1, none, none},
+     {call_other, "call, breakpoint, other process traced", 1, call_untraced, 1.0},
+     {call_discard, "call, NIF discards", 1, call_untraced, 0.2},
+     {call_null, "call, NIF returns at once", 1, call_untraced, 0.25},
+     {call_arguments, "call with arguments, same NIF", 1, call_untraced, none},
+     {call_spec, "call, match spec that answers true", 1, call_untraced, none},
+     {call_return, "call and return_from, same NIF", 2, call_untraced, none},
+     {call_return_to, "call and return_to, same NIF", 2, call_untraced, none},
+     {call_meta, "call, meta trace, same NIF", 1, call_untraced, none},
+     {call_process, "call, to a process", 1, call_untraced, 1.0},
+     {send_untraced, "send, not traced", 1, none, none},
+     {send_null, "send, NIF returns at once", 1, send_untraced, 1 / 3},
+     {send_process, "send, to a process", 1, send_untraced, 1.0},
+     {receive_null, "receive, NIF returns at once", 1, send_untraced, 1 / 3},
+     {yield_untraced, "yield, not traced", 1, none, none},
+     {running_null, "running, NIF returns at once", 2, yield_untraced, 1 / 3},
+     {gc_untraced, "collection, not traced", 1, none, none},
+     {gc_null, "collection, NIF returns at once", 2, gc_untraced, 1 / 3},
+     {count, "call, call_count", 1, call_untraced, none}].
+
+%%
+%% The driver
+%%
+
+%% @doc Entry point of `bench/erts/event_run'. Flags of the command line: `-stock
+%% ERL', `-patched ERL', `-out DIR' (where null_tracer is, and the instructions of
+%% both as `stock.counts' and `patched.counts'), `-rounds N'. Prints tables and
+%% halts with status 1 if a target is missed.
+-spec main() -> no_return().
+main() ->
+    [Stock, Patched, Out] = [flag(F) || F <- [stock, patched, out]],
+    Rounds = list_to_integer(flag(rounds)),
+    Workers = [start_worker(Erl, Out) || Erl <- [Stock, Patched]],
+    Names = [Kind || {Kind, _, _, _, _} <- kinds()],
+    [_ | Samples] = [[{Kind, [ask(W, {time, Kind}) || W <- turns(R, Workers)]} || Kind <- Names]
+                     || R <- lists:seq(0, 2 * Rounds - 1)],
+    Times = [{Kind, medians([proplists:get_value(Kind, S) || S <- Samples], 0)} || Kind <- Names],
+    Heap = [{Kind, [ask(W, {heap, Kind}) || W <- Workers]} || Kind <- Names],
+    Contended = [[ask(W, contended) || W <- Workers] || _ <- lists:seq(0, Rounds)],
+    [stop_worker(W) || W <- Workers],
+    Counts = [counts(filename:join(Out, F)) || F <- ["stock.counts", "patched.counts"]],
+    io:format("~-42s ~8s ~8s ~6s   ~8s ~8s ~6s   ~7s ~7s~n",
+              ["for each event, without the loop", "stock ns", "patched", "p./s.",
+               "instr.", "patched", "p./s.", "words", "patched"]),
+    Missed = lists:sum([line(K, Times, Counts, Heap) || K <- kinds()]),
+    halt(min(1, Missed + contended(tl(Contended)))).
+
+turns(_, Workers) -> Workers.
+
+medians(Pairs, Skip) ->
+    [median([lists:nth(I, P) || P <- lists:nthtail(Skip, Pairs)]) || I <- [1, 2]].
+
+median(L) ->
+    lists:nth((length(L) + 1) div 2, lists:sort(L)).
+
+%% Time decides where there should be less; instructions, where there should not be
+%% more: the load of the machine doesn't change them.
+line({Kind, Text, Events, Base, Target}, Times, Counts, Heap) ->
+    [S, P] = net(Kind, Base, Events, fun(K) -> proplists:get_value(K, Times) end),
+    [IS, IP] = net(Kind, Base, Events, fun(K) -> [maps:get(K, C, 0.0) || C <- Counts] end),
+    [HS, HP] = net(Kind, Base, Events, fun(K) -> proplists:get_value(K, Heap) end),
+    Counted = IS > 0,
+    Value = if Counted, Target =:= 1.0 -> IP / IS; true -> P / S end,
+    Met = Target =:= none orelse Value =< Target,
+    io:format("~-42s ~8.1f ~8.1f ~6.2f   ~8.1f ~8.1f ~6.2f   ~7.1f ~7.1f  ~s~n",
+              [Text, S, P, P / max(S, 0.1), IS, IP, if Counted -> IP / IS; true -> 0.0 end, HS, HP,
+               [io_lib:format("at most ~.2f ~s", [float(Target), case Met of true -> "met"; false -> "MISSED" end])
+                || Target =/= none]]),
+    case Met of true -> 0; false -> 1 end.
+
+net(Kind, none, Events, Get) ->
+    [V / Events || V <- Get(Kind)];
+net(Kind, Base, Events, Get) ->
+    [(V - B) / Events || {V, B} <- lists:zip(Get(Kind), Get(Base))].
+
+contended(Samples) ->
+    [S, P] = medians(Samples, 0),
+    Ratio = median([A / B || [A, B] <- Samples]),
+    Met = Ratio >= 4,
+    io:format("~ncall_count, two schedulers call one function: stock ~.1f ns a call, "
+              "patched ~.1f ns, ~.2f times the calls  at least 4.0 ~s~n",
+              [S, P, Ratio, case Met of true -> "met"; false -> "MISSED" end]),
+    case Met of true -> 0; false -> 1 end.
+
+counts(File) ->
+    case file:consult(File) of
+        {ok, Terms} -> maps:from_list([{K, N / ?COUNTED} || {K, N} <- Terms]);
+        {error, enoent} -> #{}
+    end.
+
+flag(F) ->
+    {ok, [[Value]]} = init:get_argument(F),
+    Value.
+
+%%
+%% The other side of a port: terms in external format
+%%
+
+start_worker(Erl, Out) ->
+    open_port({spawn, lists:flatten([Erl, " +S 2:2 -noshell -noinput -pa ", Out, " -out ", Out,
+                                     " -s ", atom_to_list(?MODULE), " worker"])},
+              [{packet, 4}, binary, exit_status, nouse_stdio]).
+
+ask(Port, Request) ->
+    port_command(Port, term_to_binary(Request)),
+    receive
+        {Port, {data, Reply}} -> binary_to_term(Reply);
+        {Port, {exit_status, Status}} -> error({worker_stopped, Status})
+    end.
+
+stop_worker(Port) ->
+    port_command(Port, term_to_binary(stop)),
+    receive {Port, {exit_status, _}} -> ok end.
+
+%%
+%% The worker
+%%
+
+%% @doc A runtime to be measured: serves requests on file descriptors 3 and 4.
+-spec worker() -> no_return().
+worker() ->
+    ok = null_tracer:load(flag(out)),
+    serve(open_port({fd, 3, 4}, [{packet, 4}, binary, eof])).
+
+serve(Port) ->
+    receive
+        {Port, {data, Request}} ->
+            case binary_to_term(Request) of
+                stop -> halt(0);
+                R -> port_command(Port, term_to_binary(request(R)))
+            end,
+            serve(Port);
+        {Port, eof} ->
+            halt(1)
+    end.
+
+request({time, Kind}) ->
+    run(Kind, fun() -> time(Kind) end);
+request({heap, Kind}) ->
+    run(Kind, fun() -> heap(Kind) end);
+request(contended) ->
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
+    Turns = atomics:new(2, []),
+    Workers = [spawn_opt(fun() -> exit({ns, slices(Turns, N, ?SLICES)}) end, [monitor, {scheduler, N}])
+               || N <- [1, 2]],
+    Times = [receive {'DOWN', Ref, process, Pid, {ns, Ns}} -> median(Ns) end || {Pid, Ref} <- Workers],
+    {call_count, N} = erlang:trace_info({?MODULE, counted, 1}, call_count),
+    N = 2 * ?SLICES * ?SLICE,
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, false, [call_count]),
+    lists:max(Times).
+
+%% @doc Entry point of the run under callgrind: all kinds, one after the other,
+%% each counted apart.
+-spec count() -> no_return().
+count() ->
+    ok = null_tracer:load(flag(out)),
+    [run(Kind, fun() ->
+                       loop(loop_of(Kind), 100),
+                       true = null_tracer:count_from(),
+                       loop(loop_of(Kind), ?COUNTED),
+                       true = null_tracer:count_to(Kind)
+               end) || {Kind, _, _, _, _} <- kinds()],
+    halt(0).
+
+run(Kind, Fun) ->
+    {Pid, Ref} = spawn_opt(fun() -> receive go -> exit({result, Fun()}) end end,
+                           [monitor, {min_heap_size, heap_size(Kind)}, {scheduler, 1}]),
+    Undo = trace(Kind, Pid),
+    Pid ! go,
+    Result = receive {'DOWN', Ref, process, Pid, {result, R}} -> R end,
+    Undo(),
+    Result.
+
+%% Large enough for no collection to come of itself; small where each turn is one.
+heap_size(gc_untraced) -> 233;
+heap_size(gc_null) -> 233;
+heap_size(_) -> 4000000.
+
+time(Kind) ->
+    Loop = loop_of(Kind),
+    loop(Loop, 1000),
+    erlang:garbage_collect(),
+    T0 = null_tracer:cpu_time(),
+    loop(Loop, ?EVENTS),
+    (null_tracer:cpu_time() - T0) / ?EVENTS.
+
+%% Words of garbage that a turn leaves: what a collection then takes away.
+heap(Kind) when Kind =:= gc_untraced; Kind =:= gc_null ->
+    0.0;
+heap(Kind) ->
+    erlang:garbage_collect(),
+    {_, Before, _} = statistics(garbage_collection),
+    loop(loop_of(Kind), 10000),
+    erlang:garbage_collect(),
+    {_, After, _} = statistics(garbage_collection),
+    (After - Before) / 10000.
+
+loop_of(Kind) ->
+    case atom_to_list(Kind) of
+        "call" ++ _ -> call;
+        "count" -> call;
+        "send" ++ _ -> send;
+        "receive" ++ _ -> send;
+        "yield" ++ _ -> yield;
+        "running" ++ _ -> yield;
+        "gc" ++ _ -> gc
+    end.
+
+loop(_, 0) -> ok;
+loop(call, N) ->
+    callee(N),
+    loop(call, N - 1);
+loop(send, N) ->
+    self() ! message,
+    receive message -> loop(send, N - 1) end;
+loop(yield, N) ->
+    erlang:yield(),
+    loop(yield, N - 1);
+loop(gc, N) ->
+    erlang:garbage_collect(self(), [{type, minor}]),
+    loop(gc, N - 1).
+
+callee(N) -> N.
+
+slices(_, _, 0) -> [];
+slices(Turns, N, Left) ->
+    together(Turns, 3 - N, atomics:add_get(Turns, N, 1)),
+    T0 = erlang:monotonic_time(nanosecond),
+    calls(?SLICE),
+    [(erlang:monotonic_time(nanosecond) - T0) / ?SLICE | slices(Turns, N, Left - 1)].
+
+together(Turns, Other, Turn) ->
+    atomics:get(Turns, Other) >= Turn orelse together(Turns, Other, Turn).
+
+calls(0) -> ok;
+calls(N) ->
+    counted(N),
+    calls(N - 1).
+
+counted(N) -> N.
+
+trace(Kind, Pid) ->
+    case Kind of
+        call_other -> trace(Pid, self(), [call, arity], trace, pattern(true, [local]));
+        call_discard -> trace(Pid, Pid, [call, arity], discard, pattern(true, [local]));
+        call_null -> trace(Pid, Pid, [call, arity], trace, pattern(true, [local]));
+        call_arguments -> trace(Pid, Pid, [call], trace, pattern(true, [local]));
+        call_spec -> trace(Pid, Pid, [call, arity], trace, pattern([{'_', [], [true]}], [local]));
+        call_return -> trace(Pid, Pid, [call, arity], trace, pattern([{'_', [], [{return_trace}]}], [local]));
+        call_return_to -> trace(Pid, Pid, [call, arity, return_to], trace, pattern(true, [local]));
+        call_meta -> pattern(true, [{meta, null_tracer, trace}]);
+        call_process -> to_process(Pid, [call, arity], pattern(true, [local]));
+        send_null -> trace(Pid, Pid, [send], trace, nothing());
+        send_process -> to_process(Pid, [send], nothing());
+        receive_null -> trace(Pid, Pid, ['receive'], trace, nothing());
+        running_null -> trace(Pid, Pid, [running], trace, nothing());
+        gc_null -> trace(Pid, Pid, [garbage_collection], trace, nothing());
+        count -> pattern(true, [call_count]);
+        _ -> nothing()
+    end.
+
+trace(Keep, Pid, Flags, State, Undo) ->
+    true = is_process_alive(Keep),
+    1 = erlang:trace(Pid, true, [{tracer, null_tracer, State} | Flags]),
+    fun() -> erlang:trace(all, false, [all]), Undo() end.
+
+to_process(Pid, Flags, Undo) ->
+    Tracer = spawn_opt(fun drain/0, [{scheduler, min(2, erlang:system_info(schedulers))},
+                                   {min_heap_size, 4000000}]),
+    1 = erlang:trace(Pid, true, [{tracer, Tracer} | Flags]),
+    fun() -> Undo(), exit(Tracer, kill) end.
+
+drain() ->
+    receive _ -> drain() end.
+
+pattern(Spec, Flags) ->
+    1 = erlang:trace_pattern({?MODULE, callee, 1}, Spec, Flags),
+    fun() -> 1 = erlang:trace_pattern({?MODULE, callee, 1}, false, [F || F <- [hd_flag(F) || F <- Flags]]) end.
+
+hd_flag({meta, _, _}) -> meta;
+hd_flag(Flag) -> Flag.
+
+nothing() -> fun() -> ok end.

@@ -1,0 +1,639 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% How events reach a tracer NIF: what it is asked, what its answers do, what it
+%% is told, and that all of it stays so while the tracer is loaded anew, purged,
+%% and taken off; and what calls are counted. An unpatched runtime is checked too
+%% where it does the same: it is what the patched one has to agree with.
+-module(erts_event_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1,
+         init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
+-export([answers/1, questions/1, random_answers/1, spec_clears_tracer/1,
+         largest_arity/1, silent_and_sensitive/1,
+         process_tracer_dies/1, process_traces_itself/1,
+         reload_takes_effect/1, reload_under_load/1, purge_under_load/1,
+         many_tracers/1, sessions_under_load/1, dirty_collections/1,
+         meta_questions/1, port_questions/1, no_garbage/1, collections_in_two_sessions/1,
+         count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1]).
+-export([f/1, g/2, counted/1]).
+
+-define(TRACER, event_tracer).
+
+suite() ->
+    [{timetrap, {minutes, 2}}].
+
+all() ->
+    [answers, questions, random_answers, spec_clears_tracer, largest_arity,
+     silent_and_sensitive, process_tracer_dies, process_traces_itself,
+     reload_takes_effect, reload_under_load, purge_under_load, many_tracers,
+     dirty_collections, count_exact, count_restart, count_pause, count_many,
+     count_grows, {group, patched}].
+
+groups() ->
+    [{patched, [], [meta_questions, port_questions, no_garbage,
+                    collections_in_two_sessions, sessions_under_load]}].
+
+init_per_suite(Config) ->
+    Dir = ?config(priv_dir, Config),
+    Source = filename:join(?config(data_dir, Config), "event_tracer.c"),
+    Versions = [begin
+               So = filename:join(Dir, "event_tracer_" ++ integer_to_list(V)),
+               cc(Source, So ++ ".so", ["-DMODULE=event_tracer", "-DVERSION=" ++ integer_to_list(V)]),
+               {V, code_with(?TRACER, So)}
+           end || V <- [1, 2]],
+    [{versions, Versions} | Config].
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_group(patched, Config) ->
+    try erlang:system_info(kymo_series) of
+        _ -> Config
+    catch
+        error:badarg -> {skip, "this runtime lacks the ERTS patches"}
+    end.
+
+end_per_group(_Group, _Config) ->
+    ok.
+
+init_per_testcase(_Case, Config) ->
+    load_tracer(?TRACER, 1, Config),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    erlang:trace(all, false, [all]),
+    erlang:trace_pattern({'_', '_', '_'}, false, [local, meta, call_count]),
+    erlang:trace_pattern(send, true, []),
+    ok.
+
+%%--------------------------------------------------------------------------
+%% Questions and answers
+
+%% What follows from the answers to trace_status and call: only `remove' to the
+%% former matters; the latter decides, and all but trace and discard remove the
+%% tracer.
+answers(_Config) ->
+    [begin
+         Got = call_with(Status, Call),
+         ?assertEqual({Status, Call, expected(Status, Call)}, {Status, Call, Got})
+     end || Status <- [trace, discard, remove, raise, nonsense],
+            Call <- [trace, discard]],
+    %% The debug emulator of an unpatched runtime aborts on these.
+    [?assertEqual({trace, Call, {0, false}}, {trace, Call, call_with(trace, Call)})
+     || Call <- [remove, raise, nonsense], is_patched() orelse not is_debug()].
+
+expected(remove, _) -> {0, false};
+expected(_, trace) -> {1, true};
+expected(_, discard) -> {0, true}.
+
+%% {Events of one call, is the process traced after it}.
+call_with(Status, Call) ->
+    Tracee = spawn_link(fun worker/0),
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    1 = erlang:trace(Tracee, true, [call, {tracer, ?TRACER, {Status, Call, none, none}}]),
+    {_, _, Before} = ?TRACER:counts(),
+    do(Tracee, fun() -> ?MODULE:f(1) end),
+    {_, _, After} = ?TRACER:counts(),
+    Traced = {tracer, []} =/= erlang:trace_info(Tracee, tracer),
+    stop(Tracee),
+    {After - Before, Traced}.
+
+%% A call is two questions, in this order; everything else is one, or none. What
+%% is asked is what the module has functions for. (trace_status is also asked when a
+%% process comes to run.)
+questions(_Config) ->
+    Tracee = spawn_link(fun worker/0),
+    erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
+    trace_asking(Tracee, [call, send, 'receive', garbage_collection, running, return_to]),
+    do(Tracee, fun() ->
+                       ?MODULE:f(1),
+                       garbage_collect(),
+                       self() ! done
+               end),
+    Told = told(Tracee),
+    erlang:trace(Tracee, false, [all]),
+    stop(Tracee),
+    Calls = [T || T <- Told,
+                  lists:member(tag(T), [trace_status, call, return_from])],
+    ?assertMatch([{asked, enabled, trace_status}, {asked, enabled_call, call},
+                  {trace_call, call, Tracee, {?MODULE, f, [1]}, #{}},
+                  {trace_call, return_from, Tracee, {?MODULE, f, 1}, #{extra := 1}}],
+                 of_calls(Calls)),
+    [?assertEqual({Tag, true}, {Tag, asked_before_told(Tag, Ask, Fun, Told)})
+     || {Tag, Ask, Fun} <- [{send, enabled_send, trace_send}, {'receive', enabled, trace},
+                            {gc_major_start, enabled, trace}, {gc_major_end, enabled, trace},
+                            {in, enabled, trace}, {out, enabled, trace}]].
+
+of_calls([{asked, _, trace_status} = S, {asked, _, call} = C | Rest]) -> [S, C | of_calls(Rest)];
+of_calls([{asked, _, trace_status} | Rest]) -> of_calls(Rest);
+of_calls([Other | Rest]) -> [Other | of_calls(Rest)];
+of_calls([]) -> [].
+
+tag({asked, _, Tag}) -> Tag;
+tag({_, Tag, _, _, _}) -> Tag.
+
+asked_before_told(Tag, Ask, Fun, Told) ->
+    Of = [case T of
+              {asked, F, _} -> {asked, F};
+              {F, _, _, _, _} -> {told, F}
+          end || T <- Told, tag(T) =:= Tag],
+    Of =/= [] andalso pairs(Of, {asked, Ask}, {told, Fun}).
+
+pairs([A, B | Rest], A, B) -> pairs(Rest, A, B);
+pairs(Rest, _, _) -> Rest =:= [].
+
+%% Meta tracing asks the same functions as other tracing.
+meta_questions(_Config) ->
+    Self = self(),
+    erlang:trace_pattern({?MODULE, f, 1}, true, [{meta, ?TRACER, {trace, trace, Self, Self}}]),
+    Tracee = spawn_link(fun worker/0),
+    do(Tracee, fun() -> ?MODULE:f(7) end),
+    ?assertMatch([{asked, enabled, trace_status}, {asked, enabled_call, call},
+                  {trace_call, call, Tracee, {?MODULE, f, [7]}, #{timestamp := timestamp}}],
+                 told(Tracee)),
+    stop(Tracee),
+    %% Told to go away while it is asked.
+    erlang:trace_pattern({?MODULE, f, 1}, false, [meta]),
+    erlang:trace_pattern({?MODULE, f, 1}, true, [{meta, ?TRACER, {remove, trace, none, none}}]),
+    ?MODULE:f(8),
+    ?assertMatch({meta, X} when X =:= false; X =:= [], erlang:trace_info({?MODULE, f, 1}, meta)).
+
+%% A port's message to a process that does not exist.
+port_questions(_Config) ->
+    {Owner, Ref} = spawn_monitor(fun() ->
+                                         Port = open_port({spawn, "cat"}, [binary]),
+                                         receive {connect, From} -> From ! {port, Port} end,
+                                         receive stop -> ok end
+                                 end),
+    Owner ! {connect, self()},
+    Port = receive {port, P} -> P end,
+    erlang:port_connect(Port, self()),
+    unlink(Port),
+    1 = erlang:trace(Port, true, [send, {tracer, ?TRACER, {trace, trace, self(), self()}}]),
+    flush(),
+    Port ! {self(), {command, <<"echo">>}},
+    receive {Port, {data, <<"echo">>}} -> ok end,
+    Told = flush(),
+    ?assertMatch([_ | _], Told),
+    [?assertEqual(enabled_send, F) || {asked, F, Tag} <- Told, Tag =/= trace_status],
+    ?assertMatch([_ | _], [T || {trace_send, send, _, {_, {data, <<"echo">>}}, _} = T <- Told]),
+    catch port_close(Port),
+    Owner ! stop,
+    receive {'DOWN', Ref, process, Owner, _} -> ok end.
+
+%% All kinds of answers, on all schedulers, and tracing that is set again.
+random_answers(_Config) ->
+    _ = [?assert(is_patched()) || is_debug()],
+    erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
+    Workers = load_of(schedulers() + 1, fun everything/0),
+    {_, Before, _} = ?TRACER:counts(),
+    trace_until_asked(Workers, Before + 20000),
+    stop_load(Workers).
+
+trace_until_asked(Workers, Enough) ->
+    [1 = erlang:trace(W, true, [call, return_to, send, 'receive', procs, running, garbage_collection,
+                                {tracer, ?TRACER, {random, random, none, none}}]) || W <- Workers],
+    [done = ask(W) || W <- Workers],
+    case ?TRACER:counts() of
+        {_, Asked, _} when Asked >= Enough -> ok;
+        _ -> trace_until_asked(Workers, Enough)
+    end.
+
+%% A match spec that takes the trace flags off: its own call is still told.
+spec_clears_tracer(_Config) ->
+    Tracee = spawn_link(fun worker/0),
+    erlang:trace_pattern({?MODULE, f, 1}, [{['$1'], [], [{trace, [all], []}, {message, '$1'}]}], [local]),
+    [begin
+         trace(Tracee, [call]),
+         do(Tracee, fun() -> ?MODULE:f(N), ?MODULE:f(N) end),
+         ?assertMatch([{trace_call, call, Tracee, {?MODULE, f, [N]}, #{match_spec_result := N}}],
+                      told(Tracee)),
+         ?assertMatch({tracer, X} when X =:= [], erlang:trace_info(Tracee, tracer))
+     end || N <- lists:seq(1, 100)],
+    stop(Tracee).
+
+largest_arity(_Config) ->
+    M = largest_arity_mod,
+    Args = [{var, 1, list_to_atom("A" ++ integer_to_list(I))} || I <- lists:seq(1, 255)],
+    {ok, M, Bin} = compile:forms([{attribute, 1, module, M}, {attribute, 1, export, [{f, 255}]},
+                                  {function, 1, f, 255, [{clause, 1, Args, [], [lists:last(Args)]}]}], []),
+    {module, M} = code:load_binary(M, "", Bin),
+    1 = erlang:trace_pattern({M, f, 255}, true, [local]),
+    Tracee = spawn_link(fun worker/0),
+    Terms = [{I, [I, <<I:4000>>]} || I <- lists:seq(1, 255)],
+    trace(Tracee, [call]),
+    do(Tracee, fun() -> apply(M, f, Terms) end),
+    ?assertMatch([{trace_call, call, Tracee, {M, f, Terms}, #{}}], told(Tracee)),
+    stop(Tracee),
+    true = code:delete(M),
+    code:purge(M).
+
+%% A silent process is asked for, and told nothing; a sensitive one isn't asked.
+silent_and_sensitive(_Config) ->
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    Tracee = spawn_link(fun worker/0),
+    trace_asking(Tracee, [call, silent]),
+    do(Tracee, fun() -> ?MODULE:f(1) end),
+    ?assertEqual([{asked, enabled, trace_status}, {asked, enabled_call, call}], lists:usort(told(Tracee))),
+    do(Tracee, fun() -> process_flag(sensitive, true), ?MODULE:f(1) end),
+    ?assertEqual([], [T || {asked, enabled_call, _} = T <- told(Tracee)]),
+    stop(Tracee).
+
+%% Its tracer is found dead by the first call, and is gone after it.
+process_tracer_dies(_Config) ->
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    [begin
+         Tracee = spawn_link(fun worker/0),
+         {Tracer, Ref} = spawn_monitor(fun() -> receive stop -> ok end end),
+         1 = erlang:trace(Tracee, true, [call, {tracer, Tracer}]),
+         do(Tracee, fun() -> ?MODULE:f(1) end),
+         ?assertMatch({tracer, Tracer}, erlang:trace_info(Tracee, tracer)),
+         exit(Tracer, kill),
+         receive {'DOWN', Ref, process, Tracer, killed} -> ok end,
+         do(Tracee, fun() ->
+                            ?MODULE:f(1),
+                            {flags, []} = erlang:trace_info(self(), flags)
+                    end),
+         stop(Tracee)
+     end || _ <- lists:seq(1, 50)].
+
+%% Discarded, and kept.
+process_traces_itself(_Config) ->
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local, {meta, Self = self()}]),
+    Tracer = spawn_link(fun worker/0),
+    1 = erlang:trace(Self, true, [call, {tracer, Tracer}]),
+    ?MODULE:f(1),
+    erlang:trace(Self, false, [all]),
+    erlang:trace_pattern({?MODULE, f, 1}, false, [meta]),
+    Tracee = spawn_link(fun worker/0),
+    1 = erlang:trace(Tracee, true, [call, {tracer, Tracer}]),
+    do(Tracee, fun() -> ?MODULE:f(2) end),
+    do(Tracer, fun() ->
+                       receive {trace, Self, call, {?MODULE, f, [1]}} -> ok end,
+                       receive {trace, Tracee, call, {?MODULE, f, [2]}} -> ok end
+               end),
+    [stop(P) || P <- [Tracee, Tracer]],
+    ?assertEqual([], flush()).
+
+%%--------------------------------------------------------------------------
+%% The tracer's code changes
+
+%% From the moment that the new code is in, it is the new code that is called.
+reload_takes_effect(Config) ->
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    Tracees = [spawn_opt(fun worker/0, [link, {scheduler, S}]) || S <- lists:seq(1, schedulers())],
+    [1 = erlang:trace(T, true, [call, {tracer, ?TRACER, {trace, trace, none, none}}]) || T <- Tracees],
+    [begin
+         load_tracer(?TRACER, V, Config),
+         {V, _, Before} = ?TRACER:counts(),
+         [do(T, fun() -> ?MODULE:f(1) end) || T <- Tracees],
+         ?assertEqual({V, Before + length(Tracees)}, {V, element(3, ?TRACER:counts())})
+     end || _ <- lists:seq(1, 20), V <- [2, 1]],
+    [stop(T) || T <- Tracees].
+
+reload_under_load(Config) ->
+    erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
+    Workers = load_of(schedulers() + 1, fun everything/0),
+    [1 = erlang:trace(W, true, [call, return_to, send, 'receive', procs, running, garbage_collection,
+                                {tracer, ?TRACER, {trace, trace, none, none}}]) || W <- Workers],
+    repeat(40, fun() -> [load_tracer(?TRACER, V, Config) || V <- [2, 1]] end),
+    {1, _, Events} = ?TRACER:counts(),
+    ?assert(Events > 0),
+    [?assertMatch({tracer, {?TRACER, _}}, erlang:trace_info(W, tracer)) || W <- Workers],
+    stop_load(Workers).
+
+%% No tracer is there for a while. A process finds that out when it calls a
+%% traced function, and is traced no more.
+purge_under_load(Config) ->
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    Workers = load_of(schedulers() + 1, fun everything/0),
+    repeat(40, fun() ->
+                        [1 = erlang:trace(W, true, [call, send, 'receive', garbage_collection,
+                                                    {tracer, ?TRACER, {trace, trace, none, none}}])
+                         || W <- Workers],
+                        true = code:delete(?TRACER),
+                        code:purge(?TRACER),
+                        [done = ask(W) || W <- Workers],
+                        [?assertEqual({tracer, []}, erlang:trace_info(W, tracer)) || W <- Workers],
+                        load_tracer(?TRACER, 1, Config)
+                end),
+    stop_load(Workers).
+
+%% More of them than a scheduler keeps, in turns.
+many_tracers(Config) ->
+    Names = [list_to_atom("event_tracer_copy_" ++ integer_to_list(I)) || I <- lists:seq(1, 9)],
+    Base = filename:join(?config(priv_dir, Config), "copy_"),
+    Source = filename:join(?config(data_dir, Config), "event_tracer.c"),
+    [begin
+         So = Base ++ atom_to_list(M),
+         cc(Source, So ++ ".so", ["-DVERSION=1", "-DMODULE=" ++ atom_to_list(M)]),
+         load_code(M, code_with(M, So))
+     end || M <- Names],
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    Tracees = [{M, spawn_link(fun worker/0)} || M <- Names],
+    [1 = erlang:trace(T, true, [call, {tracer, M, {trace, trace, none, none}}]) || {M, T} <- Tracees],
+    [[do(T, fun() -> ?MODULE:f(1) end) || {_, T} <- Tracees] || _ <- lists:seq(1, 100)],
+    ?assertEqual([{M, 100} || M <- Names], [{M, element(3, M:counts())} || M <- Names]),
+    [stop(T) || {_, T} <- Tracees],
+    [begin true = code:delete(M), code:purge(M) end || M <- Names].
+
+sessions_under_load(_Config) ->
+    Workers = load_of(schedulers() + 1, fun everything/0),
+    repeat(60, fun() ->
+                        Ss = [trace:session_create(N, {?TRACER, {trace, trace, none, none}}, []) || N <- [one, two]],
+                        [begin
+                             1 = trace:function(S, {?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
+                             [1 = trace:process(S, W, true, [call, send, 'receive', running, garbage_collection])
+                              || W <- Workers]
+                         end || S <- Ss],
+                        [done = ask(W) || W <- Workers],
+                        [true = trace:session_destroy(S) || S <- Ss]
+                end),
+    {_, _, Events} = ?TRACER:counts(),
+    ?assert(Events > 0),
+    stop_load(Workers).
+
+%% Large heaps are collected by dirty schedulers.
+dirty_collections(Config) ->
+    Workers = load_of(3, fun() -> collect_large(lists:seq(1, 300000)) end),
+    [1 = erlang:trace(W, true, [garbage_collection, {tracer, ?TRACER, {trace, trace, none, none}}]) || W <- Workers],
+    repeat(20, fun() ->
+                       [done = ask(W) || W <- Workers],
+                       [load_tracer(?TRACER, V, Config) || V <- [2, 1]]
+               end),
+    [done = ask(W) || W <- Workers],
+    {1, _, Events} = ?TRACER:counts(),
+    ?assert(Events > 0),
+    stop_load(Workers).
+
+collect_large(L) ->
+    garbage_collect(),
+    length(L).
+
+%%--------------------------------------------------------------------------
+%% What is left behind
+
+%% Words that a collection takes away after so many events.
+no_garbage(_Config) ->
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    erlang:trace_pattern({?MODULE, g, 2}, [{'_', [], [{return_trace}]}], [local]),
+    N = 1000,
+    Kinds = [{call, [call], fun() -> ?MODULE:f(1) end},
+             {call_arity, [call, arity], fun() -> ?MODULE:f(1) end},
+             {call_returns, [call, return_to], fun() -> ?MODULE:g(1, 2) end},
+             {running, [running], fun() -> erlang:yield() end},
+             {send, [send], fun() -> self() ! x, receive x -> ok end end},
+             {'receive', ['receive'], fun() -> self() ! x, receive x -> ok end end}],
+    [begin
+         Without = garbage(N, [], Fun),
+         With = garbage(N, Flags, Fun),
+         ct:pal("~p: ~p words without, ~p with ~p events", [Kind, Without, With, N]),
+         ?assert(With - Without < N)
+     end || {Kind, Flags, Fun} <- Kinds].
+
+%% Other processes have garbage too: the least of some runs.
+garbage(N, Flags, Fun) ->
+    lists:min([garbage_once(N, Flags, Fun) || _ <- lists:seq(1, 3)]).
+
+garbage_once(N, Flags, Fun) ->
+    Self = self(),
+    Tracee = spawn_opt(fun() ->
+                               receive go -> ok end,
+                               garbage_collect(),
+                               {_, Before, _} = statistics(garbage_collection),
+                               repeat(N, Fun),
+                               garbage_collect(),
+                               {_, After, _} = statistics(garbage_collection),
+                               Self ! {self(), After - Before}
+                       end, [link, {min_heap_size, 1000000}]),
+    [1 = erlang:trace(Tracee, true, [{tracer, ?TRACER, {trace, trace, none, none}} | Flags]) || Flags =/= []],
+    Tracee ! go,
+    receive {Tracee, Words} -> Words end.
+
+%% Both are told the same, and all of it.
+collections_in_two_sessions(_Config) ->
+    Self = self(),
+    Tracee = spawn_link(fun worker/0),
+    Ss = [trace:session_create(N, {?TRACER, {trace, trace, Self, none}}, []) || N <- [one, two]],
+    [1 = trace:process(S, Tracee, true, [garbage_collection]) || S <- Ss],
+    do(Tracee, fun() -> [garbage_collect() || _ <- lists:seq(1, 100)] end),
+    [true = trace:session_destroy(S) || S <- Ss],
+    Told = [{Tag, Info} || {trace, Tag, _, Info, _} <- told(Tracee)],
+    stop(Tracee),
+    ?assert(length(Told) >= 400),
+    same_twice(Told),
+    [?assertMatch({true, _}, {lists:all(fun({K, V}) -> is_atom(K) andalso is_integer(V) end, Info), Info})
+     || {_, Info} <- Told].
+
+same_twice([A, A | Rest]) -> same_twice(Rest);
+same_twice(Rest) -> ?assertEqual([], lists:sublist(Rest, 2)).
+
+%%--------------------------------------------------------------------------
+%% Counting calls
+
+count_exact(_Config) ->
+    N = 20000,
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
+    in_parallel(4 * schedulers(), fun() -> repeat(N, fun() -> ?MODULE:counted(1) end) end),
+    ?assertEqual({call_count, 4 * schedulers() * N}, erlang:trace_info({?MODULE, counted, 1}, call_count)).
+
+%% Counts go from zero again, and never below.
+count_restart(_Config) ->
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
+    Workers = load_of(schedulers(), fun() -> ?MODULE:counted(1) end),
+    repeat(200, fun() ->
+                        1 = erlang:trace_pattern({?MODULE, counted, 1}, restart, [call_count]),
+                        {call_count, A} = erlang:trace_info({?MODULE, counted, 1}, call_count),
+                        {call_count, B} = erlang:trace_info({?MODULE, counted, 1}, call_count),
+                        ?assert(0 =< A andalso A =< B andalso B < 1 bsl 50)
+                end),
+    stop_load(Workers),
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, restart, [call_count]),
+    ?assertEqual({call_count, 0}, erlang:trace_info({?MODULE, counted, 1}, call_count)),
+    ?MODULE:counted(1),
+    ?assertEqual({call_count, 1}, erlang:trace_info({?MODULE, counted, 1}, call_count)).
+
+count_pause(_Config) ->
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
+    repeat(10, fun() -> ?MODULE:counted(1) end),
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, pause, [call_count]),
+    in_parallel(schedulers(), fun() -> ?MODULE:counted(1) end),
+    ?assertEqual({call_count, 10}, erlang:trace_info({?MODULE, counted, 1}, call_count)),
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
+    ?assertEqual({call_count, 0}, erlang:trace_info({?MODULE, counted, 1}, call_count)).
+
+%% More than a block of counters, set and cleared in any order: each counts its own
+%% function, from zero.
+count_many(_Config) ->
+    M = count_many_mod,
+    Fs = [list_to_atom("f" ++ integer_to_list(I)) || I <- lists:seq(1, 300)],
+    {ok, M, Bin} = compile:forms([{attribute, 1, module, M}, {attribute, 1, export, [{F, 0} || F <- Fs]}
+                                  | [{function, 1, F, 0, [{clause, 1, [], [], [{atom, 1, F}]}]} || F <- Fs]], []),
+    {module, M} = code:load_binary(M, "", Bin),
+    lists:foldl(
+      fun(Round, On) ->
+              [1 = erlang:trace_pattern({M, F, 0}, true, [call_count]) || F <- Fs -- On],
+              in_parallel(schedulers(), fun() -> [M:F() || {I, F} <- lists:enumerate(Fs), _ <- lists:seq(1, I)] end),
+              [?assertEqual({F, {call_count, count_of(lists:member(F, On), I)}},
+                            {F, erlang:trace_info({M, F, 0}, call_count)})
+               || {I, F} <- lists:enumerate(Fs)],
+              Off = [F || F <- Fs, erlang:phash2({Round, F}, 3) > 0],
+              [1 = erlang:trace_pattern({M, F, 0}, false, [call_count]) || F <- Off],
+              [?assertEqual({F, {call_count, false}}, {F, erlang:trace_info({M, F, 0}, call_count)}) || F <- Off],
+              %% The others start anew with the next round.
+              [1 = erlang:trace_pattern({M, F, 0}, restart, [call_count]) || F <- Fs -- Off],
+              Fs -- Off
+      end, [], lists:seq(1, 5)),
+    true = code:delete(M),
+    code:purge(M).
+
+count_of(_Kept, I) -> I * schedulers().
+
+%% Whoever reads while others call sees no count twice nor less than before.
+count_grows(_Config) ->
+    1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
+    Workers = load_of(schedulers(), fun() -> ?MODULE:counted(1) end),
+    lists:foldl(fun(_, Last) ->
+                        {call_count, Now} = erlang:trace_info({?MODULE, counted, 1}, call_count),
+                        ?assert(Now >= Last),
+                        Now
+                end, 0, lists:seq(1, 2000)),
+    stop_load(Workers).
+
+%%--------------------------------------------------------------------------
+%% Traced functions
+
+f(X) -> X.
+g(X, _) -> [X, f(X)].
+counted(X) -> X.
+
+%%--------------------------------------------------------------------------
+%% Helpers
+
+is_patched() ->
+    try erlang:system_info(kymo_series) of
+        _ -> true
+    catch
+        error:badarg -> false
+    end.
+
+is_debug() ->
+    erlang:system_info(build_type) =:= debug.
+
+schedulers() ->
+    erlang:system_info(schedulers_online).
+
+cc(Source, So, Flags) ->
+    Out = os:cmd("gcc -std=gnu11 -O1 -I '" ++ include_dir() ++ "' -fPIC -shared " ++
+                     lists:flatten(lists:join($\s, Flags)) ++ " -o '" ++ So ++ "' '" ++ Source ++ "' 2>&1"),
+    ?assertEqual({"", true}, {Out, filelib:is_regular(So)}).
+
+%% Where erl_nif.h is: told by the build, else that of the installed runtime.
+include_dir() ->
+    Dirs = [Dir || Dir <- [os:getenv("ERTS_INCLUDE_DIR")], is_list(Dir)] ++
+        [filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "include"]),
+         filename:join([code:root_dir(), "usr", "include"])],
+    hd([Dir || Dir <- Dirs, filelib:is_regular(filename:join(Dir, "erl_nif.h"))]).
+
+%% The NIFs are there as soon as the code is: it is loaded by -on_load.
+load_tracer(M, Version, Config) ->
+    load_code(M, proplists:get_value(Version, ?config(versions, Config))).
+
+load_code(M, Bin) ->
+    {module, M} = code:load_binary(M, "", Bin),
+    code:purge(M),
+    ok.
+
+code_with(M, So) ->
+    Fs = [{enabled, 3}, {enabled_call, 3}, {enabled_send, 3}, {trace, 5}, {trace_call, 5}, {trace_send, 5},
+          {counts, 0}],
+    NotLoaded = {call, 1, {remote, 1, {atom, 1, erlang}, {atom, 1, nif_error}}, [{atom, 1, not_loaded}]},
+    {ok, M, Bin} =
+        compile:forms([{attribute, 1, module, M}, {attribute, 1, export, Fs}, {attribute, 1, on_load, {load, 0}},
+                       {function, 1, load, 0,
+                        [{clause, 1, [], [],
+                          [{call, 1, {remote, 1, {atom, 1, erlang}, {atom, 1, load_nif}},
+                            [{string, 1, So}, {integer, 1, 0}]}]}]}
+                       | [{function, 1, F, A, [{clause, 1, lists:duplicate(A, {var, 1, '_'}), [], [NotLoaded]}]}
+                          || {F, A} <- Fs]], []),
+    Bin.
+
+%% Trace with this process as the one that is told of events.
+trace(Tracee, Flags) ->
+    1 = erlang:trace(Tracee, true, [{tracer, ?TRACER, {trace, trace, self(), none}} | Flags]),
+    ok.
+
+%% And of questions.
+trace_asking(Tracee, Flags) ->
+    1 = erlang:trace(Tracee, true, [{tracer, ?TRACER, {trace, trace, self(), self()}} | Flags]),
+    ok.
+
+%% All that this process was told so far of a tracee. The runtime keeps messages of
+%% tracers until the tracee is scheduled out.
+told(Tracee) ->
+    Ref = erlang:trace_delivered(Tracee),
+    receive {trace_delivered, Tracee, Ref} -> flush() end.
+
+flush() ->
+    receive M -> [M | flush()] after 0 -> [] end.
+
+%% A process that does what it is told to, and nothing else.
+worker() ->
+    receive
+        {do, Fun, From} -> Fun(), From ! {done, self()}, worker();
+        stop -> ok
+    end.
+
+do(Worker, Fun) ->
+    Ref = monitor(process, Worker),
+    Worker ! {do, Fun, self()},
+    receive
+        {done, Worker} -> demonitor(Ref, [flush]), ok;
+        {'DOWN', Ref, process, Worker, Reason} -> error(Reason)
+    end.
+
+stop(Worker) ->
+    Ref = monitor(process, Worker),
+    Worker ! stop,
+    receive {'DOWN', Ref, process, Worker, _} -> ok end.
+
+repeat(0, _) -> ok;
+repeat(N, Fun) -> Fun(), repeat(N - 1, Fun).
+
+in_parallel(N, Fun) ->
+    Refs = [element(2, spawn_opt(Fun, [monitor, {scheduler, I rem schedulers() + 1}])) || I <- lists:seq(1, N)],
+    [receive {'DOWN', Ref, process, _, Reason} -> ?assertEqual(normal, Reason) end || Ref <- Refs],
+    ok.
+
+%% Processes that do something again and again, and answer in between.
+load_of(N, Fun) ->
+    [spawn_opt(fun() -> load_loop(Fun) end, [link, {scheduler, I rem schedulers() + 1}]) || I <- lists:seq(1, N)].
+
+load_loop(Fun) ->
+    Fun(),
+    receive
+        {ask, From} -> Fun(), From ! {answer, self()}, load_loop(Fun);
+        stop -> ok
+    after 0 -> load_loop(Fun)
+    end.
+
+ask(Worker) ->
+    Worker ! {ask, self()},
+    receive {answer, Worker} -> done end.
+
+stop_load(Workers) ->
+    [stop(W) || W <- Workers],
+    ok.
+
+%% Each kind of event.
+everything() ->
+    X = ?MODULE:f([1, 2, 3]),
+    Self = self(),
+    Self ! {x, X},
+    receive {x, X} -> ok end,
+    _ = catch ?MODULE:f(a) + 1,
+    garbage_collect(Self, [{type, minor}]),
+    erlang:yield().
