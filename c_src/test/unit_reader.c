@@ -4,41 +4,7 @@
  * time, the dictionary, clocks, raw segments. The recordings are made by
  * testrec.h, which shares nothing with the reader but the format's header.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "testrec.h"
-
-#include "kymo_reader.h"
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    strcpy(dir, "/tmp/kymo-unit-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    tr_remove(dir);
-    return 0;
-}
-
-static struct kymo_reader *open_it(const struct testrec *t)
-{
-    struct kymo_reader *r;
-    char err[256] = "";
-    tr_write(t, dir);
-    if (kymo_reader_open(dir, &r, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return r;
-}
+#include "reader_fixture.h"
 
 static void assert_clean(const struct kymo_reader *r)
 {

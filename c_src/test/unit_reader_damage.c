@@ -3,9 +3,6 @@
  * Damaged recordings: what is good is read, what is bad is skipped and counted,
  * what is no recording at all is refused with a reason.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -13,44 +10,9 @@
 
 #include <fcntl.h>
 
-#include <cmocka.h>
-
-#include "testrec.h"
-
-#include "kymo_reader.h"
+#include "reader_fixture.h"
 
 enum { RECORDS = 20, SEGMENT_USED = KYMO_SEG_HEADER + RECORDS * 17 };
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    strcpy(dir, "/tmp/kymo-unit-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    tr_remove(dir);
-    return 0;
-}
-
-static struct kymo_reader *open_written(void)
-{
-    struct kymo_reader *r;
-    char err[256] = "";
-    if (kymo_reader_open(dir, &r, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return r;
-}
-
-static struct kymo_reader *open_it(const struct testrec *t)
-{
-    tr_write(t, dir);
-    return open_written();
-}
 
 static void assert_refused(const struct testrec *t, int rc, const char *why)
 {

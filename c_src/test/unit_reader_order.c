@@ -4,33 +4,9 @@
  * each other, or the records. What is damaged goes, is counted, and takes nothing
  * else with it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "testrec.h"
-
-#include "kymo_reader.h"
+#include "reader_fixture.h"
 
 enum { SEGMENTS = 12, RECORDS = 5 };
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    strcpy(dir, "/tmp/kymo-unit-XXXXXX");
-    return mkdtemp(dir) == NULL;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    tr_remove(dir);
-    return 0;
-}
 
 static unsigned shift;
 static size_t segment_bytes;
@@ -77,16 +53,12 @@ static struct kymo_segment *header(struct testrec *t, unsigned n)
  * is counted as damage, once. */
 static void expect_without(const struct testrec *t, unsigned without, unsigned damaged)
 {
-    struct kymo_reader *r;
+    struct kymo_reader *r = open_it(t);
     struct kymo_event ev;
     const uint8_t *bytes;
     unsigned of[200] = {0};
     uint64_t last = 0, end[2] = {0, 0}, raw = 0;
     size_t len;
-    char err[256] = "";
-    tr_write(t, dir);
-    if (kymo_reader_open(dir, &r, err, sizeof err) != 0)
-        fail_msg("%s", err);
     while (kymo_reader_next(r, &ev) == 1) {
         assert_true(ev.who < 200 && ev.ticks >= last);
         assert_int_equal(ev.ticks >> shift, ev.who % 100);
