@@ -11,16 +11,40 @@
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1,
          init_per_group/2, end_per_group/2, init_per_testcase/2,
          end_per_testcase/2]).
--export([blocking_unknown_in_stock/1, blocking_counts/1, blocking_by_cause/1]).
+-export([blocking_unknown_in_stock/1, blocking_counts/1, blocking_by_cause/1,
+         nothing_blocks/1,
+         all_returns/1, all_and_new/1, all_other_tracer/1, all_ports/1,
+         all_while_spawning/1, all_while_running/1, all_by_two/1,
+         all_caller_killed/1, all_session_destroyed/1, all_tracer_dies/1,
+         all_stress/1,
+         counters_exact/1, counters_of_many/1, counters_while_counting/1,
+         counters_while_changing/1, counters_caller_killed/1,
+         monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
+         monitor_exits/1, monitor_while_reporting/1,
+         profile_returns/1, profile_exits/1, profile_while_reporting/1,
+         profile_counts_schedulers/1]).
+-export([traced/1]).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [blocking_unknown_in_stock, {group, patched}].
+    [blocking_unknown_in_stock,
+     all_returns, all_and_new, all_other_tracer, all_ports, all_while_spawning,
+     all_while_running, all_by_two, all_caller_killed, all_tracer_dies,
+     all_stress,
+     counters_exact, counters_of_many, counters_while_counting,
+     counters_while_changing, counters_caller_killed,
+     monitor_returns, monitor_bad_arguments, monitor_by_many,
+     monitor_while_reporting,
+     profile_returns, profile_while_reporting,
+     {group, sessions}, {group, patched}].
 
 groups() ->
-    [{patched, [], [blocking_counts, blocking_by_cause]}].
+    [{sessions, [], [all_session_destroyed]},
+     {patched, [],
+      [blocking_counts, blocking_by_cause, nothing_blocks, monitor_exits,
+       profile_exits, profile_counts_schedulers]}].
 
 init_per_suite(Config) ->
     Config.
@@ -28,6 +52,11 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     ok.
 
+init_per_group(sessions, Config) ->
+    case code:ensure_loaded(trace) of
+        {module, trace} -> Config;
+        _ -> {skip, "this runtime has no trace sessions"}
+    end;
 init_per_group(patched, Config) ->
     case is_patched() of
         true -> Config;
@@ -46,6 +75,10 @@ init_per_testcase(_Case, Config) ->
     Config.
 
 end_per_testcase(_Case, _Config) ->
+    erlang:trace(all, false, [all]),
+    erlang:trace_pattern({?MODULE, '_', '_'}, false, [local, call_time, call_count]),
+    erlang:system_monitor(undefined),
+    erlang:system_profile(undefined, []),
     ok.
 
 is_patched() ->
@@ -104,6 +137,770 @@ blocking_by_cause(_Config) ->
               fun() -> erts_debug:get_internal_state(monitoring_nodes) end}]],
     erts_debug:set_internal_state(available_internal_state, false).
 
+%% The operations that this suite is about.
+nothing_blocks(_Config) ->
+    Idle = idle(1000),
+    Tracer = spawn_link(fun idle_loop/0),
+    {_, []} =
+        blocked_by(
+          fun() ->
+                  erlang:trace_pattern({?MODULE, traced, 1}, true, [call_time, call_count]),
+                  [begin
+                       erlang:trace(What, true, [send, call, {tracer, Tracer}]),
+                       [erlang:trace_info({?MODULE, traced, 1}, Key)
+                        || Key <- [call_time, call_memory, call_count, all]],
+                       erlang:trace(What, false, [all])
+                   end || What <- [all, existing, existing_processes, existing_ports,
+                                   processes, ports, new, new_processes, new_ports]],
+                  erlang:trace(all, true, [send, cpu_timestamp, {tracer, Tracer}]),
+                  erlang:trace(all, false, [all, cpu_timestamp]),
+                  [begin
+                       erlang:system_monitor(Tracer, [busy_port, {long_gc, 1000}]),
+                       erlang:system_monitor(undefined)
+                   end || _ <- [1, 2]],
+                  [begin
+                       erlang:system_profile(Tracer, [scheduler, runnable_procs]),
+                       erlang:system_profile(undefined, [])
+                   end || _ <- [1, 2]],
+                  %% Those that are gone are found out.
+                  [begin
+                       Gone = spawn(fun idle_loop/0),
+                       Set(Gone),
+                       exit_and_wait(Gone),
+                       undefined = Get()
+                   end || {Set, Get} <-
+                              [{fun(P) -> erlang:system_monitor(P, [{long_gc, 1}]) end,
+                                fun erlang:system_monitor/0},
+                               {fun(P) -> erlang:system_profile(P, [runnable_procs]) end,
+                                fun erlang:system_profile/0}]],
+                  seq_trace:set_system_tracer(Tracer),
+                  seq_trace:set_system_tracer(false)
+          end),
+    stop(Idle).
+
+%%--------------------------------------------------------------------------
+%% trace/3 on all
+
+%% The numbers that are returned, and the flags that are set.
+all_returns(_Config) ->
+    Idle = idle(100),
+    Port = open_port({spawn, "cat"}, []),
+    Procs = fun() -> length(processes()) end,
+    Ports = fun() -> length(erlang:ports()) end,
+    Both = fun() -> Procs() + Ports() end,
+    None = fun() -> 0 end,
+    [begin
+         ?assertEqual({What, On, within},
+                      {What, On, within(Count, fun() -> erlang:trace(What, On, Flags) end)}),
+         Expected = case On of true -> Set; false -> [] end,
+         ?assertEqual({What, On, proc, case InProcs of true -> Expected; false -> [] end},
+                      {What, On, proc, flags(hd(Idle))}),
+         ?assertEqual({What, On, port, case InPorts of true -> Expected; false -> [] end},
+                      {What, On, port, flags(Port)})
+     end || {What, Flags, Set, Count, InProcs, InPorts} <-
+                [{all, [send, 'receive'], ['receive', send], Both, true, true},
+                 {existing, [send], [send], Both, true, true},
+                 {existing, [procs], [procs], Procs, true, false},
+                 {existing, [ports], [ports], Ports, false, true},
+                 {processes, [send], [send], Procs, true, false},
+                 {ports, [send], [send], Ports, false, true},
+                 {existing_processes, [send], [send], Procs, true, false},
+                 {existing_ports, [send], [send], Ports, false, true},
+                 {new, [send], [send], None, false, false},
+                 {new_processes, [send], [send], None, false, false},
+                 {new_ports, [send], [send], None, false, false}],
+            On <- [true, false]],
+    port_close(Port),
+    stop(Idle).
+
+%% all sets what exists and what is new, existing only the first.
+all_and_new(_Config) ->
+    [begin
+         erlang:trace(What, true, [procs]),
+         ?assertEqual({What, {flags, New}}, {What, erlang:trace_info(new_processes, flags)}),
+         Pid = spawn(fun idle_loop/0),
+         ?assertEqual({What, New}, {What, flags(Pid)}),
+         erlang:trace(all, false, [procs]),
+         ?assertEqual({flags, []}, erlang:trace_info(new_processes, flags)),
+         ?assertEqual([], flags(Pid)),
+         stop([Pid])
+     end || {What, New} <- [{all, [procs]}, {processes, [procs]}, {new, [procs]},
+                            {existing, []}, {existing_processes, []}]].
+
+%% What has another tracer that is alive keeps it, and isn't counted.
+all_other_tracer(_Config) ->
+    [A, B] = Tracers = idle(2),
+    Mine = idle(10),
+    [1 = erlang:trace(P, true, [send, {tracer, A}]) || P <- Mine],
+    Count = fun() -> length(processes()) - length(Mine) end,
+    within = within(Count, fun() ->
+                                   erlang:trace(existing_processes, true, [procs, {tracer, B}])
+                           end),
+    [?assertEqual({[send], {tracer, A}}, {flags(P), erlang:trace_info(P, tracer)}) || P <- Mine],
+    exit_and_wait(A),
+    within = within(fun() -> length(processes()) end,
+                    fun() -> erlang:trace(existing_processes, true, [procs, {tracer, B}]) end),
+    [?assertEqual({tracer, B}, erlang:trace_info(P, tracer)) || P <- Mine],
+    erlang:trace(all, false, [all]),
+    stop(Tracers ++ Mine).
+
+%% Ports that are kept busy are set as well.
+all_ports(_Config) ->
+    Self = self(),
+    Tracer = spawn_link(fun idle_loop/0),
+    Writers = [spawn_link(fun() ->
+                                  Port = open_port({spawn, "cat"}, [binary]),
+                                  Self ! {self(), Port},
+                                  write(Port)
+                          end) || _ <- lists:seq(1, 5)],
+    Ports = [receive {W, Port} -> Port end || W <- Writers],
+    [begin
+         erlang:trace(ports, true, [running_ports, {tracer, Tracer}]),
+         [?assertEqual([running_ports], flags(P)) || P <- Ports],
+         erlang:trace(ports, false, [running_ports]),
+         [?assertEqual([], flags(P)) || P <- Ports]
+     end || _ <- lists:seq(1, 100)],
+    [begin unlink(W), exit_and_wait(W) end || W <- Writers],
+    stop([Tracer]).
+
+write(Port) ->
+    true = port_command(Port, <<0:8000>>),
+    receive {Port, {data, _}} -> ok after 1 -> ok end,
+    write(Port).
+
+%% Processes that are created meanwhile don't fall through, whether by defaults
+%% for new ones or by inheritance, neither when set nor when cleared. Each of
+%% these has another as parent that is gone then.
+all_while_spawning(_Config) ->
+    Idle = idle(5000),
+    Tracer = spawn_link(fun idle_loop/0),
+    Table = ets:new(alive, [public]),
+    Self = self(),
+    [spawn_link(fun() -> generation(Table, I, Self, Self) end) || I <- lists:seq(1, 8)],
+    [receive {entered, I} -> ok end || I <- lists:seq(1, 8)],
+    [begin
+         erlang:trace(What, true, Flags ++ [{tracer, Tracer}]),
+         Sorted = lists:sort(Flags),
+         ?assertEqual({What, [Sorted]},
+                      {What, lists:usort([F || P <- generations(Table),
+                                               F <- flags_if_alive(P)])}),
+         erlang:trace(Clear, false, [all]),
+         ?assertEqual({Clear, [[]]},
+                      {Clear, lists:usort([F || P <- generations(Table),
+                                                F <- flags_if_alive(P)])}),
+         %% existing leaves the defaults as they are.
+         erlang:trace(new, false, [all])
+     end || _ <- lists:seq(1, 10),
+            {What, Clear, Flags} <-
+                [{all, all, [garbage_collection]},
+                 {processes, processes, [garbage_collection]},
+                 {existing, existing, [garbage_collection, set_on_spawn]},
+                 {existing_processes, all, [garbage_collection, set_on_spawn]},
+                 {all, all, [garbage_collection, set_on_spawn]}]],
+    ets:insert(Table, {stop}),
+    [receive {last_of, I} -> ok end || I <- lists:seq(1, 8)],
+    stop(Idle),
+    stop([Tracer]).
+
+%% A process that enters itself, creates the next one, and exits when that has
+%% entered itself.
+generation(Table, I, Parent, Test) ->
+    ets:insert(Table, {{family, I}, self()}),
+    Parent ! {entered, I},
+    case ets:member(Table, stop) of
+        true ->
+            Test ! {last_of, I};
+        false ->
+            Self = self(),
+            spawn(fun() -> generation(Table, I, Self, Test) end),
+            receive {entered, I} -> ok end
+    end.
+
+generations(Table) ->
+    [P || {{family, _}, P} <- ets:tab2list(Table)].
+
+%% Running processes can't be locked: they set their own flags, and messages that
+%% they receive afterwards are traced.
+all_while_running(_Config) ->
+    N = erlang:system_info(schedulers),
+    %% Nothing else that any process receives.
+    erlang:trace_pattern('receive', [{['_', '_', {'$1', '_'}],
+                                      [{'orelse', {'=:=', '$1', msg}, {'=:=', '$1', not_traced}}],
+                                      []}], []),
+    Tracer = spawn_link(fun() -> collect_receives(#{}) end),
+    Busy = [spawn_link(fun() -> busy_receiver(0) end) || _ <- lists:seq(1, 2 * N)],
+    [begin
+         within = within(fun() -> length(processes()) end,
+                         fun() ->
+                                 erlang:trace(existing_processes, true,
+                                              ['receive', {tracer, Tracer}])
+                         end),
+         [P ! {msg, I} || P <- Busy],
+         [begin P ! {ask, self()}, receive {P, I} -> ok end end || P <- Busy],
+         within = within(fun() -> length(processes()) end,
+                         fun() -> erlang:trace(existing_processes, false, ['receive']) end),
+         [?assertEqual([], flags(P)) || P <- Busy],
+         [P ! {not_traced, I} || P <- Busy],
+         [begin P ! {ask, self()}, receive {P, I} -> ok end end || P <- Busy]
+     end || I <- lists:seq(1, 50)],
+    Ref = erlang:trace_delivered(all),
+    receive {trace_delivered, all, Ref} -> ok end,
+    Tracer ! {got, self()},
+    Got = receive {got, Map} -> Map end,
+    [?assertEqual([{msg, I} || I <- lists:seq(1, 50)], lists:reverse(maps:get(P, Got)))
+     || P <- Busy],
+    erlang:trace_pattern('receive', true, []),
+    [begin unlink(P), exit_and_wait(P) end || P <- Busy],
+    stop([Tracer]).
+
+busy_receiver(Last) ->
+    _ = lists:seq(1, 50),
+    receive
+        {msg, I} -> busy_receiver(I);
+        {not_traced, _} -> busy_receiver(Last);
+        {ask, From} -> From ! {self(), Last}, busy_receiver(Last)
+    after 0 ->
+            busy_receiver(Last)
+    end.
+
+collect_receives(Got) ->
+    receive
+        {trace, Pid, 'receive', Message} ->
+            collect_receives(Got#{Pid => [Message | maps:get(Pid, Got, [])]});
+        {got, From} ->
+            From ! {got, Got},
+            collect_receives(Got);
+        stop ->
+            ok;
+        _ ->
+            collect_receives(Got)
+    end.
+
+%% Several callers take turns, each gets its number, and no flag is lost.
+all_by_two(_Config) ->
+    Idle = idle(2000),
+    Tracer = spawn_link(fun idle_loop/0),
+    [begin
+         Counts = parallel([fun() ->
+                                    erlang:trace(existing_processes, true,
+                                                 [Flag, {tracer, Tracer}])
+                            end || Flag <- [send, procs, garbage_collection, running]]),
+         ?assert(lists:all(fun(N) -> N >= length(Idle) andalso N =< 2 * length(Idle) end,
+                           Counts)),
+         ?assertEqual([[garbage_collection, procs, running, send]],
+                      lists:usort([flags(P) || P <- sample(Idle)])),
+         parallel([fun() -> erlang:trace(existing_processes, false, [Flag]) end
+                   || Flag <- [send, procs, garbage_collection, running]]),
+         ?assertEqual([[]], lists:usort([flags(P) || P <- sample(Idle)]))
+     end || _ <- lists:seq(1, 20)],
+    stop(Idle),
+    stop([Tracer]).
+
+%% The caller is killed somewhere on its way: all are set or none, and others can
+%% go on.
+all_caller_killed(_Config) ->
+    Idle = idle(3000),
+    Tracer = spawn_link(fun idle_loop/0),
+    Outcomes =
+        [begin
+             {Caller, Ref} = spawn_monitor(fun() ->
+                                                   erlang:trace(existing_processes, true,
+                                                                [send, {tracer, Tracer}])
+                                           end),
+             _ = lists:seq(1, I * 200),
+             exit(Caller, kill),
+             receive {'DOWN', Ref, process, Caller, _} -> ok end,
+             %% Takes its turn after whatever has been begun.
+             0 = erlang:trace(new, true, [procs]),
+             Outcome = lists:usort([flags(P) || P <- [hd(Idle), lists:last(Idle) | sample(Idle)]]),
+             ?assert(lists:member(Outcome, [[[]], [[send]]])),
+             erlang:trace(all, false, [all]),
+             Outcome
+         end || I <- lists:seq(1, 100)],
+    ct:log("~p", [[{O, length([x || P <- Outcomes, P =:= O])} || O <- lists:usort(Outcomes)]]),
+    ?assert(lists:member([[send]], Outcomes)),
+    stop(Idle),
+    stop([Tracer]).
+
+%% The session is destroyed at any time.
+all_session_destroyed(_Config) ->
+    Idle = idle(3000),
+    Tracer = spawn_link(fun idle_loop/0),
+    Results =
+        [begin
+             S = trace:session_create(destroyed, Tracer, []),
+             [Result, true] =
+                 parallel([fun() ->
+                                   _ = lists:seq(1, I * 100),
+                                   try trace:process(S, existing, true, [send])
+                                   catch error:badarg -> badarg
+                                   end
+                           end,
+                           fun() -> trace:session_destroy(S) end]),
+             ?assertEqual([], [Name || {Name, _} <- trace:session_info(all), Name =:= destroyed]),
+             [?assertEqual([], trace:session_info(P)) || P <- sample(Idle)],
+             is_integer(Result)
+         end || I <- lists:seq(1, 50)],
+    ct:log("~p of ~p were in time", [length([x || true <- Results]), length(Results)]),
+    stop(Idle),
+    stop([Tracer]).
+
+%% The tracer is gone before all have been set.
+all_tracer_dies(_Config) ->
+    Idle = idle(3000),
+    [begin
+         Tracer = spawn(fun idle_loop/0),
+         parallel([fun() ->
+                           try erlang:trace(existing, true, [send, {tracer, Tracer}])
+                           catch error:badarg -> badarg
+                           end
+                   end,
+                   fun() ->
+                           _ = lists:seq(1, I * 100),
+                           exit_and_wait(Tracer)
+                   end]),
+         [?assertEqual({tracer, []}, erlang:trace_info(P, tracer)) || P <- sample(Idle)],
+         erlang:trace(all, false, [all])
+     end || I <- lists:seq(1, 50)],
+    stop(Idle).
+
+%% 100,000 processes, others that come and go, and all operations at once.
+all_stress(_Config) ->
+    Idle = idle(100_000),
+    Tracer = spawn_link(fun idle_loop/0),
+    Ends = erlang:monotonic_time(millisecond) + 10_000,
+    Repeat = fun(Fun) -> fun() -> repeat_until(Ends, Fun) end end,
+    parallel([Repeat(fun() ->
+                             erlang:trace(all, true, [garbage_collection, {tracer, Tracer}]),
+                             [garbage_collection] = flags(lists:last(Idle)),
+                             erlang:trace(all, false, [all])
+                     end),
+              Repeat(fun() ->
+                             _ = parallel([fun() -> traced(10) end || _ <- lists:seq(1, 50)])
+                     end),
+              Repeat(fun() -> P = open_port({spawn, "true"}, []), catch port_close(P) end),
+              Repeat(fun() ->
+                             erlang:trace_pattern({?MODULE, traced, 1}, true, [call_time]),
+                             erlang:trace_info({?MODULE, traced, 1}, all),
+                             erlang:trace_pattern({?MODULE, traced, 1}, false, [call_time])
+                     end),
+              Repeat(fun() ->
+                             erlang:system_monitor(Tracer, [{large_heap, 100_000_000}]),
+                             erlang:system_profile(Tracer, [scheduler]),
+                             erlang:system_profile(undefined, []),
+                             erlang:system_monitor(undefined)
+                     end)]),
+    ?assertEqual([[]], lists:usort([flags(P) || P <- sample(Idle)])),
+    stop(Idle),
+    stop([Tracer]).
+
+repeat_until(Ends, Fun) ->
+    Fun(),
+    case erlang:monotonic_time(millisecond) < Ends of
+        true -> repeat_until(Ends, Fun);
+        false -> ok
+    end.
+
+%%--------------------------------------------------------------------------
+%% trace_info/2 of counters
+
+traced(0) -> ok;
+traced(N) -> traced(N - 1).
+
+%% What processes have done that are through with it is told exactly.
+counters_exact(_Config) ->
+    MFA = {?MODULE, traced, 1},
+    Keys = counter_keys(),
+    ?assertEqual({call_time, false}, erlang:trace_info(MFA, call_time)),
+    ?assertEqual({call_time, undefined}, erlang:trace_info({?MODULE, no_such, 1}, call_time)),
+    1 = erlang:trace_pattern(MFA, true, Keys),
+    [?assertEqual({Key, []}, erlang:trace_info(MFA, Key)) || Key <- Keys],
+    Done = done_calls(10, 100),
+    [begin
+         {Key, Counters} = erlang:trace_info(MFA, Key),
+         ?assertEqual(lists:sort(Done), counts(Counters)),
+         {all, All} = erlang:trace_info(MFA, all),
+         ?assertEqual(lists:sort(Counters), lists:sort(proplists:get_value(Key, All)))
+     end || Key <- Keys],
+    {all, [{traced, false}, {match_spec, false}, {meta, false}, {meta_match_spec, false} | _]} =
+        erlang:trace_info(MFA, all),
+    %% Nothing is told of what is not asked for.
+    ?assertEqual({call_count, false}, erlang:trace_info(MFA, call_count)),
+    1 = erlang:trace_pattern(MFA, restart, Keys),
+    [?assertEqual({Key, []}, erlang:trace_info(MFA, Key)) || Key <- Keys],
+    1 = erlang:trace_pattern(MFA, false, Keys),
+    [?assertEqual({Key, false}, erlang:trace_info(MFA, Key)) || Key <- Keys].
+
+%% Many processes, so that copying and adding up take many steps.
+counters_of_many(_Config) ->
+    MFA = {?MODULE, traced, 1},
+    Keys = counter_keys(),
+    1 = erlang:trace_pattern(MFA, true, Keys),
+    Done = done_calls(30_000, 7),
+    {all, All} = erlang:trace_info(MFA, all),
+    [?assertEqual({Key, lists:sort(Done)}, {Key, counts(proplists:get_value(Key, All))})
+     || Key <- Keys].
+
+%% Never less than was counted before, and never more than is counted afterwards.
+counters_while_counting(_Config) ->
+    MFA = {?MODULE, traced, 1},
+    1 = erlang:trace_pattern(MFA, true, [call_time]),
+    1 = erlang:trace_pattern(MFA, true, [call_count]),
+    N = 2 * erlang:system_info(schedulers),
+    Begun = counters:new(N, []),
+    Ended = counters:new(N, []),
+    Pids = [spawn_link(fun() ->
+                               1 = erlang:trace(self(), true, [call]),
+                               count_calls(Begun, Ended, I)
+                       end) || I <- lists:seq(1, N)],
+    Final =
+        lists:foldl(
+          fun(_, Last) ->
+                  Before = [counters:get(Ended, I) || I <- lists:seq(1, N)],
+                  {call_time, Counters} = erlang:trace_info(MFA, call_time),
+                  After = [counters:get(Begun, I) || I <- lists:seq(1, N)],
+                  Counts = maps:from_list(counts(Counters)),
+                  [begin
+                       Count = maps:get(Pid, Counts, 0),
+                       ?assert(Count >= B * 11),
+                       ?assert(Count =< A * 11),
+                       ?assert(Count >= maps:get(Pid, Last, 0))
+                   end || {Pid, B, A} <- lists:zip3(Pids, Before, After)],
+                  Counts
+          end, #{}, lists:seq(1, 300)),
+    ?assertEqual(N, map_size(Final)),
+    [begin unlink(P), exit_and_wait(P) end || P <- Pids].
+
+count_calls(Begun, Ended, I) ->
+    counters:add(Begun, I, 1),
+    traced(10),
+    counters:add(Ended, I, 1),
+    count_calls(Begun, Ended, I).
+
+%% The breakpoint comes and goes, and begins anew, while it is read.
+counters_while_changing(_Config) ->
+    MFA = {?MODULE, traced, 1},
+    Callers = [spawn_link(fun() ->
+                                  1 = erlang:trace(self(), true, [call]),
+                                  call_forever()
+                          end) || _ <- [1, 2]],
+    Ends = erlang:monotonic_time(millisecond) + 3000,
+    Read = fun() ->
+                   [case erlang:trace_info(MFA, Key) of
+                        {Key, false} -> ok;
+                        {Key, L} -> [ok = counter(C) || C <- L]
+                    end || Key <- [call_time, call_time]]
+           end,
+    parallel([fun() -> repeat_until(Ends, Fun) end
+              || Fun <- [Read, Read, Read,
+                         fun() ->
+                                 [1 = erlang:trace_pattern(MFA, How, [call_time])
+                                  || How <- [true, restart, pause, true, false]]
+                         end]]),
+    [begin unlink(P), exit_and_wait(P) end || P <- Callers].
+
+counter({Pid, Count, S, Us}) when is_pid(Pid), Count >= 0, S >= 0, Us >= 0, Us < 1_000_000 -> ok.
+
+call_forever() ->
+    traced(100),
+    call_forever().
+
+%% A caller that is killed while it waits leaves nothing behind that others
+%% would wait for.
+counters_caller_killed(_Config) ->
+    MFA = {?MODULE, traced, 1},
+    1 = erlang:trace_pattern(MFA, true, [call_time]),
+    Done = done_calls(3000, 3),
+    [begin
+         {Pid, Ref} = spawn_monitor(fun() -> [erlang:trace_info(MFA, all) || _ <- [1, 2, 3]] end),
+         _ = lists:seq(1, I * 50),
+         exit(Pid, kill),
+         receive {'DOWN', Ref, process, Pid, _} -> ok end
+     end || I <- lists:seq(1, 200)],
+    {call_time, Counters} = erlang:trace_info(MFA, call_time),
+    ?assertEqual(lists:sort(Done), counts(Counters)).
+
+counter_keys() ->
+    try erlang:trace_pattern({?MODULE, traced, 1}, true, [call_memory]) of
+        1 ->
+            1 = erlang:trace_pattern({?MODULE, traced, 1}, false, [call_memory]),
+            [call_time, call_memory]
+    catch
+        error:badarg -> [call_time] % before OTP 26
+    end.
+
+%% Processes that have called traced/1, and how often. They are still there, so
+%% that their pids are not used again.
+done_calls(Pids, Calls) ->
+    Parent = self(),
+    Done = [{spawn(fun() ->
+                           1 = erlang:trace(self(), true, [call]),
+                           traced(I rem Calls),
+                           erlang:trace(self(), false, [call]),
+                           Parent ! {self(), done},
+                           idle_loop()
+                   end), I rem Calls + 1} || I <- lists:seq(1, Pids)],
+    [receive {Pid, done} -> ok end || {Pid, _} <- Done],
+    Done.
+
+counts(Counters) ->
+    lists:sort([{element(1, C), element(2, C)} || C <- Counters]).
+
+%%--------------------------------------------------------------------------
+%% system_monitor/2
+
+monitor_returns(_Config) ->
+    [A, B] = idle(2),
+    undefined = erlang:system_monitor(),
+    Sort = fun({Pid, L}) -> {Pid, lists:sort(L)} end,
+    Settings = [{A, [busy_port]}, {B, [busy_dist_port, busy_port]},
+                {A, [{large_heap, 1 bsl 40}]},
+                {B, [busy_port, {large_heap, 20_000}, {long_gc, 10}, {long_schedule, 11}]}]
+        ++ case is_patched() of
+               true -> [{A, [{long_message_queue, {3, 1 bsl 59}}]}];
+               false -> []
+           end,
+    lists:foldl(fun({Pid, Options} = S, Last) ->
+                        ?assertEqual(Last, case erlang:system_monitor(Pid, Options) of
+                                               undefined -> undefined;
+                                               Prev -> Sort(Prev)
+                                           end),
+                        ?assertEqual(S, Sort(erlang:system_monitor())),
+                        S
+                end, undefined, Settings),
+    Last = erlang:system_monitor(),
+    ?assertEqual(Last, erlang:system_monitor(undefined)),
+    ?assertEqual(undefined, erlang:system_monitor({A, [busy_port]})),
+    ?assertEqual({A, [busy_port]}, erlang:system_monitor(B, [])),
+    ?assertEqual(undefined, erlang:system_monitor()),
+    stop([A, B]).
+
+%% Nothing changes.
+monitor_bad_arguments(_Config) ->
+    Gone = spawn(fun() -> ok end),
+    exit_and_wait(Gone),
+    undefined = erlang:system_monitor(self(), [busy_port]),
+    [?assertError({badarg, _}, bad(fun() -> erlang:system_monitor(Pid, Options) end))
+     || {Pid, Options} <- [{Gone, [busy_port]}, {not_a_pid, [busy_port]}, {[], [busy_port]},
+                           {self(), [busy]}, {self(), [busy_port | tail]}, {self(), not_a_list},
+                           {self(), [{long_gc, -1}]}, {self(), [{long_gc, a}]},
+                           {self(), [{large_heap, 1, 2}]},
+                           {hd(erlang:ports()), [busy_port]}]],
+    ?assertEqual({self(), [busy_port]}, erlang:system_monitor(undefined)).
+
+bad(Fun) ->
+    try Fun() of
+        Result -> {returned, Result}
+    catch
+        error:badarg -> error({badarg, as_expected})
+    end.
+
+%% Each setting is returned once, by the call that replaces it.
+monitor_by_many(_Config) ->
+    Pids = idle(8),
+    Replaced =
+        lists:append(
+          parallel([fun() ->
+                            [erlang:system_monitor(Pid, [{long_gc, I * 10 + K}, busy_port])
+                             || I <- lists:seq(1000, 2000)]
+                    end || {K, Pid} <- lists:enumerate(Pids)])),
+    Last = erlang:system_monitor(undefined),
+    Set = [{Pid, I * 10 + K} || I <- lists:seq(1000, 2000), {K, Pid} <- lists:enumerate(Pids)],
+    ?assertEqual(lists:sort([undefined | Set]),
+                 lists:sort([case S of
+                                 undefined -> undefined;
+                                 {Pid, Options} ->
+                                     [busy_port] = Options -- [lists:keyfind(long_gc, 1, Options)],
+                                     {Pid, proplists:get_value(long_gc, Options)}
+                             end || S <- [Last | Replaced]])),
+    stop(Pids).
+
+%% A process that is gone is never the monitor, however close it came.
+monitor_exits(_Config) ->
+    gone_is_never_set(fun(Pid) -> erlang:system_monitor(Pid, [busy_port, {long_gc, 1000}]) end,
+                      fun erlang:system_monitor/0).
+
+gone_is_never_set(Set, Get) ->
+    Results =
+        [begin
+             Pid = spawn(fun() -> receive go -> lists:seq(1, I rem 100) end end),
+             Ref = monitor(process, Pid),
+             Pid ! go,
+             Result = try Set(Pid) of _ -> set catch error:badarg -> gone end,
+             receive {'DOWN', Ref, process, Pid, _} -> ok end,
+             ?assertEqual(undefined, Get()),
+             Result
+         end || I <- lists:seq(1, 3000)],
+    ct:log("~p of ~p were set", [length([x || set <- Results]), length(Results)]).
+
+%% Settings are changed while reports are sent by them: only what was set at some
+%% time is reported.
+monitor_while_reporting(_Config) ->
+    Parent = self(),
+    Monitor = spawn_link(fun() -> collect_kinds(#{}) end),
+    Heaps = [spawn_link(fun() -> make_garbage(0) end) || _ <- [1, 2]],
+    Ends = erlang:monotonic_time(millisecond) + 2000,
+    repeat_until(Ends, fun() ->
+                               [erlang:system_monitor(Monitor, Options)
+                                || Options <- [[{large_heap, 16384}], [{long_gc, 1}],
+                                               [{long_schedule, 1}],
+                                               [{large_heap, 16384}, {long_gc, 1}]]],
+                               erlang:system_monitor(undefined)
+                       end),
+    erlang:system_monitor(Monitor, [{large_heap, 16384}]),
+    Monitor ! {wait_for, large_heap, Parent},
+    receive {Monitor, seen} -> ok end,
+    erlang:system_monitor(undefined),
+    Monitor ! {get, Parent},
+    Kinds = receive {kinds, Map} -> Map end,
+    ?assertEqual([], maps:keys(Kinds) -- [large_heap, long_gc, long_schedule]),
+    [begin unlink(P), exit_and_wait(P) end || P <- Heaps],
+    stop([Monitor]).
+
+make_garbage(N) ->
+    L = lists:seq(1, 50_000),
+    make_garbage(N + length(L)).
+
+collect_kinds(Kinds) ->
+    receive
+        {monitor, Pid, Kind, Info} when is_pid(Pid), is_list(Info) ->
+            collect_kinds(Kinds#{Kind => true});
+        {wait_for, Kind, From} ->
+            receive {monitor, _, Kind, _} -> From ! {self(), seen} end,
+            collect_kinds(Kinds#{Kind => true});
+        {get, From} ->
+            From ! {kinds, Kinds},
+            collect_kinds(Kinds);
+        stop ->
+            ok
+    end.
+
+%%--------------------------------------------------------------------------
+%% system_profile/2
+
+profile_returns(_Config) ->
+    [A] = idle(1),
+    Port = open_port({spawn, "cat"}, []),
+    undefined = erlang:system_profile(),
+    undefined = erlang:system_profile(A, [exclusive]),
+    {A, [exclusive]} = erlang:system_profile(),
+    {A, [exclusive]} = erlang:system_profile(Port, [scheduler, exclusive, monotonic_timestamp]),
+    {Port, [exclusive, scheduler]} = erlang:system_profile(A, [exclusive]),
+    Gone = spawn(fun() -> ok end),
+    exit_and_wait(Gone),
+    [?assertError({badarg, _}, bad(fun() -> erlang:system_profile(P, Options) end))
+     || {P, Options} <- [{Gone, [scheduler]}, {no, [scheduler]}, {[], [scheduler]},
+                         {A, [no]}, {A, [scheduler | no]}, {A, no}]],
+    {A, [exclusive]} = erlang:system_profile(undefined, []),
+    undefined = erlang:system_profile(),
+    port_close(Port),
+    stop([A]).
+
+profile_exits(_Config) ->
+    gone_is_never_set(fun(Pid) -> erlang:system_profile(Pid, [exclusive]) end,
+                      fun erlang:system_profile/0),
+    Port = open_port({spawn, "cat"}, []),
+    undefined = erlang:system_profile(Port, [exclusive]),
+    port_close(Port),
+    ?assertEqual(undefined, erlang:system_profile()),
+    ?assertError(badarg, erlang:system_profile(Port, [exclusive])).
+
+%% Reports are whole, whatever is changed while they are made.
+profile_while_reporting(_Config) ->
+    Profiler = spawn_link(fun() -> collect_profile([]) end),
+    Workers = [spawn_link(fun() -> ping(undefined) end) || _ <- [1, 2]],
+    [A, B] = Workers,
+    A ! {peer, B}, B ! {peer, A}, A ! ping, B ! ping,
+    Ends = erlang:monotonic_time(millisecond) + 2000,
+    repeat_until(Ends, fun() ->
+                               [erlang:system_profile(Profiler, [runnable_procs, scheduler, Ts])
+                                || Ts <- [timestamp, monotonic_timestamp,
+                                          strict_monotonic_timestamp]],
+                               erlang:system_profile(Profiler, [runnable_ports]),
+                               erlang:system_profile(undefined, [])
+                       end),
+    Reports = profile(Profiler),
+    ?assert(length(Reports) > 0),
+    [?assert(is_report(R)) || R <- Reports],
+    [begin unlink(P), exit_and_wait(P) end || P <- Workers],
+    stop([Profiler]).
+
+ping(Peer) ->
+    receive
+        {peer, P} -> ping(P);
+        ping -> Peer ! ping, ping(Peer)
+    end.
+
+is_report({profile, Pid, State, MFA, Ts}) when is_pid(Pid) ->
+    lists:member(State, [active, inactive]) andalso (MFA =:= 0 orelse tuple_size(MFA) =:= 3)
+        andalso is_timestamp(Ts);
+is_report({profile, scheduler, Id, State, Active, Ts}) ->
+    is_integer(Id) andalso lists:member(State, [active, inactive]) andalso is_integer(Active)
+        andalso is_timestamp(Ts);
+is_report({profile, Port, State, 0, Ts}) when is_port(Port) ->
+    lists:member(State, [active, inactive]) andalso is_timestamp(Ts);
+is_report(_) ->
+    false.
+
+is_timestamp({A, B, C}) -> is_integer(A) andalso is_integer(B) andalso is_integer(C);
+is_timestamp({A, B}) -> is_integer(A) andalso is_integer(B);
+is_timestamp(A) -> is_integer(A).
+
+collect_profile(Reports) ->
+    receive
+        {get, From} -> From ! {reports, lists:reverse(Reports)}, collect_profile([]);
+        stop -> ok;
+        Report -> collect_profile([Report | Reports])
+    end.
+
+%% What has been reported so far. The dispatcher of reports is also that of
+%% log messages, and of this answer.
+profile(Profiler) ->
+    Ref = erlang:trace_delivered(all),
+    receive {trace_delivered, all, Ref} -> ok end,
+    Profiler ! {get, self()},
+    receive {reports, Reports} -> Reports end.
+
+%% The number of active schedulers is that of the report before, plus or minus the
+%% one that is reported, from whatever it was at the beginning.
+profile_counts_schedulers(_Config) ->
+    N = erlang:system_info(schedulers),
+    Profiler = spawn_link(fun() -> collect_profile([]) end),
+    All = [begin
+               undefined = erlang:system_profile(Profiler, [scheduler]),
+               _ = parallel([fun() -> lists:sum(lists:seq(1, 20_000)) end
+                             || _ <- lists:seq(1, 2 * N)]),
+               case I rem 5 of
+                   0 ->
+                       N = erlang:system_flag(schedulers_online, 1),
+                       1 = erlang:system_flag(schedulers_online, N);
+                   _ ->
+                       ok
+               end,
+               _ = parallel([fun() -> lists:sum(lists:seq(1, 20_000)) end
+                             || _ <- lists:seq(1, 2 * N)]),
+               {Profiler, [scheduler]} = erlang:system_profile(undefined, []),
+               Reports = profile(Profiler),
+               _ = check_counts(N, Reports, undefined),
+               length(Reports)
+           end || I <- lists:seq(1, 200)],
+    ct:log("~p reports", [lists:sum(All)]),
+    ?assert(lists:sum(All) > 200),
+    stop([Profiler]).
+
+check_counts(N, [{profile, scheduler, Id, State, Active, _} | Rest], Last) ->
+    ?assert(1 =< Id andalso Id =< N),
+    ?assert(0 =< Active andalso Active =< N),
+    %% What suspends or resumes may be reported once more.
+    case {State, Last} of
+        {_, undefined} -> ok;
+        {active, _} -> ?assert(Active =:= Last + 1 orelse Active =:= Last);
+        {inactive, _} -> ?assert(Active =:= Last - 1 orelse Active =:= Last)
+    end,
+    check_counts(N, Rest, Active);
+check_counts(_, [], _) ->
+    ok.
+
 %%--------------------------------------------------------------------------
 %% Help
 
@@ -121,3 +918,49 @@ blocked_by(Fun) ->
 parallel(Funs) ->
     Pids = [spawn_monitor(fun() -> exit({done, Fun()}) end) || Fun <- Funs],
     [receive {'DOWN', Ref, process, Pid, {done, Result}} -> Result end || {Pid, Ref} <- Pids].
+
+idle(N) ->
+    [spawn(fun idle_loop/0) || _ <- lists:seq(1, N)].
+
+idle_loop() ->
+    receive
+        stop -> ok;
+        _ -> idle_loop()
+    end.
+
+stop(Pids) ->
+    Refs = [monitor(process, P) || P <- Pids],
+    [P ! stop || P <- Pids],
+    [receive {'DOWN', Ref, process, _, _} -> ok end || Ref <- Refs],
+    ok.
+
+exit_and_wait(Pid) ->
+    Ref = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Ref, process, Pid, _} -> ok end.
+
+%% The trace flags, sorted.
+flags(Item) ->
+    {flags, Flags} = erlang:trace_info(Item, flags),
+    lists:sort(Flags).
+
+flags_if_alive(Pid) ->
+    case erlang:trace_info(Pid, flags) of
+        {flags, Flags} -> [lists:sort(Flags)];
+        undefined -> []
+    end.
+
+%% Some of many.
+sample(Pids) ->
+    [P || {I, P} <- lists:enumerate(Pids), I rem 97 =:= 1].
+
+%% Whether a number is between those that were there before and after, but for
+%% what the runtime does by itself meanwhile.
+within(Count, Fun) ->
+    Before = Count(),
+    Result = Fun(),
+    After = Count(),
+    case Result >= min(Before, After) - 2 andalso Result =< max(Before, After) + 2 of
+        true -> within;
+        false -> {Before, Result, After}
+    end.
