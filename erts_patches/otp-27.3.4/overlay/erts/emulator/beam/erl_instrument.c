@@ -5,21 +5,14 @@
  *
  * Blocks are counted by type. Each thread has counters of its own that tell
  * what has changed since they were added to the global ones last; no other
- * thread writes them. They are added when
- *
- * - the sizes pending for the type, or for all types together, exceed
- *   PENDING_BYTES, or
- * - PENDING_OPS operations have been counted since they were added last.
+ * thread writes them. They are added when since then the sizes of all blocks
+ * that have been counted, allocated or freed, and PENDING_OP for each of them,
+ * exceed PENDING.
  *
  * The counters of classes, allocators and the total get the same differences
  * at the same time. So a global counter differs from the truth by what is
- * pending only, and its maximum by at most, for each thread,
- *
- *   blocks, all levels:    PENDING_OPS
- *   sizes of a type, total: PENDING_BYTES
- *   sizes of a class or an allocator: PENDING_BYTES for each of its types
- *
- * besides one block for each thread that is just being counted.
+ * pending only, and its maximum by at most PENDING bytes and PENDING/PENDING_OP
+ * blocks for each thread, besides one block that is just being counted.
  *
  * Who reads the counters adds what is pending in all threads, so that the
  * current values are exact whenever nobody allocates meanwhile.
@@ -46,8 +39,11 @@
 #  include <pthread.h>
 #endif
 
-#define PENDING_BYTES (64*1024)
-#define PENDING_OPS   1024
+#define PENDING    (1024*1024)
+#define PENDING_OP 1024
+
+/* What is in the tag of a block once it is freed: ERTS_ALCU_MAP_POISON. */
+#define FREED_TAG  ((UWord) 0)
 
 int erts_instr_map_enabled;
 int erts_instr_status_enabled;
@@ -66,9 +62,8 @@ typedef struct {
 typedef struct thr_counters__ {
     pending_t types[ERTS_ALC_N_MAX+1];
 
-    /* Accessed by the owner only. */
-    Sint bytes;                         /* pending, all types */
-    int ops_left;                       /* until the next flush of all types */
+    /* Accessed by the owner only: how much more may be pending. */
+    Sint left;
 
     /* Protected by 'instr_mtx'. */
     struct thr_counters__ *next;        /* all there are */
@@ -150,23 +145,6 @@ counter_add(counter_t *cnt, Sint bytes, Sint blocks)
 }
 
 static ERTS_NOINLINE void
-flush_type(thr_counters_t *thr, ErtsAlcType_t type)
-{
-    pending_t *pend = &thr->types[ERTS_ALC_T2N(type)];
-    Sint bytes = erts_atomic_read_nob(&pend->bytes);
-    Sint blocks = erts_atomic_read_nob(&pend->blocks);
-
-    counter_add(&counters.types[ERTS_ALC_T2N(type)].c, bytes, blocks);
-    counter_add(&counters.classes[ERTS_ALC_T2C(type)].c, bytes, blocks);
-    counter_add(&counters.allocators[type_allocator(type)].c, bytes, blocks);
-    counter_add(&counters.total.c, bytes, blocks);
-
-    erts_atomic_set_nob(&pend->bytes, 0);
-    erts_atomic_set_nob(&pend->blocks, 0);
-    thr->bytes -= bytes;
-}
-
-static ERTS_NOINLINE void
 flush_all(thr_counters_t *thr)
 {
     Sint class_bytes[ERTS_ALC_C_MAX+1] = {0};
@@ -204,8 +182,7 @@ flush_all(thr_counters_t *thr)
                     allocator_blocks[i]);
     counter_add(&counters.total.c, total_bytes, total_blocks);
 
-    thr->bytes = 0;
-    thr->ops_left = PENDING_OPS;
+    thr->left = PENDING;
 }
 
 static void
@@ -263,8 +240,7 @@ thr_counters_get_new(void)
             erts_atomic_init_nob(&thr->types[i].bytes, 0);
             erts_atomic_init_nob(&thr->types[i].blocks, 0);
         }
-        thr->bytes = 0;
-        thr->ops_left = PENDING_OPS;
+        thr->left = PENDING;
         thr->next = all_thr_counters;
         all_thr_counters = thr;
     }
@@ -282,8 +258,9 @@ thr_counters_get_new(void)
     return thr;
 }
 
+/* 'amount' is what has been allocated or freed. */
 static ERTS_INLINE void
-count(ErtsAlcType_t type, Sint bytes, Sint blocks)
+count(ErtsAlcType_t type, Sint bytes, Sint blocks, Sint amount)
 {
 #if HAVE_THREAD_LOCAL
     thr_counters_t *thr = my_counters;
@@ -291,24 +268,38 @@ count(ErtsAlcType_t type, Sint bytes, Sint blocks)
     thr_counters_t *thr = erts_tsd_get(my_counters_key);
 #endif
     pending_t *pend;
-    Sint type_bytes;
 
     if (ERTS_UNLIKELY(!thr))
         thr = thr_counters_get_new();
 
     pend = &thr->types[ERTS_ALC_T2N(type)];
-    type_bytes = erts_atomic_read_nob(&pend->bytes) + bytes;
-    erts_atomic_set_nob(&pend->bytes, type_bytes);
-    erts_atomic_set_nob(&pend->blocks,
-                        erts_atomic_read_nob(&pend->blocks) + blocks);
-    thr->bytes += bytes;
-
-    if (ERTS_UNLIKELY((UWord) (type_bytes + PENDING_BYTES) > 2*PENDING_BYTES))
-        flush_type(thr, type);
-    if (ERTS_UNLIKELY(--thr->ops_left <= 0)
-        || ERTS_UNLIKELY((UWord) (thr->bytes + PENDING_BYTES)
-                         > 2*PENDING_BYTES))
+    erts_atomic_set_nob(&pend->bytes,
+                        erts_atomic_read_nob(&pend->bytes) + bytes);
+    if (blocks) {
+        erts_atomic_set_nob(&pend->blocks,
+                            erts_atomic_read_nob(&pend->blocks) + blocks);
+    }
+    thr->left -= amount + PENDING_OP;
+    if (ERTS_UNLIKELY(thr->left < 0))
         flush_all(thr);
+}
+
+static ERTS_INLINE void
+count_alloc(ErtsAlcType_t type, Uint size)
+{
+    count(type, (Sint) size, 1, (Sint) size);
+}
+
+static ERTS_INLINE void
+count_realloc(ErtsAlcType_t type, Uint old_size, Uint size)
+{
+    count(type, (Sint) (size - old_size), 0, (Sint) (old_size + size));
+}
+
+static ERTS_INLINE void
+count_free(ErtsAlcType_t type, Uint size)
+{
+    count(type, -(Sint) size, -1, (Sint) size);
 }
 
 /* ------------------------------------------------------------------------- */
@@ -323,17 +314,18 @@ count(ErtsAlcType_t type, Sint bytes, Sint blocks)
  * read by anyone who owns the block: other threads change nothing of it but
  * the flag that tells whether the previous block is free. */
 static ERTS_INLINE Uint
-carrier_block_size(void *ptr)
+carrier_block_size(void *ptr, int *has_tag_p)
 {
     UWord hdr = ((Block_t *) ((char *) ptr - BLOCK_HDR_SIZE))->bhdr;
     UWord size;
 
-    if ((hdr & SBC_BLK_HDR_FLG) == SBC_BLK_HDR_FLG)
+    if (ERTS_UNLIKELY((hdr & SBC_BLK_HDR_FLG) == SBC_BLK_HDR_FLG))
         size = hdr & SBC_BLK_SZ_MASK;
     else
         size = hdr & MBC_ABLK_SZ_MASK;
     size -= BLOCK_HDR_SIZE;
-    if (hdr & ATAG_BLK_HDR_FLG)
+    *has_tag_p = !!(hdr & ATAG_BLK_HDR_FLG);
+    if (*has_tag_p)
         size -= ERTS_ALC_ATAG_SIZE;
     return size;
 }
@@ -343,9 +335,10 @@ counting_alloc(ErtsAlcType_t type, void *extra, Uint size)
 {
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
     void *res = (*real_af->alloc)(type, real_af->extra, size);
+    int has_tag;
 
-    if (res)
-        count(type, (Sint) carrier_block_size(res), 1);
+    if (ERTS_LIKELY(res != NULL))
+        count_alloc(type, carrier_block_size(res, &has_tag));
     return res;
 }
 
@@ -353,11 +346,17 @@ static void *
 counting_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
 {
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
-    Sint old_size = ptr ? (Sint) carrier_block_size(ptr) : 0;
-    void *res = (*real_af->realloc)(type, real_af->extra, ptr, size);
+    Uint old_size;
+    void *res;
+    int has_tag;
 
+    if (!ptr)
+        return counting_alloc(type, extra, size);
+
+    old_size = carrier_block_size(ptr, &has_tag);
+    res = (*real_af->realloc)(type, real_af->extra, ptr, size);
     if (res)
-        count(type, (Sint) carrier_block_size(res) - old_size, ptr ? 0 : 1);
+        count_realloc(type, old_size, carrier_block_size(res, &has_tag));
     return res;
 }
 
@@ -365,9 +364,28 @@ static void
 counting_free(ErtsAlcType_t type, void *extra, void *ptr)
 {
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
+    int has_tag;
 
-    if (ptr) {
-        count(type, -(Sint) carrier_block_size(ptr), -1);
+    if (ERTS_LIKELY(ptr != NULL)) {
+        count_free(type, carrier_block_size(ptr, &has_tag));
+        (*real_af->free)(type, real_af->extra, ptr);
+    }
+}
+
+/* For maps: a freed block can stay in a list for reuse, or on its way to the
+ * instance that has its carrier. */
+static void
+counting_marking_free(ErtsAlcType_t type, void *extra, void *ptr)
+{
+    ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
+
+    if (ERTS_LIKELY(ptr != NULL)) {
+        int has_tag;
+        Uint size = carrier_block_size(ptr, &has_tag);
+
+        if (has_tag)
+            *(UWord *) ((char *) ptr + size) = FREED_TAG;
+        count_free(type, size);
         (*real_af->free)(type, real_af->extra, ptr);
     }
 }
@@ -392,7 +410,7 @@ counting_malloc_alloc(ErtsAlcType_t type, void *extra, Uint size)
     if (!hdr)
         return NULL;
     hdr->size = size;
-    count(type, (Sint) size, 1);
+    count_alloc(type, size);
     return hdr + 1;
 }
 
@@ -401,19 +419,19 @@ counting_malloc_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
 {
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
     malloc_header_t *hdr = (malloc_header_t *) ptr;
-    Sint old_size;
+    Uint old_size;
 
     if (!ptr)
         return counting_malloc_alloc(type, extra, size);
     if (size > ERTS_UINT_MAX - sizeof(malloc_header_t))
         return NULL;
-    old_size = (Sint) hdr[-1].size;
+    old_size = hdr[-1].size;
     hdr = (*real_af->realloc)(type, real_af->extra, hdr - 1,
                               size + sizeof(malloc_header_t));
     if (!hdr)
         return NULL;
     hdr->size = size;
-    count(type, (Sint) size - old_size, 0);
+    count_realloc(type, old_size, size);
     return hdr + 1;
 }
 
@@ -425,7 +443,7 @@ counting_malloc_free(ErtsAlcType_t type, void *extra, void *ptr)
     if (ptr) {
         malloc_header_t *hdr = (malloc_header_t *) ptr - 1;
 
-        count(type, -(Sint) hdr->size, -1);
+        count_free(type, hdr->size);
         (*real_af->free)(type, real_af->extra, hdr);
     }
 }
@@ -480,7 +498,9 @@ erts_instr_init(int map, int status)
         if (erts_allctrs_info[i].alloc_util) {
             erts_allctrs[i].alloc = counting_alloc;
             erts_allctrs[i].realloc = counting_realloc;
-            erts_allctrs[i].free = counting_free;
+            erts_allctrs[i].free = (map
+                                    ? counting_marking_free
+                                    : counting_free);
         } else {
             erts_allctrs[i].alloc = counting_malloc_alloc;
             erts_allctrs[i].realloc = counting_malloc_realloc;

@@ -94,21 +94,9 @@ block_tag(void *ptr)
     return (UWord *) ((char *) blk + size - ERTS_ALC_ATAG_SIZE);
 }
 
-/* A freed block can stay in a list for reuse, or on its way to the instance
- * that has its carrier. */
-static void
-marking_free(ErtsAlcType_t type, void *extra, void *ptr)
-{
-    if (ptr) {
-        UWord *tag = block_tag(ptr);
-
-        if (tag)
-            *tag = ERTS_ALCU_MAP_POISON;
-        (*real_allctrs[ERTS_ALC_T2A(type)].free)(type, extra, ptr);
-    }
-}
-
-/* So can a block that has been copied by realloc. */
+/* A block that is freed is marked where it is counted (erl_instrument.c). One
+ * that has been copied by realloc can stay on its way to the instance that has
+ * its carrier, too. */
 static void *
 marking_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
 {
@@ -374,11 +362,8 @@ erts_instr_map_init(void)
             erts_allctrs[i].realloc = loose_realloc;
             erts_allctrs[i].free = loose_free;
             erts_allctrs[i].extra = (void *) &real_allctrs[i];
-        } else {
-            /* 'extra' stays as it is, for alloc's sake. */
-            erts_allctrs[i].free = marking_free;
-            if (erts_allctr_thr_spec[i].dd)
-                erts_allctrs[i].realloc = marking_realloc;
+        } else if (erts_allctr_thr_spec[i].dd) {
+            erts_allctrs[i].realloc = marking_realloc;
         }
     }
 }
