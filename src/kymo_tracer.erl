@@ -117,6 +117,7 @@
           policy := overwrite | discard,
           clock := tsc | monotonic,
           terms := native | external,
+          interface := raw | behaviour,
           dir := binary(),
           events := non_neg_integer(),
           bytes := non_neg_integer(),
@@ -141,7 +142,9 @@
 %% recorded, and newer ones have taken their place. `memory' in bytes. `full'
 %% counts names that found no room. `terms' is `external' on a runtime whose words
 %% for pids and ports the library does not understand: it then asks the runtime for
-%% their external form, and an event costs 0.1 us more.
+%% their external form, and an event costs 0.1 us more. `interface' says how the
+%% runtime tells of events: `raw' on the patched one (see `erts_patches'), unless
+%% the node was started with `KYMO_EVENTS=behaviour' in its environment.
 
 -type lost() :: #{ring_full := non_neg_integer(), io := non_neg_integer(),
                   no_slot := non_neg_integer(), too_big := non_neg_integer(),

@@ -16,11 +16,14 @@
          process_tracer_dies/1, process_traces_itself/1,
          reload_takes_effect/1, reload_under_load/1, purge_under_load/1,
          many_tracers/1, sessions_under_load/1, dirty_collections/1,
+         raw_registration/1, raw_answers/1, raw_like_behaviour/1, raw_meta/1, raw_spec/1,
+         raw_reload/1, raw_under_load/1, raw_header/1,
          meta_questions/1, port_questions/1, no_garbage/1, collections_in_two_sessions/1,
          count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1]).
 -export([f/1, g/2, counted/1]).
 
 -define(TRACER, event_tracer).
+-define(RAW, event_tracer_raw).
 
 suite() ->
     [{timetrap, {minutes, 2}}].
@@ -33,7 +36,9 @@ all() ->
      count_grows, {group, patched}].
 
 groups() ->
-    [{patched, [], [meta_questions, port_questions, no_garbage,
+    [{patched, [], [raw_registration, raw_answers, raw_like_behaviour, raw_meta, raw_spec,
+                    raw_reload, raw_under_load, raw_header,
+                    meta_questions, port_questions, no_garbage,
                     collections_in_two_sessions, sessions_under_load]}].
 
 init_per_suite(Config) ->
@@ -42,9 +47,11 @@ init_per_suite(Config) ->
     Versions = [begin
                So = filename:join(Dir, "event_tracer_" ++ integer_to_list(V)),
                cc(Source, So ++ ".so", ["-DMODULE=event_tracer", "-DVERSION=" ++ integer_to_list(V)]),
-               {V, code_with(?TRACER, So)}
+               {V, code_with(?TRACER, So, 0)}
            end || V <- [1, 2]],
-    [{versions, Versions} | Config].
+    RawSo = filename:join(Dir, "event_tracer_raw"),
+    cc(Source, RawSo ++ ".so", ["-DMODULE=event_tracer_raw", "-DVERSION=1", "-DRAW", "-I", header_dir()]),
+    [{versions, Versions}, {raw_so, RawSo} | Config].
 
 end_per_suite(_Config) ->
     ok.
@@ -61,6 +68,7 @@ end_per_group(_Group, _Config) ->
 
 init_per_testcase(_Case, Config) ->
     load_tracer(?TRACER, 1, Config),
+    load_code(?RAW, code_with(?RAW, ?config(raw_so, Config), 0)),
     Config.
 
 end_per_testcase(_Case, _Config) ->
@@ -330,7 +338,7 @@ many_tracers(Config) ->
     [begin
          So = Base ++ atom_to_list(M),
          cc(Source, So ++ ".so", ["-DVERSION=1", "-DMODULE=" ++ atom_to_list(M)]),
-         load_code(M, code_with(M, So))
+         load_code(M, code_with(M, So, 0))
      end || M <- Names],
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
     Tracees = [{M, spawn_link(fun worker/0)} || M <- Names],
@@ -372,6 +380,181 @@ dirty_collections(Config) ->
 collect_large(L) ->
     garbage_collect(),
     length(L).
+
+%%--------------------------------------------------------------------------
+%% Raw events
+
+%% Mistakes are refused, with an error, and the behaviour is used then. So is
+%% whoever comes after load.
+raw_registration(Config) ->
+    [begin
+         load_code(?RAW, code_with(?RAW, ?config(raw_so, Config), How)),
+         ?assertEqual({How, {Error, 22}}, {How, ?RAW:registering()}),
+         Tracee = spawn_link(fun worker/0),
+         1 = erlang:trace(Tracee, true, [send, {tracer, ?RAW, {trace, trace, none, self()}}]),
+         flush(),
+         do(Tracee, fun() -> ok end),
+         Asked = [F || {asked, F, send} <- told(Tracee)],
+         ?assertEqual({How, [if Error =:= 0 -> raw_event; true -> enabled_send end]}, {How, lists:usort(Asked)}),
+         stop(Tracee)
+     end || {How, Error} <- [{0, 0}, {1, 22}, {2, 95}, {3, 95}, {4, 22}, {5, 22}, {6, 22}, {8, 22}, {0, 0}]],
+    %% Once is enough.
+    load_code(?RAW, code_with(?RAW, ?config(raw_so, Config), 7)),
+    ?assertEqual({22, 22}, ?RAW:registering()).
+
+%% remove takes the tracer off as an answer to a call; trace_status is still asked
+%% when tracing is looked at.
+raw_answers(_Config) ->
+    1 = erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    [begin
+         Tracee = spawn_link(fun worker/0),
+         1 = erlang:trace(Tracee, true, [call, send, {tracer, ?RAW, {trace, Answer, self(), none}}]),
+         do(Tracee, fun() -> self() ! x, receive x -> ok end, ?MODULE:f(1) end),
+         Calls = length([T || {trace_call, call, _, _, _} = T <- told(Tracee)]),
+         ?assertEqual({Answer, {Expected, Traced}},
+                      {Answer, {Calls, {tracer, []} =/= erlang:trace_info(Tracee, tracer)}}),
+         stop(Tracee)
+     end || {Answer, Expected, Traced} <- [{trace, 1, true}, {discard, 0, true}, {remove, 0, false}]],
+    Gone = spawn_link(fun worker/0),
+    1 = erlang:trace(Gone, true, [send, {tracer, ?RAW, {remove, trace, none, none}}]),
+    do(Gone, fun() -> ok end),
+    ?assertEqual({tracer, []}, erlang:trace_info(Gone, tracer)),
+    %% Discarded calls don't return.
+    Tracee = spawn_link(fun worker/0),
+    1 = erlang:trace(Tracee, true, [call, return_to, {tracer, ?RAW, {trace, discard, self(), none}}]),
+    do(Tracee, fun() -> [?MODULE:f(1)] end),
+    ?assertEqual([], told(Tracee)),
+    stop(Tracee),
+    stop(Gone).
+
+%% Two sessions trace the same, one with each interface.
+raw_like_behaviour(_Config) ->
+    [same_events(Flags, Spec)
+     || Flags <- [[], [arity], [timestamp], [monotonic_timestamp], [strict_monotonic_timestamp]],
+        Spec <- [true, [{'_', [], [{return_trace}]}], [{'_', [], [{exception_trace}, {message, {{a, self}}}]}]]].
+
+same_events(Flags, Spec) ->
+    [{B, B1}, {R, R1}] =
+        [begin
+             Collector = spawn_link(fun() -> collect([]) end),
+             {Collector, trace:session_create(M, {M, {trace, trace, Collector, none}}, [])}
+         end || M <- [?TRACER, ?RAW]],
+    Tracee = spawn_link(fun worker/0),
+    [begin
+         [1 = trace:function(S, {?MODULE, F, A}, Spec, [local]) || {F, A} <- [{f, 1}, {g, 2}]],
+         1 = trace:process(S, Tracee, true,
+                           [call, return_to, send, 'receive', procs, running, garbage_collection, set_on_spawn | Flags])
+     end || S <- [B1, R1]],
+    do(Tracee, fun() ->
+                       ?MODULE:g({a, <<1:70>>}, 2.5),
+                       _ = catch ?MODULE:g(1, []),
+                       garbage_collect(),
+                       Child = spawn_link(fun() -> receive stop -> exit({done, self()}) end end),
+                       unlink(Child),
+                       register(some_name, self()),
+                       unregister(some_name),
+                       Child ! stop,
+                       everything()
+               end),
+    told(Tracee),
+    [true = trace:session_destroy(S) || S <- [B1, R1]],
+    stop(Tracee),
+    [EB, ER] = [begin C ! {get, self()}, receive {C, Events} -> Events end end || C <- [B, R]],
+    Tags = lists:usort([element(2, E) || E <- EB]),
+    [?assertEqual({Flags, Tag, true}, {Flags, Tag, lists:member(Tag, Tags)})
+     || Tag <- [call, return_to, send, 'receive', spawn, register, in, out, gc_major_start, gc_major_end]],
+    %% One session begins before the other, and ends before it.
+    Of = fun(Es) ->
+                 Began = lists:dropwhile(fun(E) -> element(2, E) =/= 'receive' end,
+                                         [E || E <- Es, element(3, E) =:= Tracee]),
+                 lists:takewhile(fun(E) -> element(4, E) =/= {done, Tracee} end, Began)
+         end,
+    ?assertEqual({Flags, Spec, Of(EB)}, {Flags, Spec, Of(ER)}).
+
+collect(Events) ->
+    receive
+        {get, From} -> From ! {self(), lists:reverse(Events)};
+        Event -> collect([Event | Events])
+    end.
+
+raw_meta(_Config) ->
+    1 = erlang:trace_pattern({?MODULE, f, 1}, true, [{meta, ?RAW, {trace, trace, self(), none}}]),
+    Tracee = spawn_link(fun worker/0),
+    do(Tracee, fun() -> ?MODULE:f(7) end),
+    ?assertMatch([{trace_call, call, Tracee, {?MODULE, f, [7]}, #{timestamp := timestamp}}], told(Tracee)),
+    stop(Tracee),
+    1 = erlang:trace_pattern({?MODULE, f, 1}, false, [meta]),
+    1 = erlang:trace_pattern({?MODULE, f, 1}, true, [{meta, ?RAW, {trace, remove, none, none}}]),
+    ?MODULE:f(8),
+    ?assertMatch({meta, X} when X =:= false; X =:= [], erlang:trace_info({?MODULE, f, 1}, meta)).
+
+%% Before a match spec is run there is a question: what it does must not be done
+%% for a call that is discarded. It may take the tracer off.
+raw_spec(_Config) ->
+    Silence = [{'_', [], [{silent, true}]}],
+    1 = erlang:trace_pattern({?MODULE, f, 1}, Silence, [local]),
+    [begin
+         Tracee = spawn_link(fun worker/0),
+         1 = erlang:trace(Tracee, true, [call, {tracer, ?RAW, {trace, Answer, none, self()}}]),
+         do(Tracee, fun() -> ?MODULE:f(1) end),
+         ?assertEqual({Answer, [raw_enabled]}, {Answer, [F || {asked, F, call} <- told(Tracee)]}),
+         {flags, Flags} = erlang:trace_info(Tracee, flags),
+         ?assertEqual({Answer, Answer =:= trace}, {Answer, lists:member(silent, Flags)}),
+         stop(Tracee)
+     end || Answer <- [trace, discard]],
+    Off = [{['$1'], [], [{trace, [all], []}, {message, '$1'}]}],
+    1 = erlang:trace_pattern({?MODULE, f, 1}, Off, [local]),
+    Tracee = spawn_link(fun worker/0),
+    1 = erlang:trace(Tracee, true, [call, {tracer, ?RAW, {trace, trace, self(), none}}]),
+    do(Tracee, fun() -> ?MODULE:f(5), ?MODULE:f(5) end),
+    ?assertMatch([{trace_call, call, Tracee, {?MODULE, f, [5]}, #{match_spec_result := 5}}],
+                 [T || T <- told(Tracee), element(1, T) =/= asked]),
+    stop(Tracee).
+
+%% Each version of the code registers for itself, or doesn't.
+raw_reload(Config) ->
+    Tracee = spawn_link(fun worker/0),
+    1 = erlang:trace(Tracee, true, [send, {tracer, ?RAW, {trace, trace, none, self()}}]),
+    [begin
+         load_code(?RAW, code_with(?RAW, ?config(raw_so, Config), How)),
+         told(Tracee),
+         do(Tracee, fun() -> ok end),
+         ?assertEqual({How, [Expected]}, {How, lists:usort([F || {asked, F, send} <- told(Tracee)])})
+     end || _ <- lists:seq(1, 10), {How, Expected} <- [{1, enabled_send}, {0, raw_event}]],
+    stop(Tracee).
+
+raw_under_load(Config) ->
+    erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
+    Codes = [code_with(?RAW, ?config(raw_so, Config), How) || How <- [1, 0]],
+    Workers = load_of(schedulers() + 1, fun everything/0),
+    Trace = fun(Answer) ->
+                    [begin
+                         1 = erlang:trace(W, false, [all]),
+                         1 = erlang:trace(W, true, [call, return_to, send, 'receive', procs, running,
+                                                    garbage_collection, {tracer, ?RAW, {trace, Answer, none, none}}])
+                     end || W <- Workers]
+            end,
+    repeat(20, fun() ->
+                       Trace(trace),
+                       [load_code(?RAW, Code) || Code <- Codes],
+                       Trace(random),
+                       [load_code(?RAW, Code) || Code <- Codes],
+                       [done = ask(W) || W <- Workers]
+               end),
+    {1, _, Events} = ?RAW:counts(),
+    ?assert(Events > 0),
+    true = code:delete(?RAW),
+    code:purge(?RAW),
+    [done = ask(W) || W <- Workers],
+    stop_load(Workers).
+
+%% kymo's copy of the header is the runtime's.
+raw_header(_Config) ->
+    Copy = filename:join(header_dir(), "erl_nif_tracer.h"),
+    Patches = filename:join([header_dir(), "..", "..", "erts_patches", "otp-27.3.4", "overlay", "erts", "emulator",
+                             "beam", "erl_nif_tracer.h"]),
+    {ok, Bytes} = file:read_file(Patches),
+    ?assertEqual({ok, Bytes}, file:read_file(Copy)).
 
 %%--------------------------------------------------------------------------
 %% What is left behind
@@ -538,6 +721,11 @@ include_dir() ->
          filename:join([code:root_dir(), "usr", "include"])],
     hd([Dir || Dir <- Dirs, filelib:is_regular(filename:join(Dir, "erl_nif.h"))]).
 
+%% That of the interface for raw events, as kymo has it.
+header_dir() ->
+    Source = proplists:get_value(source, kymo_tracer:module_info(compile)),
+    filename:absname(filename:join([filename:dirname(Source), "..", "c_src", "nif"])).
+
 %% The NIFs are there as soon as the code is: it is loaded by -on_load.
 load_tracer(M, Version, Config) ->
     load_code(M, proplists:get_value(Version, ?config(versions, Config))).
@@ -547,16 +735,16 @@ load_code(M, Bin) ->
     code:purge(M),
     ok.
 
-code_with(M, So) ->
+code_with(M, So, Info) ->
     Fs = [{enabled, 3}, {enabled_call, 3}, {enabled_send, 3}, {trace, 5}, {trace_call, 5}, {trace_send, 5},
-          {counts, 0}],
+          {counts, 0}, {registering, 0}],
     NotLoaded = {call, 1, {remote, 1, {atom, 1, erlang}, {atom, 1, nif_error}}, [{atom, 1, not_loaded}]},
     {ok, M, Bin} =
         compile:forms([{attribute, 1, module, M}, {attribute, 1, export, Fs}, {attribute, 1, on_load, {load, 0}},
                        {function, 1, load, 0,
                         [{clause, 1, [], [],
                           [{call, 1, {remote, 1, {atom, 1, erlang}, {atom, 1, load_nif}},
-                            [{string, 1, So}, {integer, 1, 0}]}]}]}
+                            [{string, 1, So}, {integer, 1, Info}]}]}]}
                        | [{function, 1, F, A, [{clause, 1, lists:duplicate(A, {var, 1, '_'}), [], [NotLoaded]}]}
                           || {F, A} <- Fs]], []),
     Bin.

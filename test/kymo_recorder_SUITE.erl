@@ -588,7 +588,7 @@ info_keys(Config) ->
     State = open(Config, #{policy => discard, clock => monotonic}),
     _ = traced(State, [call], times(100, fun kymo_workload:id/1)),
     Info = kymo_tracer:info(State),
-    ?assertEqual(lists:sort([state, reason, policy, clock, terms, dir, events, bytes, sampled_out, overwritten, lost, dict,
+    ?assertEqual(lists:sort([state, reason, policy, clock, terms, interface, dir, events, bytes, sampled_out, overwritten, lost, dict,
                              memory, files, files_removed, events_removed, io_error, threads]),
                  lists:sort(maps:keys(Info))),
     #{policy := discard, clock := monotonic, terms := native, events := 100, state := active, reason := none,

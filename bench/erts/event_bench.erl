@@ -17,8 +17,9 @@
 
 %% {Kind, what it is, events in a turn of its loop, kind that costs the same
 %% without events, target}. The target is that of the patched runtime's cost to
-%% that of the stock one, for each event, without what the loop costs. A tracer
-%% that the stock runtime does not have is compared with `instead' there.
+%% that of the stock one, for each event, without what the loop costs. kymo, which
+%% gets raw events on the patched runtime, is compared with a NIF that does nothing
+%% on the stock one.
 kinds() ->
     [{call_untraced, "call, not traced", 1, none, none},
      {call_other, "call, breakpoint, other process traced", 1, call_untraced, 1.0},
@@ -29,9 +30,12 @@ kinds() ->
      {call_return, "call and return_from, same NIF", 2, call_untraced, none},
      {call_return_to, "call and return_to, same NIF", 2, call_untraced, none},
      {call_meta, "call, meta trace, same NIF", 1, call_untraced, none},
+     {call_kymo_discard, "call, kymo, discard (stock: the NIF)", 1, call_untraced, 0.2},
+     {call_kymo_overwrite, "call, kymo, overwrite (stock: the NIF)", 1, call_untraced, 0.2},
      {call_process, "call, to a process", 1, call_untraced, 1.0},
      {send_untraced, "send, not traced", 1, none, none},
      {send_null, "send, NIF returns at once", 1, send_untraced, 1 / 3},
+     {send_kymo, "send, kymo, discard (stock: the NIF)", 1, send_untraced, none},
      {send_process, "send, to a process", 1, send_untraced, 1.0},
      {receive_null, "receive, NIF returns at once", 1, send_untraced, 1 / 3},
      {yield_untraced, "yield, not traced", 1, none, none},
@@ -119,7 +123,7 @@ flag(F) ->
 %%
 
 start_worker(Erl, Out) ->
-    open_port({spawn, lists:flatten([Erl, " +S 2:2 -noshell -noinput -pa ", Out, " -out ", Out,
+    open_port({spawn, lists:flatten([Erl, " +S 2:2 -noshell -noinput -pa ", Out, " ", filename:join(Out, "kymo/ebin"), " -out ", Out,
                                      " -s ", atom_to_list(?MODULE), " worker"])},
               [{packet, 4}, binary, exit_status, nouse_stdio]).
 
@@ -271,8 +275,11 @@ trace(Kind, Pid) ->
         call_return -> trace(Pid, Pid, [call, arity], trace, pattern([{'_', [], [{return_trace}]}], [local]));
         call_return_to -> trace(Pid, Pid, [call, arity, return_to], trace, pattern(true, [local]));
         call_meta -> pattern(true, [{meta, null_tracer, trace}]);
+        call_kymo_discard -> to_kymo(discard, Pid, [call, arity], pattern(true, [local]));
+        call_kymo_overwrite -> to_kymo(overwrite, Pid, [call, arity], pattern(true, [local]));
         call_process -> to_process(Pid, [call, arity], pattern(true, [local]));
         send_null -> trace(Pid, Pid, [send], trace, nothing());
+        send_kymo -> to_kymo(discard, Pid, [send], nothing());
         send_process -> to_process(Pid, [send], nothing());
         receive_null -> trace(Pid, Pid, ['receive'], trace, nothing());
         running_null -> trace(Pid, Pid, [running], trace, nothing());
@@ -285,6 +292,27 @@ trace(Keep, Pid, Flags, State, Undo) ->
     true = is_process_alive(Keep),
     1 = erlang:trace(Pid, true, [{tracer, null_tracer, State} | Flags]),
     fun() -> erlang:trace(all, false, [all]), Undo() end.
+
+to_kymo(Policy, Pid, Flags, Undo) ->
+    case is_patched() of
+        true -> kymo(Policy, Pid, Flags, Undo);
+        false -> trace(Pid, Pid, Flags, trace, Undo)
+    end.
+
+is_patched() ->
+    try erlang:system_info(kymo_series) of
+        _ -> true
+    catch
+        error:badarg -> false
+    end.
+
+kymo(Policy, Pid, Flags, Undo) ->
+    Dir = filename:join(flag(out), "recording-" ++ integer_to_list(erlang:unique_integer([positive]))),
+    {ok, State} = kymo_tracer:open(#{dir => Dir, policy => Policy, threads => 4, ring_size => 16 bsl 20,
+                                     file_size => 64 bsl 20, max_files => 2}),
+    #{interface := raw} = kymo_tracer:info(State),
+    1 = erlang:trace(Pid, true, [{tracer, kymo_tracer, State} | Flags]),
+    fun() -> Undo(), ok = kymo_tracer:stop(State), ok = file:del_dir_r(Dir) end.
 
 to_process(Pid, Flags, Undo) ->
     Tracer = spawn_opt(fun drain/0, [{scheduler, min(2, erlang:system_info(schedulers))},

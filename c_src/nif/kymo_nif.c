@@ -16,6 +16,7 @@
 #include "nif_control.h"
 #include "nif_handle.h"
 #include "nif_layout.h"
+#include "nif_raw.h"
 
 #define NIF_HALT_OPTION (ERL_NIF_MAJOR_VERSION > 2 || ERL_NIF_MINOR_VERSION >= 17)
 
@@ -83,6 +84,7 @@ static int start(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM info, ErlNifReso
     if (e != LOAD_OK) {
         return (int)e;
     }
+    (void)nif_raw_register(env);
     atomic_fetch_add(&library.instances, 1);
     *priv_data = &library;
     return LOAD_OK;

@@ -76,7 +76,8 @@
     X(io, "io") X(no_slot, "no_slot") X(too_big, "too_big")                    \
     X(bad_term, "bad_term") X(reentry, "reentry") X(other, "other")            \
     X(scheduler, "scheduler") X(dirty_cpu, "dirty_cpu")                        \
-    X(dirty_io, "dirty_io")
+    X(dirty_io, "dirty_io") X(interface, "interface") X(raw, "raw")            \
+    X(behaviour, "behaviour")
 /* clang-format on */
 
 struct nif_atoms {

@@ -5,6 +5,7 @@
 #include "nif_control.h"
 #include "nif_errno.h"
 #include "nif_handle.h"
+#include "nif_raw.h"
 
 static void put(ErlNifEnv *env, ERL_NIF_TERM *map, ERL_NIF_TERM key, ERL_NIF_TERM value)
 {
@@ -128,6 +129,7 @@ ERL_NIF_TERM nif_info(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     put(env, &map, nif_am.policy, h->policy == KYMO_DISCARD ? nif_am.discard : nif_am.overwrite);
     put(env, &map, nif_am.clock, i.clock == KYMO_CLOCK_TSC ? nif_am.tsc : nif_am.monotonic);
     put(env, &map, nif_am.terms, nif_layout_known() ? nif_am.native : nif_am.external);
+    put(env, &map, nif_am.interface, nif_raw_registered() ? nif_am.raw : nif_am.behaviour);
     put(env, &map, nif_am.dir, dir_binary(env, h));
     put_count(env, &map, nif_am.events, i.events);
     put_count(env, &map, nif_am.bytes, i.bytes);

@@ -10,7 +10,7 @@
  * with the longest name of a node. */
 enum { PEER_MAX = 1088 };
 
-static void take_timestamp(ErlNifEnv *env, ERL_NIF_TERM how, struct nif_options *o)
+void nif_options_time(ErlNifEnv *env, ERL_NIF_TERM how, struct nif_options *o)
 {
     if (how == nif_am.timestamp) {
         o->ts = KYMO_TS_TIMESTAMP;
@@ -59,7 +59,7 @@ void nif_options_read(ErlNifEnv *env, ERL_NIF_TERM map, struct nif_options *o)
         o->flags |= KYMO_O_SCHED;
     }
     if (enif_get_map_value(env, map, nif_am.timestamp, &v)) {
-        take_timestamp(env, v, o);
+        nif_options_time(env, v, o);
     }
 }
 

@@ -21,6 +21,9 @@ struct nif_options {
  * counts as an empty one. */
 void nif_options_read(ErlNifEnv *env, ERL_NIF_TERM map, struct nif_options *o);
 
+/* Adds a timestamp of the kind that this atom asks for; none for another term. */
+void nif_options_time(ErlNifEnv *env, ERL_NIF_TERM how, struct nif_options *o);
+
 /* How the content is made of up to two terms. */
 enum nif_shape {
     NIF_NO_CONTENT,

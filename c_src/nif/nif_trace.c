@@ -15,37 +15,19 @@
  *                the same thread.
  */
 #include "nif_callbacks.h"
-#include "nif_record.h"
-#include "nif_size.h"
+#include "nif_put.h"
 #include "nif_tags.h"
 
 enum { TAG, STATE, TRACEE, TERM, OPTIONS };
 
-/* The recorder's side of an event: false when it is not to be recorded. */
-static inline bool begin(struct nif_event *ev, ErlNifEnv *env, struct nif_handle *h)
-{
-    ev->env = env;
-    ev->h = h;
-    ev->w = kymo_writer_get(h->rec);
-    if (ev->w == NULL) {
-        return false;
-    }
-    if (!kymo_sample(ev->w)) {
-        kymo_writer_put(ev->w);
-        return false;
-    }
-    return true;
-}
-
 /* Base record of an event: who, and the options. */
-static void start(struct nif_record *r, const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[],
-                  const struct nif_options *o)
+static void start(struct nif_record *r, const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
     r->id = id;
     r->shape = NIF_NO_CONTENT;
-    r->options = o;
+    r->options = &in->options;
     r->len = 0;
-    nif_field64(r, nif_ident(ev, argv[TRACEE]));
+    nif_field64(r, nif_ident(ev, in->tracee));
 }
 
 static void one_content(struct nif_record *r, ERL_NIF_TERM t)
@@ -84,14 +66,19 @@ static inline void plain_call(const struct nif_event *ev, const ERL_NIF_TERM arg
         kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
         return;
     }
-    uint64_t who = nif_ident(ev, argv[TRACEE]);
-    uint32_t mfa = nif_mfa_id(ev, el[0], el[1], arity);
-    uint8_t *p = kymo_reserve(ev->w, KYMO_E_CALL, 12);
-    if (p != NULL) {
-        p = kymo_put64(p, who);
-        p = kymo_put32(p, mfa);
-        kymo_commit(ev->w, p);
+    nif_put_call(ev, argv[TRACEE], el[0], el[1], arity);
+}
+
+/* The function that an event is about; false when the term is something else. */
+static bool function_of(const struct nif_event *ev, const struct nif_input *in, uint32_t *mfa,
+                        ERL_NIF_TERM *args)
+{
+    if (in->module == 0) {
+        return nif_mfa_term(ev, in->term, mfa, args);
     }
+    *args = in->args;
+    *mfa = nif_mfa_id(ev, in->module, in->function, in->arity);
+    return true;
 }
 
 /* {Class, Value} of exception_from. */
@@ -106,25 +93,24 @@ static void exception_value(const struct nif_event *ev, struct nif_record *r, ER
     }
 }
 
-static void any_call(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+static void any_call(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
-    struct nif_options o;
+    const struct nif_options *o = &in->options;
     struct nif_record r;
     ERL_NIF_TERM args = 0;
     uint32_t mfa = 0;
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    start(&r, ev, id, argv, &o);
-    if (!nif_mfa_term(ev, argv[TERM], &mfa, &args) && argv[TERM] != nif_am.undefined) {
+    start(&r, ev, id, in);
+    if (!function_of(ev, in, &mfa, &args) && in->term != nif_am.undefined) {
         kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
         return;
     }
     nif_field32(&r, mfa);
     if (id == KYMO_E_CALL && args != 0 && (ev->h->detail & KYMO_D_ARGS) != 0) {
         one_content(&r, args);
-    } else if (id == KYMO_E_RETURN_FROM && o.extra != 0 && (ev->h->detail & KYMO_D_RETURNS) != 0) {
-        one_content(&r, o.extra);
+    } else if (id == KYMO_E_RETURN_FROM && o->extra != 0 && (ev->h->detail & KYMO_D_RETURNS) != 0) {
+        one_content(&r, o->extra);
     } else if (id == KYMO_E_EXCEPTION_FROM) {
-        exception_value(ev, &r, o.extra);
+        exception_value(ev, &r, o->extra);
     }
     nif_record_write(ev, &r);
 }
@@ -132,62 +118,34 @@ static void any_call(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM
 /* ---- everything else ------------------------------------------------------------ */
 
 /* A tag that this library does not know. */
-static void other(const struct nif_event *ev, const ERL_NIF_TERM argv[])
+static void other(const struct nif_event *ev, const struct nif_input *in)
 {
-    struct nif_options o;
     struct nif_record r;
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    start(&r, ev, KYMO_E_OTHER, argv, &o);
-    nif_field32(&r, nif_atom_id(ev, argv[TAG]));
+    start(&r, ev, KYMO_E_OTHER, in);
+    nif_field32(&r, nif_atom_id(ev, in->tag));
     if ((ev->h->detail & KYMO_D_TERMS) != 0) {
         r.shape = NIF_CONS;
-        r.first = argv[TERM];
-        r.second = o.extra != 0 ? o.extra : NIF_NIL;
+        r.first = in->term;
+        r.second = in->options.extra != 0 ? in->options.extra : NIF_NIL;
     }
     nif_record_write(ev, &r);
 }
 
-static uint32_t message_size(const struct nif_event *ev, ERL_NIF_TERM msg)
+static void send(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
-    if ((ev->h->detail & KYMO_D_MSG_SIZE) == 0) {
-        return KYMO_SIZE_UNKNOWN;
-    }
-    return nif_size_words(ev->env, msg, ev->h->size_limit);
-}
-
-/* A message without contents or options. */
-static inline __attribute__((always_inline)) void plain_send(const struct nif_event *ev, unsigned id,
-                                                             const ERL_NIF_TERM argv[], ERL_NIF_TERM to)
-{
-    uint32_t size = message_size(ev, argv[TERM]);
-    uint64_t who = nif_ident(ev, argv[TRACEE]);
-    uint64_t peer = nif_ident(ev, to);
-    uint8_t *p = kymo_reserve(ev->w, id, 20);
-    if (p != NULL) {
-        p = kymo_put64(p, who);
-        p = kymo_put64(p, peer);
-        p = kymo_put32(p, size);
-        kymo_commit(ev->w, p);
-    }
-}
-
-static void send(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
-{
-    struct nif_options o;
     struct nif_record r;
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    ERL_NIF_TERM to = o.extra != 0 ? o.extra : nif_am.undefined;
-    if (o.flags == 0 && (ev->h->detail & KYMO_D_MSG) == 0) {
-        plain_send(ev, id, argv, to);
+    ERL_NIF_TERM to = in->options.extra != 0 ? in->options.extra : nif_am.undefined;
+    if (in->options.flags == 0 && (ev->h->detail & KYMO_D_MSG) == 0) {
+        nif_put_send(ev, id, in->tracee, in->term, to);
         return;
     }
-    start(&r, ev, id, argv, &o);
+    start(&r, ev, id, in);
     uint64_t peer = nif_ident(ev, to);
     nif_field64(&r, peer);
-    nif_field32(&r, message_size(ev, argv[TERM]));
+    nif_field32(&r, nif_message_size(ev, in->term));
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         unsigned kind = KYMO_IDENT_KIND(peer);
-        one_content(&r, argv[TERM]);
+        one_content(&r, in->term);
         if (kind == KYMO_I_REF || kind == KYMO_I_OTHER) {
             r.shape = NIF_PEER;
             r.second = to;
@@ -218,40 +176,36 @@ static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
     return peer;
 }
 
-static void receive(const struct nif_event *ev, const ERL_NIF_TERM argv[])
+static void receive(const struct nif_event *ev, struct nif_input *in)
 {
-    struct nif_options o;
     struct nif_record r;
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    uint64_t peer = sender(ev, &o);
-    start(&r, ev, KYMO_E_RECEIVE, argv, &o);
+    uint64_t peer = sender(ev, &in->options);
+    start(&r, ev, KYMO_E_RECEIVE, in);
     nif_field64(&r, peer);
-    nif_field32(&r, message_size(ev, argv[TERM]));
+    nif_field32(&r, nif_message_size(ev, in->term));
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
-        one_content(&r, argv[TERM]);
+        one_content(&r, in->term);
     }
     nif_record_write(ev, &r);
 }
 
 /* Process and port life. */
-static void life(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+static void life(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
-    struct nif_options o;
     struct nif_record r;
     const ERL_NIF_TERM *el;
     ERL_NIF_TERM args = 0;
     uint32_t mfa = 0;
     int n;
     bool terms = (ev->h->detail & KYMO_D_TERMS) != 0;
-    ERL_NIF_TERM t = argv[TERM];
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    start(&r, ev, id, argv, &o);
+    ERL_NIF_TERM t = in->term;
+    start(&r, ev, id, in);
     switch (id) {
     case KYMO_E_SPAWN:
     case KYMO_E_SPAWNED:
         nif_field64(&r, nif_ident(ev, t));
-        if (o.extra != 0) {
-            nif_mfa_term(ev, o.extra, &mfa, &args);
+        if (in->options.extra != 0) {
+            nif_mfa_term(ev, in->options.extra, &mfa, &args);
         }
         nif_field32(&r, mfa);
         if (terms && args != 0) {
@@ -270,9 +224,9 @@ static void life(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM arg
         break;
     case KYMO_E_OPEN:
         nif_field64(&r, nif_ident(ev, t));
-        nif_field32(&r, nif_atom_id(ev, o.extra));
-        if (terms && o.extra != 0) {
-            one_content(&r, o.extra);
+        nif_field32(&r, nif_atom_id(ev, in->options.extra));
+        if (terms && in->options.extra != 0) {
+            one_content(&r, in->options.extra);
         }
         break;
     case KYMO_E_CLOSED:
@@ -288,42 +242,36 @@ static void life(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM arg
     nif_record_write(ev, &r);
 }
 
-static void running_process(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+static void running_process(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
-    struct nif_options o;
     struct nif_record r;
     ERL_NIF_TERM args;
     uint32_t mfa = 0;
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    start(&r, ev, id, argv, &o);
-    nif_mfa_term(ev, argv[TERM], &mfa, &args);
+    start(&r, ev, id, in);
+    function_of(ev, in, &mfa, &args);
     nif_field32(&r, mfa);
     nif_record_write(ev, &r);
 }
 
-static void running_port(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+static void running_port(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
-    struct nif_options o;
     struct nif_record r;
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    start(&r, ev, id, argv, &o);
-    nif_field32(&r, nif_atom_id(ev, argv[TERM]));
+    start(&r, ev, id, in);
+    nif_field32(&r, nif_atom_id(ev, in->term));
     nif_record_write(ev, &r);
 }
 
-static void collection(const struct nif_event *ev, unsigned id, const ERL_NIF_TERM argv[])
+static void collection(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
-    struct nif_options o;
     struct nif_record r;
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    start(&r, ev, id, argv, &o);
+    start(&r, ev, id, in);
     if ((ev->h->detail & KYMO_D_GC_SIZES) == 0) {
         nif_field8(&r, 0);
         nif_record_write(ev, &r);
         return;
     }
     uint64_t sizes[KYMO_GC_SIZES] = {0};
-    ERL_NIF_TERM list = argv[TERM], head, tail;
+    ERL_NIF_TERM list = in->term, head, tail;
     const ERL_NIF_TERM *el;
     int n;
     while (enif_get_list_cell(ev->env, list, &head, &tail)) {
@@ -344,16 +292,14 @@ static void collection(const struct nif_event *ev, unsigned id, const ERL_NIF_TE
 }
 
 /* trace(seq_trace, State, Label, {Type, {Previous, Current}, From, To, Message}, Options) */
-static void sequential(const struct nif_event *ev, const ERL_NIF_TERM argv[])
+static void sequential(const struct nif_event *ev, const struct nif_input *in)
 {
-    struct nif_options o;
     struct nif_record r;
     const ERL_NIF_TERM *el, *serial;
     int n;
     unsigned prev = 0, cur = 0;
-    ERL_NIF_TERM label = argv[TRACEE];
-    nif_options_read(ev->env, argv[OPTIONS], &o);
-    if (!enif_get_tuple(ev->env, argv[TERM], &n, &el) || n != 5) {
+    ERL_NIF_TERM label = in->tracee;
+    if (!enif_get_tuple(ev->env, in->term, &n, &el) || n != 5) {
         kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
         return;
     }
@@ -367,7 +313,7 @@ static void sequential(const struct nif_event *ev, const ERL_NIF_TERM argv[])
                                               : KYMO_SEQ_OTHER;
     r.id = KYMO_E_SEQ_TRACE;
     r.shape = NIF_NO_CONTENT;
-    r.options = &o;
+    r.options = &in->options;
     r.len = 0;
     nif_field64(&r, nif_ident(ev, el[2]));
     nif_field64(&r, el[3] == NIF_NIL ? KYMO_IDENT_NONE : nif_ident(ev, el[3]));
@@ -376,33 +322,41 @@ static void sequential(const struct nif_event *ev, const ERL_NIF_TERM argv[])
     nif_field32(&r, cur);
     nif_field64(&r, nif_is_small(label) ? (uint64_t)nif_small(label)
                                         : enif_hash(ERL_NIF_INTERNAL_HASH, label, 0));
-    nif_field32(&r, message_size(ev, el[4]));
+    nif_field32(&r, nif_message_size(ev, el[4]));
     if ((ev->h->detail & KYMO_D_TERMS) != 0) {
         r.shape = NIF_PAIR;
         r.first = label;
-        r.second = argv[TERM];
+        r.second = in->term;
     }
     nif_record_write(ev, &r);
 }
 
-static __attribute__((noinline)) void any_event(const struct nif_event *ev, enum nif_class c, unsigned id,
-                                                const ERL_NIF_TERM argv[])
+__attribute__((noinline)) void nif_put_event(const struct nif_event *ev, enum nif_class c, unsigned id,
+                                             struct nif_input *in)
 {
     if (id == KYMO_E_OTHER) {
-        other(ev, argv);
+        other(ev, in);
         return;
     }
     switch (c) {
-    case NIF_CALLS: any_call(ev, id, argv); break;
-    case NIF_SEND: send(ev, id, argv); break;
-    case NIF_RECEIVE: receive(ev, argv); break;
+    case NIF_CALLS: any_call(ev, id, in); break;
+    case NIF_SEND: send(ev, id, in); break;
+    case NIF_RECEIVE: receive(ev, in); break;
     case NIF_PROCS:
-    case NIF_PORTS: life(ev, id, argv); break;
-    case NIF_RUNNING_PROCS: running_process(ev, id, argv); break;
-    case NIF_RUNNING_PORTS: running_port(ev, id, argv); break;
-    case NIF_GC: collection(ev, id, argv); break;
-    default: sequential(ev, argv); break;
+    case NIF_PORTS: life(ev, id, in); break;
+    case NIF_RUNNING_PROCS: running_process(ev, id, in); break;
+    case NIF_RUNNING_PORTS: running_port(ev, id, in); break;
+    case NIF_GC: collection(ev, id, in); break;
+    default: sequential(ev, in); break;
     }
+}
+
+/* An event as the behaviour tells it. */
+static void any_event(const struct nif_event *ev, enum nif_class c, unsigned id, const ERL_NIF_TERM argv[])
+{
+    struct nif_input in = {.tag = argv[TAG], .tracee = argv[TRACEE], .term = argv[TERM]};
+    nif_options_read(ev->env, argv[OPTIONS], &in.options);
+    nif_put_event(ev, c, id, &in);
 }
 
 /* ---- the callbacks ----------------------------------------------------------------- */
@@ -414,7 +368,7 @@ static inline __attribute__((always_inline)) ERL_NIF_TERM record(ErlNifEnv *env,
     unsigned id = nif_tag_event(c, argv[TAG]);
     struct nif_event ev;
     /* return_to, return_from and exception_from are not asked for before. */
-    if (h != NULL && nif_wanted(h, c, id) && begin(&ev, env, h)) {
+    if (h != NULL && nif_wanted(h, c, id) && nif_begin(&ev, env, h)) {
         any_event(&ev, c, id, argv);
         kymo_writer_put(ev.w);
     }
@@ -479,7 +433,7 @@ ERL_NIF_TERM nif_trace_call(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
                      !options_empty(env, argv[OPTIONS]))) {
         return rare_call(env, argv);
     }
-    if (nif_wanted(h, NIF_CALLS, KYMO_E_CALL) && begin(&ev, env, h)) {
+    if (nif_wanted(h, NIF_CALLS, KYMO_E_CALL) && nif_begin(&ev, env, h)) {
         plain_call(&ev, argv);
         kymo_writer_put(ev.w);
     }
@@ -500,8 +454,8 @@ ERL_NIF_TERM nif_trace_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
                      (to = only_extra(env, argv[OPTIONS])) == 0)) {
         return rare_send(env, argv);
     }
-    if (nif_wanted(h, NIF_SEND, KYMO_E_SEND) && begin(&ev, env, h)) {
-        plain_send(&ev, KYMO_E_SEND, argv, to);
+    if (nif_wanted(h, NIF_SEND, KYMO_E_SEND) && nif_begin(&ev, env, h)) {
+        nif_put_send(&ev, KYMO_E_SEND, argv[TRACEE], argv[TERM], to);
         kymo_writer_put(ev.w);
     }
     return nif_shortcut.ok;
@@ -537,7 +491,7 @@ ERL_NIF_TERM nif_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         }
     }
     unsigned id = nif_tag_event(c, argv[TAG]);
-    if (nif_wanted(h, c, id) && begin(&ev, env, h)) {
+    if (nif_wanted(h, c, id) && nif_begin(&ev, env, h)) {
         any_event(&ev, c, id, argv);
         kymo_writer_put(ev.w);
     }

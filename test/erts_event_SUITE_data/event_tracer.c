@@ -7,18 +7,29 @@
  * questions: {asked, Function, Tag}. (Not where a match spec changes the trace
  * flags: the tracee is locked then while the tracer is asked.)
  *
- * MODULE is the name of the module, VERSION which build of the library this is. */
+ * MODULE is the name of the module, VERSION which build of the library this is.
+ * With RAW it wants raw events, and tells them as the behaviour would. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <erl_nif.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#ifdef RAW
+#include "erl_nif_tracer.h"
+#endif
 
 static ERL_NIF_TERM am_ok, am_trace, am_discard, am_remove, am_random, am_raise, am_trace_status, am_asked;
 static _Atomic uint64_t events, questions;
 
+static void register_raw(ErlNifEnv *env, int how);
+static int register_result = -1;
+
 static int load(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM info)
 {
+    int how = 0;
     (void)priv_data;
-    (void)info;
+    enif_get_int(env, info, &how);
+    register_raw(env, how);
     am_ok = enif_make_atom(env, "ok");
     am_trace = enif_make_atom(env, "trace");
     am_discard = enif_make_atom(env, "discard");
@@ -93,6 +104,121 @@ TRACE(trace)
 TRACE(trace_call)
 TRACE(trace_send)
 
+#ifdef RAW
+static const char *function_of(const ErlNifTraceEvent *e)
+{
+    switch (e->kind) {
+    case ERL_NIF_TRACE_CALL: return "trace_call";
+    case ERL_NIF_TRACE_SEND: return "trace_send";
+    default: return "trace";
+    }
+}
+
+static ErlNifTracerAnswer raw_answer(ErlNifEnv *env, const ErlNifTraceEvent *e, const char *name)
+{
+    const ERL_NIF_TERM argv[] = {e->tag, e->state, e->tracee};
+    ERL_NIF_TERM said = answer(env, name, argv);
+    return said == am_trace     ? ERL_NIF_TRACER_TRACE
+           : said == am_discard ? ERL_NIF_TRACER_DISCARD
+                                : ERL_NIF_TRACER_REMOVE;
+}
+
+static ErlNifTracerAnswer raw_enabled(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    return raw_answer(env, e, "raw_enabled");
+}
+
+static ERL_NIF_TERM put(ErlNifEnv *env, ERL_NIF_TERM map, const char *key, ERL_NIF_TERM value)
+{
+    enif_make_map_put(env, map, enif_make_atom(env, key), value, &map);
+    return map;
+}
+
+static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    ErlNifPid self;
+    ERL_NIF_TERM term = e->term, options = enif_make_new_map(env);
+    if (enif_self(env, &self) != NULL) {
+        return ERL_NIF_TRACER_REMOVE; /* it is promised that there is no process */
+    }
+    /* Returns are not asked for. */
+    if (e->kind != ERL_NIF_TRACE_CALL || enif_is_identical(e->tag, enif_make_atom(env, "call"))) {
+        ErlNifTracerAnswer said = raw_answer(env, e, "raw_event");
+        if (said != ERL_NIF_TRACER_TRACE) {
+            return said;
+        }
+    }
+    if (e->mfa != NULL) {
+        term = enif_make_tuple3(env, e->mfa->module, e->mfa->function,
+                                e->args != NULL
+                                    ? enif_make_list_from_array(env, e->args, (unsigned)e->mfa->arity)
+                                    : enif_make_uint64(env, e->mfa->arity));
+    } else if (term == 0) {
+        term = e->kind == ERL_NIF_TRACE_CALL ? enif_make_atom(env, "undefined") : enif_make_int(env, 0);
+    }
+    if (e->extra != 0) {
+        options = put(env, options, "extra", e->extra);
+    }
+    if (e->match_spec_result != 0) {
+        options = put(env, options, "match_spec_result", e->match_spec_result);
+    }
+    if ((e->flags & ERL_NIF_TRACE_SCHEDULER_ID) != 0) {
+        options = put(env, options, "scheduler_id", enif_make_uint64(env, e->scheduler_id));
+    }
+    const char *stamps[] = {"timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"};
+    for (int i = 0; i < 4; i++) {
+        if ((e->flags & (unsigned)ERL_NIF_TRACE_TIMESTAMP << i) != 0) {
+            options = put(env, options, "timestamp", enif_make_atom(env, stamps[i]));
+        }
+    }
+    if (e->time == 0 || e->time > enif_monotonic_time(ERL_NIF_NSEC)) {
+        options = put(env, options, "bad_time", enif_make_int64(env, e->time));
+    }
+    const ERL_NIF_TERM argv[] = {e->tag, e->state, e->tracee, term, options};
+    event(env, function_of(e), argv);
+    return ERL_NIF_TRACER_TRACE;
+}
+
+/* 0 is right; the others are mistakes. */
+static void register_raw(ErlNifEnv *env, int how)
+{
+    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, ERL_NIF_TRACER_TIME, raw_enabled, raw_event};
+    ErlNifTracerRegister *set;
+    *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);
+    if (set == NULL) {
+        return;
+    }
+    switch (how) {
+    case 1: tracer.version = 0; break;
+    case 2: tracer.version = ERL_NIF_TRACER_VERSION + 1; break;
+    case 3: tracer.flags = 1u << 31; break;
+    case 4: tracer.enabled = NULL; break;
+    case 5: tracer.event = NULL; break;
+    case 6: env = NULL; break;
+    case 7: set(env, &tracer); break;
+    case 8: register_result = set(env, NULL); return;
+    default: break;
+    }
+    register_result = set(env, &tracer);
+}
+#else
+static void register_raw(ErlNifEnv *env, int how)
+{
+    (void)env;
+    (void)how;
+}
+#endif
+
+/* Not while it is loaded: an error. */
+static ERL_NIF_TERM registering(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    int before = register_result;
+    (void)argc;
+    (void)argv;
+    register_raw(env, 0);
+    return enif_make_tuple2(env, enif_make_int(env, before), enif_make_int(env, register_result));
+}
+
 static ERL_NIF_TERM counts(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
@@ -102,13 +228,9 @@ static ERL_NIF_TERM counts(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 }
 
 static ErlNifFunc functions[] = {
-    {"enabled", 3, enabled, 0},
-    {"enabled_call", 3, enabled_call, 0},
-    {"enabled_send", 3, enabled_send, 0},
-    {"trace", 5, trace, 0},
-    {"trace_call", 5, trace_call, 0},
-    {"trace_send", 5, trace_send, 0},
-    {"counts", 0, counts, 0},
+    {"enabled", 3, enabled, 0}, {"enabled_call", 3, enabled_call, 0}, {"enabled_send", 3, enabled_send, 0},
+    {"trace", 5, trace, 0},     {"trace_call", 5, trace_call, 0},     {"trace_send", 5, trace_send, 0},
+    {"counts", 0, counts, 0},   {"registering", 0, registering, 0},
 };
 
 #define INIT(module) ERL_NIF_INIT(module, functions, load, NULL, upgrade, NULL)

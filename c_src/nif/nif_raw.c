@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One raw event becomes one record: the same that the callbacks of the behaviour
+ * would make of it. What they do in two or three steps (is it enabled? what is
+ * it?) is one step here. */
+#include "nif_raw.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "erl_nif_tracer.h"
+#include "nif_callbacks.h"
+#include "nif_put.h"
+#include "nif_tags.h"
+
+static enum nif_class class_of(ErlNifTraceKind kind)
+{
+    switch (kind) {
+    case ERL_NIF_TRACE_CALL: return NIF_CALLS;
+    case ERL_NIF_TRACE_SEND: return NIF_SEND;
+    case ERL_NIF_TRACE_RECEIVE: return NIF_RECEIVE;
+    case ERL_NIF_TRACE_PROCS: return NIF_PROCS;
+    case ERL_NIF_TRACE_PORTS: return NIF_PORTS;
+    case ERL_NIF_TRACE_RUNNING_PROCS: return NIF_RUNNING_PROCS;
+    case ERL_NIF_TRACE_RUNNING_PORTS: return NIF_RUNNING_PORTS;
+    default: return NIF_GC;
+    }
+}
+
+/* ---- is it wanted? ------------------------------------------------------------- */
+
+/* The answer of the behaviour, for what is not known at once. */
+static NIF_RARE bool ask(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    const ERL_NIF_TERM argv[] = {e->tag, e->state, e->tracee};
+    ERL_NIF_TERM answer = nif_am.discard;
+    switch (e->kind) {
+    case ERL_NIF_TRACE_CALL: answer = nif_enabled(env, 3, argv); break;
+    case ERL_NIF_TRACE_SEND: answer = nif_enabled_send(env, 3, argv); break;
+    case ERL_NIF_TRACE_RECEIVE: answer = nif_enabled_receive(env, 3, argv); break;
+    case ERL_NIF_TRACE_PROCS: answer = nif_enabled_procs(env, 3, argv); break;
+    case ERL_NIF_TRACE_PORTS: answer = nif_enabled_ports(env, 3, argv); break;
+    case ERL_NIF_TRACE_RUNNING_PROCS: answer = nif_enabled_running_procs(env, 3, argv); break;
+    case ERL_NIF_TRACE_RUNNING_PORTS: answer = nif_enabled_running_ports(env, 3, argv); break;
+    case ERL_NIF_TRACE_GARBAGE_COLLECTION: answer = nif_enabled_garbage_collection(env, 3, argv); break;
+    }
+    /* No trace_send follows. */
+    nif_send_expected = 0;
+    return answer == nif_am.trace;
+}
+
+/* No recorder, or one that takes nothing now. Only one that will not again lets
+ * go of its tracees. */
+static NIF_RARE ErlNifTracerAnswer refused(const struct nif_handle *h)
+{
+    return h == NULL || kymo_recorder_ended(h->rec) ? ERL_NIF_TRACER_REMOVE : ERL_NIF_TRACER_DISCARD;
+}
+
+static inline ErlNifTracerAnswer wanted(ErlNifEnv *env, const struct nif_handle *h, const ErlNifTraceEvent *e)
+{
+    if (NIF_UNLIKELY(h == NULL) || NIF_UNLIKELY(!kymo_recorder_active(h->rec))) {
+        return refused(h);
+    }
+    ERL_NIF_TERM known = 0;
+    if (e->tag == nif_shortcut.call) {
+        known = h->on_call;
+    } else if (e->tag == nif_shortcut.send && nif_is_local_pid(e->tracee)) {
+        known = h->on_send;
+    }
+    bool yes = NIF_LIKELY(known != 0) ? known == nif_shortcut.trace : ask(env, e);
+    return yes ? ERL_NIF_TRACER_TRACE : ERL_NIF_TRACER_DISCARD;
+}
+
+static ErlNifTracerAnswer raw_enabled(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    return wanted(env, nif_handle_of(env, e->state), e);
+}
+
+/* ---- what is it? ---------------------------------------------------------------- */
+
+static void read_options(ErlNifEnv *env, const ErlNifTraceEvent *e, struct nif_options *o)
+{
+    memset(o, 0, sizeof *o);
+    o->extra = e->extra;
+    if (e->match_spec_result != 0) {
+        o->msr = e->match_spec_result;
+        o->flags |= KYMO_O_MSR;
+    }
+    if ((e->flags & ERL_NIF_TRACE_SCHEDULER_ID) != 0) {
+        o->sched = (uint16_t)e->scheduler_id;
+        o->flags |= KYMO_O_SCHED;
+    }
+    if ((e->flags & ERL_NIF_TRACE_TIMESTAMP) != 0) {
+        nif_options_time(env, nif_am.timestamp, o);
+    } else if ((e->flags & ERL_NIF_TRACE_CPU_TIMESTAMP) != 0) {
+        nif_options_time(env, nif_am.cpu_timestamp, o);
+    } else if ((e->flags & ERL_NIF_TRACE_MONOTONIC) != 0) {
+        nif_options_time(env, nif_am.monotonic, o);
+    } else if ((e->flags & ERL_NIF_TRACE_STRICT_MONOTONIC) != 0) {
+        nif_options_time(env, nif_am.strict_monotonic, o);
+    }
+}
+
+/* The term that the behaviour would have for an event without one: the function, or
+ * what stands for none. */
+static ERL_NIF_TERM no_term(ErlNifEnv *env, const ErlNifTraceEvent *e, const struct nif_input *in)
+{
+    if (in->module != 0) {
+        return enif_make_tuple3(env, in->module, in->function, enif_make_uint(env, in->arity));
+    }
+    return e->kind == ERL_NIF_TRACE_CALL ? nif_am.undefined : enif_make_int(env, 0);
+}
+
+static NIF_RARE void put_any(const struct nif_event *ev, const ErlNifTraceEvent *e, enum nif_class c,
+                             unsigned id)
+{
+    struct nif_input in = {.tag = e->tag, .tracee = e->tracee, .term = e->term};
+    if (e->mfa != NULL) {
+        in.module = e->mfa->module;
+        in.function = e->mfa->function;
+        in.arity = (uint32_t)e->mfa->arity;
+        if (e->args != NULL && (ev->h->detail & KYMO_D_ARGS) != 0) {
+            in.args = enif_make_list_from_array(ev->env, e->args, in.arity);
+        }
+    }
+    if (in.term == 0) {
+        in.term = no_term(ev->env, e, &in);
+    }
+    read_options(ev->env, e, &in.options);
+    nif_put_event(ev, c, id, &in);
+}
+
+/* ---- the event -------------------------------------------------------------------- */
+
+static inline bool plain(const ErlNifTraceEvent *e)
+{
+    return e->flags == 0 && e->match_spec_result == 0;
+}
+
+static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    struct nif_handle *h = nif_handle_of(env, e->state);
+    ERL_NIF_TERM tag = e->tag;
+    enum nif_class c = class_of(e->kind);
+    struct nif_event ev;
+    unsigned id;
+    if (NIF_LIKELY(tag == nif_shortcut.call)) {
+        id = KYMO_E_CALL;
+    } else if (tag == nif_shortcut.send) {
+        id = KYMO_E_SEND;
+    } else {
+        id = nif_tag_event(c, tag);
+    }
+    /* Of a call its returns are told too, which nobody asks for. */
+    if (c != NIF_CALLS || id == KYMO_E_CALL) {
+        ErlNifTracerAnswer answer = wanted(env, h, e);
+        if (NIF_UNLIKELY(answer != ERL_NIF_TRACER_TRACE)) {
+            return answer;
+        }
+    }
+    if (NIF_LIKELY(h != NULL) && nif_wanted(h, c, id) && nif_begin(&ev, env, h)) {
+        if (id == KYMO_E_CALL && plain(e) && (h->detail & KYMO_D_ARGS) == 0) {
+            nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity);
+        } else if (id == KYMO_E_SEND && plain(e) && (h->detail & KYMO_D_MSG) == 0) {
+            nif_put_send(&ev, KYMO_E_SEND, e->tracee, e->term, e->extra);
+        } else {
+            put_any(&ev, e, c, id);
+        }
+        kymo_writer_put(ev.w);
+    }
+    return ERL_NIF_TRACER_TRACE;
+}
+
+/* ---- registration ------------------------------------------------------------------ */
+
+static atomic_bool registered;
+
+bool nif_raw_register(ErlNifEnv *env)
+{
+    static const ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, 0, raw_enabled, raw_event};
+    const char *how = getenv("KYMO_EVENTS");
+    ErlNifTracerRegister *set;
+    *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);
+    bool raw = set != NULL && (how == NULL || strcmp(how, "behaviour") != 0) && set(env, &tracer) == 0;
+    atomic_store(&registered, raw);
+    return raw;
+}
+
+bool nif_raw_registered(void)
+{
+    return atomic_load(&registered);
+}
