@@ -1,0 +1,778 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% Loading and deleting of traced code: what becomes of the breakpoints of the old
+%% code, and when those of on_load patterns come into effect. What an unpatched
+%% runtime does is checked there too; that nobody is stopped, and that nothing leaks,
+%% only on the patched one.
+-module(erts_reload_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1,
+         init_per_group/2, end_per_group/2, init_per_testcase/2,
+         end_per_testcase/2]).
+-export([reload_removes_patterns/1, delete_removes_patterns/1, old_code_is_untraced/1,
+         exports_that_go/1, several_modules/1, several_sessions/1,
+         on_load_patterns/1, on_load_pattern_of_on_load_module/1,
+         on_load_first_call/1, on_load_first_call_of_on_load_module/1,
+         on_load_replaces_explicit/1, on_load_function_fails/1,
+         traced_while_on_load/1, refused_loads/1, loader_killed/1,
+         bif_module/1, nothing_stops/1, stress/1]).
+
+%% For the tracees.
+-export([undefined_function/3]).
+
+-define(KINDS, [[local], [global], [meta], [call_count], [call_time], [call_memory],
+                [local, meta, call_count, call_time, call_memory]]).
+-define(RELOADS, 2000).
+-define(RELOAD_SECONDS, 10).
+-define(STRESS_SECONDS, 5).
+
+suite() ->
+    [{timetrap, {minutes, 5}}].
+
+all() ->
+    [{group, any}, {group, patched}].
+
+groups() ->
+    [{any, [],
+      [reload_removes_patterns, delete_removes_patterns, old_code_is_untraced,
+       exports_that_go, several_modules, several_sessions,
+       on_load_patterns, on_load_pattern_of_on_load_module, refused_loads,
+       loader_killed, bif_module]},
+     {patched, [],
+      [on_load_first_call, on_load_first_call_of_on_load_module,
+       on_load_replaces_explicit, on_load_function_fails, traced_while_on_load,
+       nothing_stops, stress]}].
+
+init_per_suite(Config) ->
+    case code:ensure_loaded(trace) of
+        {module, trace} ->
+            _ = erts_debug:set_internal_state(available_internal_state, true),
+            Config;
+        _ ->
+            {skip, "this runtime has no trace sessions"}
+    end.
+
+end_per_suite(_Config) ->
+    _ = erts_debug:set_internal_state(available_internal_state, false),
+    ok.
+
+init_per_group(patched, Config) ->
+    case is_patched() of
+        true -> Config;
+        false -> {skip, "this runtime does not carry this part of the kymo series"}
+    end;
+init_per_group(any, Config) ->
+    Config.
+
+end_per_group(_Group, _Config) ->
+    ok.
+
+init_per_testcase(_Case, Config) ->
+    process_flag(error_handler, ?MODULE),
+    [{breakpoints, breakpoints()} | Config].
+
+%% What a case leaves is unloaded, and no breakpoint is left behind.
+end_per_testcase(_Case, Config) ->
+    process_flag(error_handler, error_handler),
+    [unload(M) || {M, _} <- code:all_loaded(), is_ours(M)],
+    case breakpoints() =:= proplists:get_value(breakpoints, Config) of
+        true -> ok;
+        false -> {fail, {breakpoints, breakpoints()}}
+    end.
+
+is_patched() ->
+    try maps:is_key(finish_loading, erlang:system_info(kymo_blocking)) of
+        IsKnown -> not IsKnown
+    catch
+        error:badarg -> false
+    end.
+
+%% Number of breakpoints in the runtime, when those to be freed are.
+breakpoints() ->
+    case is_patched() of
+        true ->
+            ok = erts_debug:set_internal_state(wait, thread_progress),
+            ok = erts_debug:set_internal_state(wait, thread_progress),
+            erts_debug:get_internal_state(trace_breakpoints);
+        false ->
+            unknown
+    end.
+
+undefined_function(M, F, As) ->
+    case is_ours(M) of
+        true -> throw({undefined_function, {M, F, length(As)}});
+        false -> error_handler:undefined_function(M, F, As)
+    end.
+
+is_ours(M) ->
+    lists:prefix("erts_reload_mod_", atom_to_list(M)).
+
+%%--------------------------------------------------------------------------
+%% Any runtime
+
+%% New code isn't traced, however the old one was.
+reload_removes_patterns(_Config) ->
+    M = mod(1),
+    [begin
+         load(M, 1),
+         S = session(),
+         ?assert(trace:function(S, {M, '_', '_'}, true, Kind) > 0),
+         Calls = calls(S, fun() -> {f, 1, 1} = M:f(1) end),
+         ?assertEqual({Kind, num_events(Kind)}, {Kind, length(Calls)}),
+         load(M, 2),
+         ?assertEqual({traced, false}, trace:info(S, {M, f, 1}, traced)),
+         ?assertEqual({all, false}, trace:info(S, {M, f, 1}, all)),
+         ?assertEqual({Kind, []}, {Kind, calls(S, fun() -> {f, 2, 2} = M:f(2) end)}),
+         %% It can be traced again.
+         ?assert(trace:function(S, {M, '_', '_'}, true, Kind) > 0),
+         load(M, 1),
+         trace:session_destroy(S),
+         flush()
+     end || Kind <- ?KINDS].
+
+delete_removes_patterns(_Config) ->
+    M = mod(1),
+    [begin
+         load(M, 1),
+         S = session(),
+         ?assert(trace:function(S, {M, '_', '_'}, true, Kind) > 0),
+         true = erlang:delete_module(M),
+         ?assertEqual({undefined_function, {M, f, 1}}, catch M:f(1)),
+         ?assertEqual({traced, undefined}, trace:info(S, {M, f, 1}, traced)),
+         erts_code_purger:purge(M),
+         load(M, 1),
+         ?assertEqual({traced, false}, trace:info(S, {M, f, 1}, traced)),
+         trace:session_destroy(S)
+     end || Kind <- ?KINDS].
+
+%% A process that stays in the old code makes no events there once the load has
+%% returned, in no session.
+old_code_is_untraced(_Config) ->
+    M = mod(1),
+    [begin
+         load(M, 1),
+         Pid = spawn_link(fun() -> M:server() end),
+         Ss = [session(), session()],
+         [begin
+              1 = trace:process(S, Pid, true, [call]),
+              trace:function(S, {M, '_', '_'}, true, Kind)
+          end || S <- Ss],
+         ?assertEqual(1, ask(Pid, local)),
+         {module, M} = erlang:load_module(M, code(M, 2)),
+         [trace:delivered(S, Pid) || S <- Ss],
+         flush(),
+         [?assertEqual(1, ask(Pid, local)) || _ <- lists:seq(1, 10)],
+         ?assertEqual([], delivered(Ss, Pid)),
+         %% Now the process goes over to the new code, which isn't traced either.
+         ?assertEqual(2, ask(Pid, upgrade)),
+         ?assertEqual(2, ask(Pid, local)),
+         ?assertEqual([], delivered(Ss, Pid)),
+         [trace:session_destroy(S) || S <- Ss],
+         stop(Pid),
+         erts_code_purger:purge(M)
+     end || N <- lists:seq(1, 20), Kind <- ?KINDS, N =< 5 orelse Kind =:= [local]].
+
+%% Exports that only one of the versions has.
+exports_that_go(_Config) ->
+    M = mod(1),
+    S = session(),
+    [begin
+         load(M, 1),
+         ?assert(trace:function(S, {M, '_', '_'}, true, [global]) > 0),
+         ?assertEqual([{M, only1, []}], calls(S, fun() -> 1 = M:only1() end)),
+         load(M, 2),
+         ?assertEqual([], calls(S, fun() ->
+                                           {undefined_function, {M, only1, 0}} = (catch M:only1()),
+                                           2 = M:only2()
+                                   end)),
+         ?assertNot(erlang:function_exported(M, only1, 0)),
+         ?assert(erlang:function_exported(M, only2, 0)),
+         ?assert(trace:function(S, {M, '_', '_'}, true, [global]) > 0),
+         load(M, 1),
+         ?assertEqual([], calls(S, fun() -> 1 = M:only1() end)),
+         unload(M)
+     end || _ <- lists:seq(1, 10)],
+    trace:session_destroy(S).
+
+several_modules(_Config) ->
+    Ms = [mod(I) || I <- lists:seq(1, 8)],
+    S = session(),
+    [load(M, 1) || M <- Ms],
+    [?assert(trace:function(S, {M, '_', '_'}, true, Kind) > 0)
+     || {M, Kind} <- lists:zip(Ms, [[] | ?KINDS]), Kind =/= []],
+    ok = erlang:finish_loading([erlang:prepare_loading(M, code(M, 2)) || M <- Ms]),
+    flush(),
+    ?assertEqual([], calls(S, fun() -> [{f, 0, 2} = M:f(0) || M <- Ms] end)),
+    [?assertEqual({traced, false}, trace:info(S, {M, f, 1}, traced)) || M <- Ms],
+    trace:session_destroy(S),
+    [unload(M) || M <- Ms].
+
+%% Each session has its own pattern, and its own on_load pattern.
+several_sessions(_Config) ->
+    M = mod(1),
+    Kinds = [[local], [global], [call_count], [local], [global]],
+    Ss = [session() || _ <- Kinds],
+    [trace:function(S, on_load, true, K) || {S, K} <- lists:zip(Ss, Kinds)],
+    [begin
+         load(M, Version),
+         Pid = spawn_link(fun() -> receive go -> M:f(Version) end end),
+         Ref = monitor(process, Pid),
+         unlink(Pid),
+         [1 = trace:process(S, Pid, true, [call]) || S <- Ss],
+         Pid ! go,
+         receive {'DOWN', Ref, _, _, normal} -> ok end,
+         ?assertEqual(lists:duplicate(4, {M, f, [Version]}), delivered(Ss, Pid)),
+         ?assertEqual({call_count, 1}, trace:info(lists:nth(3, Ss), {M, f, 1}, call_count))
+     end || Version <- [1, 2, 1, 2]],
+    [begin
+         trace:session_destroy(S),
+         load(M, 1)
+     end || S <- Ss].
+
+on_load_patterns(_Config) ->
+    M = mod(1),
+    [begin
+         S = session(),
+         trace:function(S, on_load, true, Kind),
+         [begin
+              load(M, Version),
+              Calls = calls(S, fun() -> {f, 3, Version} = M:f(3) end),
+              ?assertEqual({Kind, num_events(Kind)}, {Kind, length(Calls)}),
+              Traced = case Kind of
+                           [global] -> global;
+                           [local | _] -> local;
+                           _ -> false
+                       end,
+              ?assertEqual({Kind, {traced, Traced}}, {Kind, trace:info(S, {M, f, 1}, traced)}),
+              [?assertEqual({call_count, 1}, trace:info(S, {M, f, 1}, call_count))
+               || lists:member(call_count, Kind)],
+              [?assertMatch({call_time, [{_, 1, _, _}]}, trace:info(S, {M, f, 1}, call_time))
+               || lists:member(call_time, Kind)],
+              [?assertMatch({call_memory, [{_, 1, _}]}, trace:info(S, {M, f, 1}, call_memory))
+               || lists:member(call_memory, Kind)]
+          end || Version <- [1, 2, 1]],
+         trace:function(S, on_load, false, Kind),
+         load(M, 2),
+         ?assertEqual({Kind, []}, {Kind, calls(S, fun() -> {f, 3, 2} = M:f(3) end)}),
+         trace:session_destroy(S)
+     end || Kind <- ?KINDS].
+
+%% How many messages tell of one call.
+num_events(Kind) ->
+    length([1 || K <- Kind, lists:member(K, [local, global, meta])]).
+
+on_load_pattern_of_on_load_module(_Config) ->
+    M = mod(1),
+    [begin
+         S = session(),
+         trace:function(S, on_load, [{'_', [], [{return_trace}]}], Kind),
+         [begin
+              load_on_load(M, Version, true),
+              ?assertEqual([{M, f, [7]}], calls(S, fun() -> {f, 7, Version} = M:f(7) end)),
+              erts_code_purger:purge(M)
+          end || Version <- [1, 2, 1, 2]],
+         trace:session_destroy(S)
+     end || Kind <- [[local], [global]]].
+
+%% What refuses to be loaded leaves everything traced as it was.
+refused_loads(_Config) ->
+    [M, Other] = Ms = [mod(1), mod(2)],
+    [begin
+         [load(X, 1) || X <- Ms],
+         S = session(),
+         [trace:function(S, {X, '_', '_'}, true, Kind) || X <- Ms],
+         {module, Other} = erlang:load_module(Other, code(Other, 2)),
+         trace:function(S, {Other, '_', '_'}, true, Kind),
+         Traced = fun() ->
+                          calls(S, fun() -> {f, 0, 1} = M:f(0), {f, 0, 2} = Other:f(0) end)
+                  end,
+         Calls = Traced(),
+         ?assertEqual([{M, f, [0]}, {Other, f, [0]}], Calls),
+         ?assertEqual({not_purged, [Other]},
+                      erlang:finish_loading([erlang:prepare_loading(X, code(X, 2)) || X <- Ms])),
+         ?assertEqual({duplicated, [M]},
+                      erlang:finish_loading([erlang:prepare_loading(M, code(M, 2))
+                                             || _ <- [1, 2]])),
+         ?assertError(badarg, erlang:delete_module(Other)),
+         ?assertEqual(undefined, erlang:delete_module(erts_reload_mod_unknown)),
+         ?assertEqual(Calls, Traced()),
+         trace:session_destroy(S)
+     end || Kind <- [[local], [global]]].
+
+%% A loader that is killed at any time leaves nothing locked.
+loader_killed(_Config) ->
+    M = mod(1),
+    S = session(),
+    [begin
+         load(M, 1),
+         trace:function(S, {M, '_', '_'}, true, Kind),
+         Prepared = erlang:prepare_loading(M, code(M, 2)),
+         Self = self(),
+         {Pid, Ref} = spawn_monitor(fun() ->
+                                            Self ! {self(), loading},
+                                            case N rem 2 of
+                                                0 -> erlang:finish_loading([Prepared]);
+                                                1 -> erlang:delete_module(M)
+                                            end
+                                    end),
+         receive {Pid, loading} -> ok end,
+         [erlang:yield() || _ <- lists:seq(1, N rem 7)],
+         exit(Pid, kill),
+         receive {'DOWN', Ref, _, _, _} -> ok end,
+         load(M, 1),
+         ?assertEqual({f, 1, 1}, M:f(1)),
+         ?assertEqual({traced, false}, trace:info(S, {M, f, 1}, traced))
+     end || N <- lists:seq(1, 200), Kind <- [[local], [global]]],
+    trace:session_destroy(S).
+
+%% A module with BIFs: calls of those don't go through the export entry unless it
+%% is traced.
+bif_module(_Config) ->
+    Mod = binary,
+    {Mod, Code, _} = code:get_object_code(Mod),
+    {module, Mod} = code:ensure_loaded(Mod),
+    %% Not known to the compiler.
+    Zero = list_to_binary([0]),
+    [begin
+         S = session(),
+         Calls = fun() -> calls(S, fun() -> 0 = binary:first(Zero), 0 = Mod:first(Zero) end) end,
+         1 = trace:function(S, {Mod, first, 1}, true, Kind),
+         ?assertEqual([{Mod, first, [Zero]}, {Mod, first, [Zero]}], Calls()),
+         {module, Mod} = erlang:load_module(Mod, Code),
+         erts_code_purger:purge(Mod),
+         ?assertEqual({traced, false}, trace:info(S, {Mod, first, 1}, traced)),
+         ?assertEqual([], Calls()),
+         trace:function(S, on_load, true, Kind),
+         {module, Mod} = erlang:load_module(Mod, Code),
+         erts_code_purger:purge(Mod),
+         ?assertEqual([{Mod, first, [Zero]}, {Mod, first, [Zero]}], Calls()),
+         trace:session_destroy(S),
+         Other = session(),
+         ?assertEqual([], calls(Other, fun() -> 0 = binary:first(Zero) end)),
+         trace:session_destroy(Other),
+         {module, Mod} = erlang:load_module(Mod, Code),
+         erts_code_purger:purge(Mod)
+     end || Kind <- [[local], [global]]].
+
+%%--------------------------------------------------------------------------
+%% The patched one
+
+%% A process calls all the time. Each of its calls is traced, by each session with
+%% an on_load pattern, whichever code it reaches, and is counted.
+on_load_first_call(_Config) ->
+    [first_call(Kinds, fun(M, Version) -> load_softly(M, Version) end)
+     || Kinds <- [[[local]], [[global]], [[meta]], [[local], [global]], [[global], [global], [local]]]].
+
+on_load_first_call_of_on_load_module(_Config) ->
+    [first_call(Kinds, fun(M, Version) ->
+                               load_on_load(M, Version, true),
+                               purge_softly(M)
+                       end)
+     || Kinds <- [[[local]], [[global]], [[local], [global]]]].
+
+first_call(Kinds, Load) ->
+    M = mod(1),
+    Tracers = [spawn_link(fun() -> tracer(M) end) || _ <- Kinds],
+    Ss = [trace:session_create(?MODULE, T, []) || T <- Tracers],
+    Count = session(),
+    [trace:function(S, on_load, true, K) || {S, K} <- lists:zip([Count | Ss], [[call_count] | Kinds])],
+    Load(M, 1),
+    Pid = start_caller(M, Tracers),
+    [1 = trace:process(S, Pid, true, [call]) || S <- Ss],
+    Pid ! go,
+    reloads(fun(N) ->
+                    Load(M, 1 + N rem 2),
+                    %% Now and then with a pattern of the old version.
+                    [trace:function(hd(Ss), {M, f, 1}, true, [global])
+                     || N rem 5 =:= 0, hd(Kinds) =:= [global]],
+                    ?assertMatch({call_count, C} when is_integer(C),
+                                 trace:info(Count, {M, f, 1}, call_count))
+            end),
+    Pid ! {stop, self()},
+    {Calls, Changes} = receive {Pid, stopped, Made, At} -> {Made, At} end,
+    ?assert(Calls > 0),
+    [begin
+         Ref = trace:delivered(S, Pid),
+         receive {trace_delivered, Pid, Ref} -> ok end,
+         T ! {stop, self()},
+         check_missed(Calls, Changes, receive {T, received, Last, Missed} -> {Last, Missed} end)
+     end || {S, T} <- lists:zip(Ss, Tracers)],
+    [trace:session_destroy(S) || S <- [Count | Ss]],
+    unload(M).
+
+%% A process of the interpreter can be scheduled out where it has called a function,
+%% before it gets to the breakpoint. If the code has become old until it goes on, that
+%% call isn't traced: the last one of a version. No call of new code is missed.
+check_missed(Calls, Changes, {Last, Missed}) ->
+    case erlang:system_info(emu_flavor) of
+        emu -> ?assertEqual([], Missed -- [N - 1 || N <- Changes]);
+        jit -> ?assertEqual([], Missed)
+    end,
+    ?assertEqual(Calls, Last).
+
+%% Fewer where the machine has other things to do.
+reloads(Fun) ->
+    reloads(Fun, 1, erlang:monotonic_time(millisecond) + ?RELOAD_SECONDS * 1000).
+
+reloads(Fun, N, Until) ->
+    Fun(N),
+    case N < ?RELOADS andalso (N < 50 orelse erlang:monotonic_time(millisecond) < Until) of
+        true -> reloads(Fun, N + 1, Until);
+        false -> ok
+    end.
+
+%% Calls all the time, except that the tracers must not fall too far behind. Tells in
+%% the end how often, and which calls were the first ones of a version.
+start_caller(M, Tracers) ->
+    Pid = spawn_link(fun() ->
+                             receive go -> ok end,
+                             {f, 1, Version} = M:f(1),
+                             caller(M, Tracers, 2, Version, [])
+                     end),
+    [T ! {caller, Pid} || T <- Tracers],
+    Pid.
+
+caller(M, Tracers, N, Version, Changes0) ->
+    {f, N, NewVersion} = M:f(N),
+    Changes = [N || NewVersion =/= Version] ++ Changes0,
+    [receive {T, N} -> ok end || N rem 1000 =:= 0, T <- Tracers],
+    receive
+        {stop, From} -> From ! {self(), stopped, N, Changes}
+    after 0 ->
+        caller(M, Tracers, N + 1, NewVersion, Changes)
+    end.
+
+%% Tells in the end which was the last traced call, and which ones are missing.
+tracer(M) ->
+    receive {caller, Pid} -> receive_calls(M, Pid, 1, []) end.
+
+receive_calls(M, Pid, N, Missed) ->
+    receive
+        {trace, Pid, call, {M, f, [Call]}} ->
+            receive_calls(M, Pid, N, Missed, Call);
+        {trace_ts, Pid, call, {M, f, [Call]}, _} ->
+            receive_calls(M, Pid, N, Missed, Call);
+        {stop, From} ->
+            From ! {self(), received, N - 1, Missed}
+    end.
+
+receive_calls(M, Pid, N, Missed, Call) when N =< Call ->
+    [Pid ! {self(), I} || I <- lists:seq(N, Call), I rem 1000 =:= 0],
+    receive_calls(M, Pid, Call + 1, lists:seq(N, Call - 1) ++ Missed).
+
+%% A session with an on_load pattern traces exports that another one has traced.
+%% That one's patterns are gone, the on_load pattern is there from the first call.
+on_load_replaces_explicit(_Config) ->
+    M = mod(1),
+    Explicit = session(),
+    Tracer = spawn_link(fun() -> tracer(M) end),
+    S = trace:session_create(?MODULE, Tracer, []),
+    load(M, 1),
+    trace:function(S, {M, f, 1}, true, [global]),
+    trace:function(S, on_load, true, [global]),
+    Pid = start_caller(M, [Tracer]),
+    1 = trace:process(S, Pid, true, [call]),
+    Pid ! go,
+    reloads(fun(N) ->
+                    trace:function(Explicit, {M, f, 1}, true, [global]),
+                    load_softly(M, 1 + N rem 2),
+                    ?assertEqual({traced, false}, trace:info(Explicit, {M, f, 1}, traced)),
+                    ?assertEqual({traced, global}, trace:info(S, {M, f, 1}, traced))
+            end),
+    Pid ! {stop, self()},
+    {Calls, Changes} = receive {Pid, stopped, Made, At} -> {Made, At} end,
+    Ref = trace:delivered(S, Pid),
+    receive {trace_delivered, Pid, Ref} -> ok end,
+    Tracer ! {stop, self()},
+    check_missed(Calls, Changes, receive {Tracer, received, Last, Missed} -> {Last, Missed} end),
+    [trace:session_destroy(X) || X <- [S, Explicit]].
+
+%% The current code stays, and stays traced, when its successor fails to come up.
+on_load_function_fails(_Config) ->
+    M = mod(1),
+    [begin
+         load(M, 1),
+         S = session(),
+         trace:function(S, {M, '_', '_'}, true, Kind),
+         trace:function(S, on_load, true, Kind),
+         [begin
+              load_on_load(M, 2, false),
+              ?assertEqual([{M, f, [5]}], calls(S, fun() -> {f, 5, 1} = M:f(5) end))
+          end || _ <- lists:seq(1, 5)],
+         trace:function(S, on_load, false, Kind),
+         load_on_load(M, 2, true),
+         ?assertEqual([], calls(S, fun() -> {f, 5, 2} = M:f(5) end)),
+         ?assertEqual({traced, false}, trace:info(S, {M, f, 1}, traced)),
+         trace:session_destroy(S),
+         unload(M)
+     end || Kind <- [[local], [global]]].
+
+%% Patterns of the current code that are set or cleared while the -on_load()
+%% function of its successor runs.
+traced_while_on_load(_Config) ->
+    M = mod(1),
+    [begin
+         load(M, 1),
+         S = session(),
+         Before andalso trace:function(S, {M, '_', '_'}, true, Kind),
+         {on_load, [M]} = erlang:finish_loading([erlang:prepare_loading(M, on_load_code(M, 2))]),
+         trace:function(S, {M, '_', '_'}, not Before, Kind),
+         ?assertEqual([{M, f, [5]} || not Before], calls(S, fun() -> {f, 5, 1} = M:f(5) end)),
+         ok = erlang:call_on_load_function(M),
+         erts_code_purger:finish_after_on_load(M, Success),
+         ?assertEqual([{M, f, [6]} || not Before, not Success],
+                      calls(S, fun() -> {f, 6, _} = M:f(6) end)),
+         ?assertEqual({f, 6, case Success of true -> 2; false -> 1 end}, M:f(6)),
+         trace:session_destroy(S),
+         unload(M)
+     end || Kind <- [[local], [global]], Before <- [true, false], Success <- [true, false]].
+
+%% None of it stops the schedulers.
+nothing_stops(_Config) ->
+    Ms = [M | _] = [mod(I) || I <- lists:seq(1, 4)],
+    Stops = erlang:system_info(kymo_blocking),
+    [begin
+         S = session(),
+         [load(X, 1) || X <- Ms],
+         [trace:function(S, {X, '_', '_'}, true, Kind) || X <- Ms],
+         load(M, 2),
+         ok = erlang:finish_loading([erlang:prepare_loading(X, code(X, 2)) || X <- tl(Ms)]),
+         trace:function(S, {M, '_', '_'}, true, Kind),
+         true = erlang:delete_module(M),
+         erts_code_purger:purge(M),
+         load(M, 1),
+         trace:function(S, on_load, true, Kind),
+         [load(X, 1) || X <- Ms],
+         load_on_load(M, 2, true),
+         erts_code_purger:purge(M),
+         load_on_load(M, 1, false),
+         [unload(X) || X <- Ms],
+         trace:session_destroy(S)
+     end || Kind <- ?KINDS],
+    ?assertEqual(Stops, erlang:system_info(kymo_blocking)).
+
+%% All at once, for some seconds.
+stress(_Config) ->
+    Ms = [mod(I) || I <- lists:seq(1, 4)],
+    [load(M, 1) || M <- Ms],
+    Until = erlang:monotonic_time(millisecond) + ?STRESS_SECONDS * 1000,
+    Sink = spawn_link(fun() -> sink(Ms) end),
+    Workers = [spawn_monitor(fun() ->
+                                     process_flag(error_handler, ?MODULE),
+                                     _ = rand:seed(exsss, {1, 2, Seed}),
+                                     worker(What, Until, Sink)
+                             end)
+               || {Seed, What} <- lists:enumerate(
+                                    [{loader, M} || M <- Ms]
+                                    ++ [{caller, Ms} || _ <- lists:seq(1, 4)]
+                                    ++ [{dier, Ms}]
+                                    ++ [{dirty, Ms}]
+                                    ++ [{tracer, Ms, Sink} || _ <- lists:seq(1, 3)])],
+    [receive {'DOWN', Ref, _, Pid, Reason} -> ?assertEqual({Pid, normal}, {Pid, Reason}) end
+     || {Pid, Ref} <- Workers],
+    Sink ! {stop, self()},
+    receive {Sink, stopped} -> ok end,
+    [unload(M) || M <- Ms].
+
+%% What is traced must not pile up.
+worker(What, Until, Sink) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        true ->
+            work(What),
+            Sink ! {sync, self()},
+            receive synced -> ok end,
+            worker(What, Until, Sink);
+        false ->
+            ok
+    end.
+
+work({loader, M}) ->
+    Version = rand:uniform(2),
+    case rand:uniform(6) of
+        1 ->
+            purge_softly(M),
+            erlang:delete_module(M),
+            purge_softly(M);
+        2 ->
+            purge_softly(M),
+            load_on_load(M, Version, true);
+        3 ->
+            purge_softly(M),
+            load_on_load(M, Version, false);
+        4 ->
+            purge_softly(M),
+            {module, M} = erlang:load_module(M, code(M, Version)),
+            _ = (catch erlang:finish_loading([erlang:prepare_loading(M, code(M, Version))]));
+        _ ->
+            load_softly(M, Version)
+    end;
+work({caller, Ms}) ->
+    M = pick(Ms),
+    case catch {M:f(1), M:calls(5)} of
+        {{f, 1, _}, done} -> ok;
+        {undefined_function, {M, _, _}} -> ok
+    end;
+work({dirty, Ms}) ->
+    M = pick(Ms),
+    _ = (catch M:calls(3)),
+    erts_debug:dirty_cpu(wait, 1),
+    _ = (catch M:calls(3)),
+    erts_debug:dirty_io(wait, 1);
+work({dier, Ms}) ->
+    M = pick(Ms),
+    {Pid, Ref} = spawn_monitor(fun() ->
+                                       process_flag(error_handler, ?MODULE),
+                                       catch M:calls(10000)
+                               end),
+    [erlang:yield() || _ <- lists:seq(1, rand:uniform(100))],
+    exit(Pid, kill),
+    receive {'DOWN', Ref, _, _, _} -> ok end;
+work({tracer, Ms, Sink}) ->
+    S = trace:session_create(?MODULE, Sink, []),
+    trace:process(S, all, true, [call]),
+    [begin
+         How = pick([true, true, false, [{'_', [], [{return_trace}]}]]),
+         Kind = pick([[local], [global], [local, meta]]
+                     ++ [K || How =/= [{'_', [], [{return_trace}]}], K <- ?KINDS]),
+         trace:function(S, pick([on_load, {pick(Ms), '_', '_'}, {pick(Ms), f, '_'}, {pick(Ms), f, 1}]),
+                        How, Kind),
+         _ = trace:info(S, {pick(Ms), f, 1}, pick([all, call_time, call_count, traced]))
+     end || _ <- lists:seq(1, rand:uniform(20))],
+    case rand:uniform(4) of
+        1 -> erlang:garbage_collect();                  % dropped, not destroyed
+        _ -> trace:session_destroy(S)
+    end.
+
+pick(L) ->
+    lists:nth(rand:uniform(length(L)), L).
+
+%% Only functions of the modules, which they have in one of their versions.
+sink(Ms) ->
+    receive
+        {trace, _, What, {M, F, _}} when What =:= call ->
+            check_event(Ms, M, F), sink(Ms);
+        {trace, _, return_from, {M, F, _}, _} ->
+            check_event(Ms, M, F), sink(Ms);
+        {sync, From} ->
+            From ! synced, sink(Ms);
+        {stop, From} ->
+            From ! {self(), stopped}
+    end.
+
+check_event(Ms, M, F) ->
+    %% on_load patterns are for whatever else is loaded meanwhile, too.
+    not lists:member(M, Ms) orelse
+        lists:member(F, [f, calls, server, local, only1, only2, init, module_info,
+                         '-init/0-fun-0-'])
+        orelse exit({wrong_event, M, F}).
+
+%%--------------------------------------------------------------------------
+
+mod(I) ->
+    list_to_atom("erts_reload_mod_" ++ integer_to_list(I)).
+
+session() ->
+    trace:session_create(?MODULE, self(), []).
+
+%% The calls that the session tells of when a process runs a fun.
+calls(S, Fun) ->
+    {Pid, Ref} = spawn_monitor(fun() ->
+                                       process_flag(error_handler, ?MODULE),
+                                       receive go -> Fun() end
+                               end),
+    1 = trace:process(S, Pid, true, [call]),
+    Pid ! go,
+    receive {'DOWN', Ref, _, _, Reason} -> ?assertEqual(normal, Reason) end,
+    delivered([S], Pid).
+
+%% All calls that sessions have sent to this process about another one.
+delivered(Ss, Pid) ->
+    [begin
+         Ref = trace:delivered(S, Pid),
+         receive {trace_delivered, Pid, Ref} -> ok end
+     end || S <- Ss],
+    flush().
+
+flush() ->
+    receive
+        {trace, _, call, MFA} -> [MFA | flush()];
+        {trace_ts, _, call, MFA, _} -> [MFA | flush()];
+        {trace, _, _, _, _} -> flush()
+    after 0 -> []
+    end.
+
+ask(Pid, Request) ->
+    Pid ! {self(), Request},
+    receive {Pid, Reply} -> Reply end.
+
+stop(Pid) ->
+    unlink(Pid),
+    Ref = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Ref, _, _, _} -> ok end.
+
+load(M, Version) ->
+    erts_code_purger:purge(M),
+    {module, M} = erlang:load_module(M, code(M, Version)),
+    erts_code_purger:purge(M).
+
+%% Without killing anyone.
+load_softly(M, Version) ->
+    purge_softly(M),
+    {module, M} = erlang:load_module(M, code(M, Version)),
+    purge_softly(M).
+
+purge_softly(M) ->
+    case erts_code_purger:soft_purge(M) of
+        true -> ok;
+        false -> erlang:yield(), purge_softly(M)
+    end.
+
+load_on_load(M, Version, Success) ->
+    erts_code_purger:purge(M),
+    {on_load, [M]} = erlang:finish_loading([erlang:prepare_loading(M, on_load_code(M, Version))]),
+    ok = erlang:call_on_load_function(M),
+    erts_code_purger:finish_after_on_load(M, Success).
+
+unload(M) ->
+    erts_code_purger:purge(M),
+    erlang:delete_module(M),
+    erts_code_purger:purge(M).
+
+code(M, Version) ->
+    code(M, Version, []).
+
+%% Its -on_load() function runs the code, and has a process run it.
+on_load_code(M, Version) ->
+    code(M, Version, ["-on_load(init/0).",
+                      "init() -> {_, R} = spawn_monitor(fun() -> done = calls(10) end),"
+                      " receive {'DOWN', R, _, _, normal} -> ok end."]).
+
+code(M, Version, More) ->
+    Key = {?MODULE, M, Version, More},
+    case persistent_term:get(Key, none) of
+        none ->
+            V = integer_to_list(Version),
+            Text = ["-module(" ++ atom_to_list(M) ++ ").",
+                    "-export([f/1, calls/1, server/0, only" ++ V ++ "/0])."]
+                ++ More
+                ++ ["f(X) -> {f, X, " ++ V ++ "}.",
+                    "calls(0) -> done; calls(N) -> {f, N, _} = f(N), calls(N - 1).",
+                    "only" ++ V ++ "() -> " ++ V ++ ".",
+                    "local() -> {f, 0, X} = f(0), X.",
+                    "server() -> receive {From, local} -> From ! {self(), local()}, server();"
+                    " {From, upgrade} -> From ! {self(), 2}, " ++ atom_to_list(M) ++ ":server() end."],
+            Forms = [begin
+                         {ok, Tokens, _} = erl_scan:string(T),
+                         {ok, Form} = erl_parse:parse_form(Tokens),
+                         Form
+                     end || T <- Text],
+            {ok, M, Code} = compile:forms(Forms, [no_inline]),
+            persistent_term:put(Key, Code),
+            Code;
+        Code ->
+            Code
+    end.

@@ -1,0 +1,374 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "sys.h"
+#include "global.h"
+#include "erl_vm.h"
+#include "beam_code.h"
+#include "beam_bp.h"
+#include "bp_load.h"
+#include "erl_trace.h"
+#include "jit/beam_asm.h"
+
+/*
+ * An export entry whose breakpoints change.
+ */
+typedef struct {
+    Export *ep;
+    GenericBp *retired;         /* Breakpoints to be removed, or NULL */
+    GenericBp *added;           /* Breakpoints that take their place, or NULL */
+    ErtsCodePtr address;        /* What they are for */
+} BpExport;
+
+static struct { /* Protected by code modification permission */
+    /* Copies of instances with breakpoints to be removed. The module table
+     * may change before that is done. */
+    struct erl_module_instance *instances;
+    int num_instances;
+    int room_instances;
+
+    BpExport *exports;
+    Uint num_exports;
+    Uint room_exports;
+    int is_retiring_exports;    /* Not all of them are only added to */
+
+    /* Code that runs, and in which breakpoints are to be installed, or NULL.
+     * There is no more than one, as modules with an -on_load() function are
+     * finished one by one. In the staging table. */
+    struct erl_module_instance *running;
+} bp_load;
+
+/* Forget what has been done. */
+static void
+reset(void)
+{
+    if (bp_load.instances) {
+        erts_free(ERTS_ALC_T_BPD, bp_load.instances);
+    }
+    if (bp_load.exports) {
+        erts_free(ERTS_ALC_T_BPD, bp_load.exports);
+    }
+    sys_memzero(&bp_load, sizeof(bp_load));
+}
+
+static BpExport *
+add_export(Export *ep)
+{
+    BpExport *be;
+
+    if (bp_load.num_exports == bp_load.room_exports) {
+        bp_load.room_exports = 2 * bp_load.room_exports + 16;
+        bp_load.exports = erts_realloc(ERTS_ALC_T_BPD, bp_load.exports,
+                                       bp_load.room_exports *
+                                       sizeof(BpExport));
+    }
+    be = &bp_load.exports[bp_load.num_exports++];
+    be->ep = ep;
+    be->retired = NULL;
+    be->added = NULL;
+    be->address = NULL;
+    return be;
+}
+
+void
+erts_bp_load_retire_instance(struct erl_module_instance *mi)
+{
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    if (mi->num_breakpoints == 0) {
+        return;
+    }
+
+    if (bp_load.num_instances == bp_load.room_instances) {
+        bp_load.room_instances = 2 * bp_load.room_instances + 1;
+        bp_load.instances = erts_realloc(ERTS_ALC_T_BPD, bp_load.instances,
+                                         bp_load.room_instances *
+                                         sizeof(*bp_load.instances));
+    }
+    bp_load.instances[bp_load.num_instances++] = *mi;
+    mi->num_breakpoints = 0;
+}
+
+void
+erts_bp_load_retire_export(Export *ep)
+{
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+    add_export(ep)->retired = ep->info.gen_bp;
+    bp_load.is_retiring_exports = 1;
+}
+
+/*
+ * Let the trampoline of an export entry lead to the breakpoints of new code.
+ * It may be in use.
+ */
+static void
+set_trampoline(BpExport *be)
+{
+    Export *ep = be->ep;
+
+#if defined(DEBUG) && !defined(BEAMASM)
+    ep->info.u.op = BeamOpCodeAddr(op_i_func_info_IaaI);
+#endif
+    ep->trampoline.breakpoint.address = (BeamInstr) be->address;
+    ep->info.gen_bp = be->added;        /* Assumes atomic word write */
+
+    /* Others must not come here without finding breakpoints. */
+    ERTS_THR_WRITE_MEMORY_BARRIER;
+    ep->trampoline.breakpoint.op = BeamOpCodeAddr(op_i_generic_breakpoint);
+}
+
+/*
+ * Make the breakpoints that the sessions want in a function, or in an export
+ * entry that leads to it.
+ */
+static GenericBp *
+make_breakpoints(const ErtsCodeInfo *ci, int is_export)
+{
+    ErtsTraceSession *s;
+    GenericBp *list = NULL;
+
+    for (s = &erts_trace_session_0; s; s = s->next) {
+        BpWanted wanted;
+
+        if (erts_is_trace_session_alive(s) &&
+            erts_trace_wanted(s, &ci->mfa, &wanted)) {
+            wanted.flags &= (is_export ? ERTS_BPF_GLOBAL_TRACE
+                             : ~ERTS_BPF_GLOBAL_TRACE);
+            if (wanted.flags) {
+                list = erts_bp_make(s, &wanted, ci, list);
+            }
+        }
+    }
+    return list;
+}
+
+static void
+add_function_breakpoints(struct erl_module_instance *mi, int is_running)
+{
+    const BeamCodeHeader *code_hdr = mi->code_hdr;
+    Uint i, n = (Uint) code_hdr->num_functions;
+
+    erts_unseal_module(mi);
+    for (i = 0; i < n; i++) {
+        const ErtsCodeInfo *ci_exec = code_hdr->functions[i];
+        GenericBp *list = make_breakpoints(ci_exec, 0);
+
+        if (list) {
+            ErtsCodeInfo *ci_rw =
+                (ErtsCodeInfo *) erts_writable_code_ptr(mi, ci_exec);
+
+            ASSERT(ci_rw->gen_bp == NULL);
+            ci_rw->gen_bp = list;
+            mi->num_breakpoints++;
+            if (!is_running) {
+                erts_bp_install(ci_rw, ci_exec);
+            }
+        }
+    }
+    erts_seal_module(mi);
+}
+
+static void
+add_export_breakpoints(Module *modp)
+{
+    const ErtsCodeIndex staging_ix = erts_staging_code_ix();
+    const ErtsCodeIndex active_ix = erts_active_code_ix();
+    const Eterm module = make_atom(modp->module);
+    Uint retired, end_retired;
+    Export *ep;
+
+    /* What the module had before is last in the list, in the order in which
+     * its entries are walked here. */
+    end_retired = bp_load.num_exports;
+    retired = end_retired;
+    while (retired > 0 &&
+           bp_load.exports[retired-1].ep->info.mfa.module == module) {
+        retired--;
+    }
+
+    for (ep = erts_export_first_in_module(module); ep != NULL;
+         ep = erts_export_next_in_module(ep)) {
+        const ErtsCodeInfo *ci;
+        GenericBp *list;
+        BpExport *be = NULL;
+
+        if (retired < end_retired && bp_load.exports[retired].ep == ep) {
+            be = &bp_load.exports[retired++];
+        }
+        if (erts_is_export_trampoline_active(ep, staging_ix)) {
+            continue;           /* Not exported by the new code. */
+        }
+
+        ci = erts_code_to_codeinfo(ep->dispatch.addresses[staging_ix]);
+        list = make_breakpoints(ci, 1);
+
+        if (ep->bif_number != -1 && (list || ci->gen_bp)) {
+            erts_set_bif_traced(ep);
+        }
+        if (!list) {
+            continue;
+        }
+
+        if (be == NULL) {
+            be = add_export(ep);
+        }
+        be->added = list;
+        be->address = ep->dispatch.addresses[staging_ix];
+        modp->curr.num_traced_exports++;
+        erts_export_set_trampoline(ep, staging_ix);
+        if (!erts_is_export_trampoline_active(ep, active_ix)) {
+            /* Nobody gets there before the commit. */
+            set_trampoline(be);
+        }
+    }
+    ASSERT(retired == end_retired);
+}
+
+void
+erts_bp_load_new_code(Module *modp, int is_running)
+{
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    if (!erts_trace_wants_module(make_atom(modp->module))) {
+        return;
+    }
+
+    erts_rwmtx_rlock(&erts_trace_session_list_lock);
+    add_function_breakpoints(&modp->curr, is_running);
+    add_export_breakpoints(modp);
+    erts_rwmtx_runlock(&erts_trace_session_list_lock);
+
+    if (is_running && modp->curr.num_breakpoints > 0) {
+        ASSERT(bp_load.running == NULL);
+        bp_load.running = &modp->curr;
+    }
+}
+
+int
+erts_bp_load_has_install(void)
+{
+    return bp_load.running != NULL;
+}
+
+void
+erts_bp_load_install(void)
+{
+    struct erl_module_instance *mi = bp_load.running;
+    Uint i, n = (Uint) mi->code_hdr->num_functions;
+
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    erts_unseal_module(mi);
+    for (i = 0; i < n; i++) {
+        const ErtsCodeInfo *ci_exec = mi->code_hdr->functions[i];
+        ErtsCodeInfo *ci_rw =
+            (ErtsCodeInfo *) erts_writable_code_ptr(mi, ci_exec);
+
+        if (ci_rw->gen_bp) {
+            erts_bp_install(ci_rw, ci_exec);
+        }
+    }
+    erts_seal_module(mi);
+    bp_load.running = NULL;
+}
+
+void
+erts_bp_load_commit(void)
+{
+    const ErtsCodeIndex staging_ix = erts_staging_code_ix();
+    Uint i;
+
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    for (i = 0; i < bp_load.num_exports; i++) {
+        BpExport *be = &bp_load.exports[i];
+        Export *ep = be->ep;
+
+        if (be->added) {
+            if (ep->info.gen_bp != be->added) {
+                set_trampoline(be);
+            }
+        }
+        else if (erts_is_export_trampoline_active(ep, staging_ix)) {
+            /* The function is gone. */
+            ep->is_bif_traced = 0;
+            ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
+        }
+        /* else: Only those who use the old code index still get to the
+         * trampoline. */
+    }
+
+    if (!erts_bp_load_has_retire()) {
+        reset();
+    }
+}
+
+int
+erts_bp_load_has_retire(void)
+{
+    return bp_load.num_instances > 0 || bp_load.is_retiring_exports;
+}
+
+void
+erts_bp_load_retire(void)
+{
+    const ErtsCodeIndex code_ix = erts_active_code_ix();
+    Uint i;
+    int j;
+
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    for (i = 0; i < bp_load.num_exports; i++) {
+        const BpExport *be = &bp_load.exports[i];
+        Export *ep = be->ep;
+
+        if (be->retired && !be->added &&
+            !erts_is_export_trampoline_active(ep, code_ix)) {
+            /* Nobody calls through the trampoline. But in the interpreter, a
+             * process may have been scheduled out there, and come back at any
+             * time. It will find the new code by way of the error handler. */
+            ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
+        }
+    }
+
+    for (j = 0; j < bp_load.num_instances; j++) {
+        erts_bp_retire_instance(&bp_load.instances[j]);
+    }
+}
+
+void
+erts_bp_load_unlink(void)
+{
+    Uint i;
+    int j;
+
+    ERTS_LC_ASSERT(erts_has_code_mod_permission());
+
+    for (i = 0; i < bp_load.num_exports; i++) {
+        const BpExport *be = &bp_load.exports[i];
+        Export *ep = be->ep;
+
+        if (be->retired) {
+            if (!be->added) {
+                ep->info.gen_bp = NULL;
+                ep->trampoline.breakpoint.address = (BeamInstr) 0;
+            }
+            erts_bp_release_retired(be->retired);
+        }
+        if (ep->is_bif_traced) {
+            erts_update_bif_traced(ep);
+        }
+    }
+
+    for (j = 0; j < bp_load.num_instances; j++) {
+        erts_bp_unlink_instance(&bp_load.instances[j]);
+    }
+
+    erts_free_breakpoints_later();
+    reset();
+}
