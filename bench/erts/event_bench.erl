@@ -56,14 +56,15 @@ kinds() ->
 main() ->
     [Stock, Patched, Out] = [flag(F) || F <- [stock, patched, out]],
     Rounds = list_to_integer(flag(rounds)),
-    Workers = [start_worker(Erl, Out) || Erl <- [Stock, Patched]],
+    Flags = ["+S 2:2 -pa ", filename:join(Out, "kymo/ebin"), " -out ", Out],
+    Workers = [bench_worker:start(Erl, Flags, ?MODULE) || Erl <- [Stock, Patched]],
     Names = [Kind || {Kind, _, _, _, _} <- kinds()],
-    [_ | Samples] = [[{Kind, [ask(W, {time, Kind}) || W <- turns(R, Workers)]} || Kind <- Names]
+    [_ | Samples] = [[{Kind, [bench_worker:ask(W, {time, Kind}) || W <- turns(R, Workers)]} || Kind <- Names]
                      || R <- lists:seq(0, 2 * Rounds - 1)],
     Times = [{Kind, medians([proplists:get_value(Kind, S) || S <- Samples], 0)} || Kind <- Names],
-    Heap = [{Kind, [ask(W, {heap, Kind}) || W <- Workers]} || Kind <- Names],
-    Contended = [[ask(W, contended) || W <- Workers] || _ <- lists:seq(0, Rounds)],
-    [stop_worker(W) || W <- Workers],
+    Heap = [{Kind, [bench_worker:ask(W, {heap, Kind}) || W <- Workers]} || Kind <- Names],
+    Contended = [[bench_worker:ask(W, contended) || W <- Workers] || _ <- lists:seq(0, Rounds)],
+    [bench_worker:stop(W) || W <- Workers],
     Counts = [counts(filename:join(Out, F)) || F <- ["stock.counts", "patched.counts"]],
     io:format("~-42s ~8s ~8s ~6s   ~8s ~8s ~6s   ~7s ~7s~n",
               ["for each event, without the loop", "stock ns", "patched", "p./s.",
@@ -119,46 +120,14 @@ flag(F) ->
     Value.
 
 %%
-%% The other side of a port: terms in external format
-%%
-
-start_worker(Erl, Out) ->
-    open_port({spawn, lists:flatten([Erl, " +S 2:2 -noshell -noinput -pa ", Out, " ", filename:join(Out, "kymo/ebin"), " -out ", Out,
-                                     " -s ", atom_to_list(?MODULE), " worker"])},
-              [{packet, 4}, binary, exit_status, nouse_stdio]).
-
-ask(Port, Request) ->
-    port_command(Port, term_to_binary(Request)),
-    receive
-        {Port, {data, Reply}} -> binary_to_term(Reply);
-        {Port, {exit_status, Status}} -> error({worker_stopped, Status})
-    end.
-
-stop_worker(Port) ->
-    port_command(Port, term_to_binary(stop)),
-    receive {Port, {exit_status, _}} -> ok end.
-
-%%
 %% The worker
 %%
 
-%% @doc A runtime to be measured: serves requests on file descriptors 3 and 4.
+%% @doc A runtime to be measured: serves requests.
 -spec worker() -> no_return().
 worker() ->
     ok = null_tracer:load(flag(out)),
-    serve(open_port({fd, 3, 4}, [{packet, 4}, binary, eof])).
-
-serve(Port) ->
-    receive
-        {Port, {data, Request}} ->
-            case binary_to_term(Request) of
-                stop -> halt(0);
-                R -> port_command(Port, term_to_binary(request(R)))
-            end,
-            serve(Port);
-        {Port, eof} ->
-            halt(1)
-    end.
+    bench_worker:serve(fun request/1).
 
 request({time, Kind}) ->
     run(Kind, fun() -> time(Kind) end);

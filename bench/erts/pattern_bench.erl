@@ -56,12 +56,12 @@ name({What, How}) ->
 %% machine, and how its threads have come to wait for each other, is spread over
 %% all of them. The first round is thrown away.
 run_sizes(Erls, Rounds, Cycles) ->
-    Pairs = [[start_worker(Erl, "") || Erl <- Erls] || _ <- ?SIZES],
-    Loaded = [hd([ask(W, {modules, Size}) || W <- Pair])
+    Pairs = [[bench_worker:start(Erl, "", ?MODULE) || Erl <- Erls] || _ <- ?SIZES],
+    Loaded = [hd([bench_worker:ask(W, {modules, Size}) || W <- Pair])
               || {Size, Pair} <- lists:zip(?SIZES, Pairs)],
-    [_ | Samples] = [[[ask(W, {cycles, Cycles}) || W <- Pair] || Pair <- Pairs]
+    [_ | Samples] = [[[bench_worker:ask(W, {cycles, Cycles}) || W <- Pair] || Pair <- Pairs]
                      || _ <- lists:seq(0, Rounds)],
-    [[stop_worker(W) || W <- Pair] || Pair <- Pairs],
+    [[bench_worker:stop(W) || W <- Pair] || Pair <- Pairs],
     [{lists:nth(I, Loaded),
       [merge([lists:nth(J, lists:nth(I, S)) || S <- Samples]) || J <- [1, 2]]}
      || I <- lists:seq(1, length(?SIZES))].
@@ -75,10 +75,10 @@ lower_quartile(L) ->
 
 %% Fresh runtimes with as many schedulers as busy processes.
 run_batch(Erls, Rounds) ->
-    Workers = [start_worker(Erl, io_lib:format(" +S ~b:~b", [?BUSY, ?BUSY])) || Erl <- Erls],
-    [ask(W, {load, ?BATCH}) || W <- Workers],
-    Samples = [[ask(W, batch) || W <- Workers] || _ <- lists:seq(1, Rounds)],
-    [stop_worker(W) || W <- Workers],
+    Workers = [bench_worker:start(Erl, io_lib:format("+S ~b:~b", [?BUSY, ?BUSY]), ?MODULE) || Erl <- Erls],
+    [bench_worker:ask(W, {load, ?BATCH}) || W <- Workers],
+    Samples = [[bench_worker:ask(W, batch) || W <- Workers] || _ <- lists:seq(1, Rounds)],
+    [bench_worker:stop(W) || W <- Workers],
     [Stock, Patched] = [merge([lists:nth(I, S) || S <- Samples]) || I <- [1, 2]],
     io:format("~n~b patterns of ~b modules, ~b busy schedulers, ms~n",
               [?BATCH, ?BATCH, ?BUSY]),
@@ -115,47 +115,14 @@ judge(Sizes, Batch) ->
                end || {What, Value, Cmp, Limit} <- Checks]).
 
 %%
-%% The other side of a port: terms in external format
-%%
-
-start_worker(Erl, Flags) ->
-    Path = filename:dirname(code:which(?MODULE)),
-    open_port({spawn, lists:flatten([Erl, Flags, " -noshell -noinput -pa ", Path,
-                                     " -s ", atom_to_list(?MODULE), " worker"])},
-              [{packet, 4}, binary, exit_status, nouse_stdio]).
-
-ask(Port, Request) ->
-    port_command(Port, term_to_binary(Request)),
-    receive
-        {Port, {data, Reply}} -> binary_to_term(Reply);
-        {Port, {exit_status, Status}} -> error({worker_stopped, Status})
-    end.
-
-stop_worker(Port) ->
-    port_command(Port, term_to_binary(stop)),
-    receive {Port, {exit_status, _}} -> ok end.
-
-%%
 %% The worker
 %%
 
-%% @doc A runtime to be measured: serves requests on file descriptors 3 and 4.
+%% @doc A runtime to be measured: serves requests.
 -spec worker() -> no_return().
 worker() ->
     process_flag(priority, high),
-    serve(open_port({fd, 3, 4}, [{packet, 4}, binary, eof])).
-
-serve(Port) ->
-    receive
-        {Port, {data, Request}} ->
-            case binary_to_term(Request) of
-                stop -> halt(0);
-                R -> port_command(Port, term_to_binary(request(R)))
-            end,
-            serve(Port);
-        {Port, eof} ->
-            halt(1)
-    end.
+    bench_worker:serve(fun request/1).
 
 request({modules, Size}) ->
     load_up_to(Size),

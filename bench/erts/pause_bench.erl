@@ -30,13 +30,14 @@
 main() ->
     [Stock, Patched] = [flag(F) || F <- [stock, patched]],
     Rounds = list_to_integer(flag(rounds)),
-    Workers = [start_worker(Erl) || Erl <- [Stock, Patched]],
-    [ready = ask(W, prepare) || W <- Workers],
+    Flags = "+S 3:3 +sbwt none -kernel logger_level critical",
+    Workers = [bench_worker:start(Erl, Flags, ?MODULE) || Erl <- [Stock, Patched]],
+    [ready = bench_worker:ask(W, prepare) || W <- Workers],
     io:format("~nlongest gap, ms, while one scheduler is in native calls of ~b ms~n", [?NATIVE_MS]),
     io:format("~-18s ~-8s ~12s ~12s ~12s ~12s ~10s~n",
               ["operation", "where", "stock", "(without)", "patched", "(without)", "times"]),
     Rows = [row(Workers, Op, Place, Rounds) || Op <- ?OPERATIONS, Place <- ?PLACES],
-    [stop_worker(W) || W <- Workers],
+    [bench_worker:stop(W) || W <- Workers],
     halt(judge(Rows)).
 
 flag(F) ->
@@ -44,7 +45,7 @@ flag(F) ->
     Value.
 
 row(Workers, Op, {Where, Scheduler}, Rounds) ->
-    Samples = [[ask(W, {round, What, Scheduler}) || W <- Workers, What <- [Op, nothing]]
+    Samples = [[bench_worker:ask(W, {round, What, Scheduler}) || W <- Workers, What <- [Op, nothing]]
                || _ <- lists:seq(1, Rounds)],
     [S, S0, P, P0] = [lower_quartile([Gap || {Gap, _} <- Column]) || Column <- transpose(Samples)],
     [_, _, Times, _] = [lower_quartile([N || {_, N} <- Column]) || Column <- transpose(Samples)],
@@ -79,47 +80,13 @@ judge(Rows) ->
                end || {What, Op, Where, Value, Cmp, Limit} <- Checks]).
 
 %%
-%% The other side of a port: terms in external format
-%%
-
-start_worker(Erl) ->
-    Path = filename:dirname(code:which(?MODULE)),
-    open_port({spawn, lists:flatten([Erl, " +S 3:3 +sbwt none -noshell -noinput"
-                                     " -kernel logger_level critical -pa ", Path,
-                                     " -s ", atom_to_list(?MODULE), " worker"])},
-              [{packet, 4}, binary, exit_status, nouse_stdio]).
-
-ask(Port, Request) ->
-    port_command(Port, term_to_binary(Request)),
-    receive
-        {Port, {data, Reply}} -> binary_to_term(Reply);
-        {Port, {exit_status, Status}} -> error({worker_stopped, Status})
-    end.
-
-stop_worker(Port) ->
-    port_command(Port, term_to_binary(stop)),
-    receive {Port, {exit_status, _}} -> ok end.
-
-%%
 %% The worker
 %%
 
-%% @doc A runtime to be measured: serves requests on file descriptors 3 and 4.
+%% @doc A runtime to be measured: serves requests.
 -spec worker() -> no_return().
 worker() ->
-    serve(open_port({fd, 3, 4}, [{packet, 4}, binary, eof])).
-
-serve(Port) ->
-    receive
-        {Port, {data, Request}} ->
-            case binary_to_term(Request) of
-                stop -> halt(0);
-                R -> port_command(Port, term_to_binary(request(R)))
-            end,
-            serve(Port);
-        {Port, eof} ->
-            halt(1)
-    end.
+    bench_worker:serve(fun request/1).
 
 request(prepare) ->
     erts_debug:set_internal_state(available_internal_state, true),
