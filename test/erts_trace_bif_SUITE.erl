@@ -71,6 +71,11 @@ init_per_testcase(blocking_unknown_in_stock, Config) ->
         true -> {skip, "this runtime carries the kymo series"};
         false -> Config
     end;
+init_per_testcase(counters_while_changing, Config) ->
+    case list_to_integer(erlang:system_info(otp_release)) of
+        Release when Release < 27 -> {skip, "OTP before 27 ends when counters begin anew under calls"};
+        _ -> Config
+    end;
 init_per_testcase(_Case, Config) ->
     Config.
 
@@ -577,7 +582,9 @@ count_calls(Begun, Ended, I) ->
     counters:add(Ended, I, 1),
     count_calls(Begun, Ended, I).
 
-%% The breakpoint comes and goes, and begins anew, while it is read.
+%% The breakpoint comes and goes, and begins anew, while it is read. Releases
+%% before 27 end with SIGFPE when a function is called while its counters begin
+%% anew: there the case has nothing to compare with.
 counters_while_changing(_Config) ->
     MFA = {?MODULE, traced, 1},
     Callers = [spawn_link(fun() ->
