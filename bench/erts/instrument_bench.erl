@@ -8,12 +8,15 @@
 
 -define(ANCHORS, 20000).
 -define(SCANS, 40).
--define(PAIRS, 300000).
--define(MAPS, 30).
+-define(PAIRS, 50000).
+-define(MAPS, 10).
+-define(STEP_OBJECTS, 100000).
+-define(STEP_MAPS, 60).
 
-%% Targets: nanoseconds for a block and for a pair, steps in nanoseconds.
+%% Targets: nanoseconds for a pair, steps in nanoseconds, memory in KiB.
 -define(MAX_PAIR, 15).
 -define(MAX_STEP, 60000).
+-define(MAX_MEMORY, 8192).
 
 %%
 %% The driver
@@ -28,6 +31,7 @@ main() ->
     [Objects, Rounds] = [list_to_integer(flag(F)) || F <- [objects, rounds]],
     Tags = ["+MEatags", "true"],
     Status = [whole(Stock, Patched, Tags, Objects, Dir),
+              steps(Patched),
               churn(Stock, Patched, Tags),
               cost(Stock, Patched, Tags, Rounds)],
     halt(lists:max(Status)).
@@ -54,25 +58,48 @@ whole(Stock, Patched, Tags, Objects, Dir) ->
         with(Stock, Tags,
              fun(Ask) -> Ask(fun() -> fill(Objects), allocations([]) end) end),
     File = filename:join(Dir, "map"),
-    {Found, Blocks, Scan, Step, Stored, Fold} =
+    {Found, Blocks, Scan, Stored, Memory, Size, Fold} =
         with(Patched, ["+Mim", "true"],
              fun(Ask) ->
                      Ask(fun() -> fill(Objects), map_numbers(File) end)
              end),
-    io:format("~n~b objects                     stock    patched~n"
+    io:format("~n~b objects                  stock    patched~n"
               "db_term blocks found     ~10b ~10b~n"
               "bytes not looked at      ~10b ~10b~n"
               "ns for a block                     - ~10.1f~n"
-              "longest step of a map, us          - ~10.1f~n"
-              "stored in s                        - ~10.2f  (~b blocks)~n"
+              "stored in s                        - ~10.2f  (~b blocks, ~b MB)~n"
+              "peak of memory for that, KiB       - ~10b~n"
               "folded, ns for a block             - ~10.1f~n",
-              [Objects, SFound, Found, SUnscanned, 0, Scan, Step / 1000,
-               Stored, Blocks, Fold]),
+              [Objects, SFound, Found, SUnscanned, 0, Scan, Stored, Blocks,
+               Size div 1000000, Memory, Fold]),
     lists:max([target("all objects found", Found >= Objects),
                target("stored in less than 3 us for a block",
                       Stored * 1.0e6 / Blocks < 3),
-               target("folded in less than 50 ns for a block", Fold < 50),
-               target("steps of at most 60 us", Step =< ?MAX_STEP)]).
+               target("stored with at most 8 MiB", Memory =< ?MAX_MEMORY),
+               target("folded in less than 50 ns for a block", Fold < 50)]).
+
+%% The longest steps of maps, in CPU time. What the machine does besides is
+%% charged to whoever runs: as often as not if it is busy. A process that only
+%% reads the clock, for as long as a map takes, tells how much that is.
+steps(Patched) ->
+    {Steps, Gaps} =
+        with(Patched, ["+Mim", "true"],
+             fun(Ask) ->
+                     Ask(fun() -> fill(?STEP_OBJECTS), step_numbers() end)
+             end),
+    io:format("~n~b maps of ~b objects, us~n"
+              "                           minimum  quartile    median   maximum~n"
+              "longest step              ~s~n"
+              "gap in reading the clock  ~s~n",
+              [?STEP_MAPS, ?STEP_OBJECTS, quartiles(Steps), quartiles(Gaps)]),
+    target("steps of at most 60 us (quartile)",
+           lists:nth(?STEP_MAPS div 4, lists:sort(Steps)) =< ?MAX_STEP).
+
+quartiles(L0) ->
+    L = lists:sort(L0),
+    N = length(L),
+    [io_lib:format("~8.1f  ", [lists:nth(I, L) / 1000]) ||
+        I <- [1, N div 4, N div 2, N]].
 
 churn(Stock, Patched, Tags) ->
     S = with(Stock, Tags ++ ["+S", "4:4"],
@@ -86,8 +113,9 @@ churn(Stock, Patched, Tags) ->
                lists:min(S), lists:max(S)]),
     target("all scans right", Right(P) =:= ?SCANS).
 
-%% The lower quartile of rounds of each runtime. What flags cost is the
-%% difference to the patched runtime without.
+%% The minimum of many short rounds of each runtime: whatever else the machine
+%% does makes rounds longer. What flags cost is the difference to the patched
+%% runtime without.
 cost(Stock, Patched, Tags, Rounds) ->
     Kinds = [{"stock", Stock, []}, {"stock +MEatags", Stock, Tags},
              {"patched", Patched, []}, {"patched +Mis", Patched, ["+Mis", "true"]},
@@ -103,12 +131,11 @@ cost(Stock, Patched, Tags, Rounds) ->
     Times = [[peer:call(Peer, ?MODULE, worker, [], infinity)
               || {_, Peer} <- Peers] || _ <- lists:seq(0, Rounds)],
     [peer:stop(Peer) || {_, Peer} <- Peers],
-    Quartiles = [lists:nth(1 + Rounds div 4, lists:sort(L)) ||
-                    L <- transpose(tl(Times))],
-    [_, _, Off, Mis, Mim] = Quartiles,
+    Minima = [lists:min(L) || L <- transpose(tl(Times))],
+    [_, _, Off, Mis, Mim] = Minima,
     io:format("~nns for inserting and deleting an object: a block each~n"),
     [io:format("~-16s ~8.1f~n", [Name, Q]) ||
-        {{Name, _, _}, Q} <- lists:zip(Kinds, Quartiles)],
+        {{Name, _, _}, Q} <- lists:zip(Kinds, Minima)],
     max(target("+Mis: at most 15 ns", Mis - Off =< ?MAX_PAIR),
         target("+Mim: at most 15 ns", Mim - Off =< ?MAX_PAIR)).
 
@@ -145,11 +172,14 @@ fill(Objects) ->
     Self = self(),
     spawn_link(fun() ->
                        T = ets:new(t, [public]),
-                       [ets:insert(T, {I, I}) || I <- lists:seq(1, Objects)],
+                       insert(T, Objects),
                        Self ! filled,
                        receive stop -> ok end
                end),
     receive filled -> ok end.
+
+insert(_T, 0) -> ok;
+insert(T, N) -> ets:insert(T, {N, N}), insert(T, N - 1).
 
 %% Blocks of ETS objects and bytes that have not been looked at. With pids: of
 %% these processes.
@@ -165,49 +195,62 @@ count_types(Map) ->
                   #{db_term := H} <- maps:values(Map)]).
 
 map_numbers(File) ->
-    {ok, Dict} = instrument:store_memory_map(File),
-    {Us, {ok, _}} = timer:tc(fun() -> instrument:store_memory_map(File) end),
+    garbage_collect(),
+    %% Resets the peak.
+    ok = file:write_file("/proc/self/clear_refs", <<"5">>),
+    Before = process_status("VmRSS"),
+    {Us, {ok, Dict}} = timer:tc(fun() -> instrument:store_memory_map(File) end),
+    Memory = process_status("VmHWM") - Before,
     #{blocks := Blocks, free_blocks := Free, types := Types} = Dict,
-    Scans = [timer:tc(fun() -> drain(instrument:memory_map(), <<>>) end) ||
-                _ <- lists:seq(1, ?MAPS)],
-    {ScanUs, _} = lists:min(Scans),
-    Step = lists:min([Step1 || {_, Step1} <- Scans]),
-    {ok, <<_:64/binary, Sections/binary>>} = file:read_file(File),
+    ScanUs = lists:min([element(1, timer:tc(fun longest_step/0)) ||
+                           _ <- lists:seq(1, ?MAPS)]),
     No = type_no(db_term, Types, 1),
-    {FoldUs, Found} = timer:tc(fun() -> fold(Sections, No, 0) end),
-    {Found, Blocks, ScanUs * 1000 / (Blocks + Free), Step, Us / 1.0e6,
-     FoldUs * 1000 / (Blocks + Free)}.
+    Count = fun({block, _, _, T, _, _}, N) when T =:= No -> N + 1;
+               (_, N) -> N
+            end,
+    {FoldUs, {ok, Found, _}} =
+        timer:tc(fun() -> instrument_map:fold(Count, 0, {file, File}) end),
+    {Found, Blocks, ScanUs * 1000 / (Blocks + Free), Us / 1.0e6, Memory,
+     filelib:file_size(File), FoldUs * 1000 / (Blocks + Free)}.
 
-%% The longest step. A thread that loses its processor in a step is charged for
-%% that on some machines, so the map with the shortest one tells.
-drain({ok, Map}, Last) ->
+process_status(Key) ->
+    {ok, Text} = file:read_file("/proc/self/status"),
+    {match, [KiB]} = re:run(Text, Key ++ ":\\s+(\\d+)",
+                            [{capture, all_but_first, list}]),
+    list_to_integer(KiB).
+
+step_numbers() ->
+    lists:unzip([begin
+                     {Us, Step} = timer:tc(fun longest_step/0),
+                     {Step, longest_gap(Us)}
+                 end || _ <- lists:seq(1, ?STEP_MAPS)]).
+
+longest_step() ->
+    {ok, Map} = instrument:memory_map(),
+    longest_step(Map, <<>>).
+
+longest_step(Map, Last) ->
     case instrument:memory_map_read(Map) of
         {ok, Bytes, Next} ->
-            drain({ok, Next}, Bytes);
+            longest_step(Next, Bytes);
         eof ->
             <<"EMAP", 16#ffff:16/little, _:18/binary, Size:64/little,
               _:32/binary, Dict:Size/binary, _/binary>> = Last,
             maps:get(longest_step_ns, binary_to_term(Dict))
     end.
 
+longest_gap(Us) ->
+    Now = erlang:monotonic_time(nanosecond),
+    longest_gap(Now, Now + Us * 1000, 0).
+
+longest_gap(Last, End, Gap) when Last < End ->
+    Now = erlang:monotonic_time(nanosecond),
+    longest_gap(Now, End, max(Gap, Now - Last));
+longest_gap(_, _, Gap) ->
+    Gap.
+
 type_no(Name, Types, N) when element(1, element(N, Types)) =:= Name -> N;
 type_no(Name, Types, N) -> type_no(Name, Types, N + 1).
-
-fold(<<"EMAP", 16#ffff:16/little, _/binary>>, _No, Acc) ->
-    Acc;
-fold(<<"EMAP", Kind:16/little, _:16, N:32/little, _:52/binary,
-       Records:N/binary-unit:128, Rest/binary>>, No, Acc) when Kind =< 2 ->
-    fold(Rest, No, records(Records, No, Acc));
-fold(<<"EMAP", _:32, N:32/little, _:52/binary, _:N/binary-unit:128,
-       Rest/binary>>, No, Acc) ->
-    fold(Rest, No, Acc).
-
-records(<<_:32, No:16/little, _:80, Rest/binary>>, No, Acc) ->
-    records(Rest, No, Acc + 1);
-records(<<_:128, Rest/binary>>, No, Acc) ->
-    records(Rest, No, Acc);
-records(<<>>, _No, Acc) ->
-    Acc.
 
 map_count(Pids) ->
     {ok, Map} = instrument:memory_map(),

@@ -18,7 +18,9 @@
  * current values are exact whenever nobody allocates meanwhile.
  *
  * The size of a block is what its allocator could make use of: the requested
- * size rounded up to the size of the block, without headers and tags.
+ * size rounded up to the size of the block, without headers and tags. These are
+ * of the same size for all blocks of a type, and are subtracted when counters
+ * of a thread are read.
  */
 
 #ifdef HAVE_CONFIG_H
@@ -34,6 +36,7 @@
 #define GET_ERL_ALLOC_UTIL_IMPL
 #include "erl_alloc_util.h"
 #include "erl_instrument.h"
+#include "erl_instrument_map.h"
 
 #ifdef ETHR_PTHREADS
 #  include <pthread.h>
@@ -41,9 +44,6 @@
 
 #define PENDING    (1024*1024)
 #define PENDING_OP 1024
-
-/* What is in the tag of a block once it is freed: ERTS_ALCU_MAP_POISON. */
-#define FREED_TAG  ((UWord) 0)
 
 int erts_instr_map_enabled;
 int erts_instr_status_enabled;
@@ -53,7 +53,10 @@ static ErtsAllocatorFunctions_t real_allctrs[ERTS_ALC_A_MAX+1];
 
 /* ------------------------------------------------------------------------- */
 
-/* Written by one thread only, read by all. */
+/* What belongs to each block of an allocator besides what can be used. */
+static Uint overhead[ERTS_ALC_A_MAX+1];
+
+/* Written by one thread only, read by all. 'bytes' includes overhead. */
 typedef struct {
     erts_atomic_t bytes;
     erts_atomic_t blocks;
@@ -63,7 +66,7 @@ typedef struct thr_counters__ {
     pending_t types[ERTS_ALC_N_MAX+1];
 
     /* Accessed by the owner only: how much more may be pending. */
-    Sint left;
+    UWord left;
 
     /* Protected by 'instr_mtx'. */
     struct thr_counters__ *next;        /* all there are */
@@ -99,11 +102,13 @@ static erts_mtx_t instr_mtx;
 static thr_counters_t *all_thr_counters;
 static thr_counters_t *free_thr_counters;
 
-#if defined(__GNUC__)
-#  define HAVE_THREAD_LOCAL 1
-static __thread thr_counters_t *my_counters;
+/* Of threads without counters. Nothing may be pending, so whoever counts looks
+ * closer. */
+static thr_counters_t no_counters;
+
+#ifdef ERTS_INSTR_THREAD_LOCAL
+static ERTS_INSTR_THREAD_LOCAL thr_counters_t *my_counters = &no_counters;
 #else
-#  define HAVE_THREAD_LOCAL 0
 static erts_tsd_key_t my_counters_key;
 #endif
 
@@ -116,6 +121,39 @@ type_allocator(ErtsAlcType_t type)
 {
     int a = ERTS_ALC_T2A(type);
     return erts_allctrs_info[a].enabled ? a : ERTS_ALC_A_SYSTEM;
+}
+
+static ERTS_INLINE thr_counters_t *
+get_my_counters(void)
+{
+#ifdef ERTS_INSTR_THREAD_LOCAL
+    return my_counters;
+#else
+    thr_counters_t *thr = erts_tsd_get(my_counters_key);
+    return thr ? thr : &no_counters;
+#endif
+}
+
+static void
+set_my_counters(thr_counters_t *thr)
+{
+#ifdef ERTS_INSTR_THREAD_LOCAL
+    my_counters = thr;
+#else
+    erts_tsd_set(my_counters_key, thr);
+#endif
+}
+
+static ERTS_INLINE void
+read_pending(thr_counters_t *thr, int type_no, int a, Sint *bytes_p,
+             Sint *blocks_p)
+{
+    pending_t *pend = &thr->types[type_no];
+    Sint blocks = erts_atomic_read_nob(&pend->blocks);
+
+    *blocks_p = blocks;
+    *bytes_p = (erts_atomic_read_nob(&pend->bytes)
+                - blocks * (Sint) overhead[a]);
 }
 
 static ERTS_INLINE void
@@ -156,13 +194,14 @@ flush_all(thr_counters_t *thr)
 
     for (i = ERTS_ALC_N_MIN; i <= ERTS_ALC_N_MAX; i++) {
         pending_t *pend = &thr->types[i];
-        Sint bytes = erts_atomic_read_nob(&pend->bytes);
-        Sint blocks = erts_atomic_read_nob(&pend->blocks);
 
-        if (bytes | blocks) {
+        if (erts_atomic_read_nob(&pend->bytes)
+            | erts_atomic_read_nob(&pend->blocks)) {
             ErtsAlcType_t type = ERTS_ALC_N2T(i);
             int a = type_allocator(type), c = ERTS_ALC_T2C(type);
+            Sint bytes, blocks;
 
+            read_pending(thr, i, a, &bytes, &blocks);
             counter_add(&counters.types[i].c, bytes, blocks);
             class_bytes[c] += bytes;
             class_blocks[c] += blocks;
@@ -192,11 +231,7 @@ thr_counters_release(void *vthr)
 
     /* What this thread frees from here on gets new counters; this function
      * is then called for them as well. */
-#if HAVE_THREAD_LOCAL
-    my_counters = NULL;
-#else
-    erts_tsd_set(my_counters_key, NULL);
-#endif
+    set_my_counters(&no_counters);
 
     flush_all(thr);
     erts_mtx_lock(&instr_mtx);
@@ -209,17 +244,14 @@ thr_counters_release(void *vthr)
 static void
 thr_exit_handler(void)
 {
-#if HAVE_THREAD_LOCAL
-    thr_counters_t *thr = my_counters;
-#else
-    thr_counters_t *thr = erts_tsd_get(my_counters_key);
-#endif
-    if (thr)
+    thr_counters_t *thr = get_my_counters();
+
+    if (thr != &no_counters)
         thr_counters_release(thr);
 }
 #endif
 
-static ERTS_NOINLINE thr_counters_t *
+static thr_counters_t *
 thr_counters_get_new(void)
 {
     thr_counters_t *thr;
@@ -249,85 +281,69 @@ thr_counters_get_new(void)
 #ifdef ETHR_PTHREADS
     pthread_setspecific(thr_exit_key, thr);
 #endif
-#if HAVE_THREAD_LOCAL
-    my_counters = thr;
-#else
-    erts_tsd_set(my_counters_key, thr);
-#endif
+    set_my_counters(thr);
 
     return thr;
 }
 
-/* 'amount' is what has been allocated or freed. */
 static ERTS_INLINE void
-count(ErtsAlcType_t type, Sint bytes, Sint blocks, Sint amount)
+add_pending(thr_counters_t *thr, ErtsAlcType_t type, Sint bytes, Sint blocks)
 {
-#if HAVE_THREAD_LOCAL
-    thr_counters_t *thr = my_counters;
-#else
-    thr_counters_t *thr = erts_tsd_get(my_counters_key);
-#endif
-    pending_t *pend;
+    pending_t *pend = &thr->types[ERTS_ALC_T2N(type)];
 
-    if (ERTS_UNLIKELY(!thr))
-        thr = thr_counters_get_new();
-
-    pend = &thr->types[ERTS_ALC_T2N(type)];
     erts_atomic_set_nob(&pend->bytes,
                         erts_atomic_read_nob(&pend->bytes) + bytes);
     if (blocks) {
         erts_atomic_set_nob(&pend->blocks,
                             erts_atomic_read_nob(&pend->blocks) + blocks);
     }
-    thr->left -= amount + PENDING_OP;
-    if (ERTS_UNLIKELY(thr->left < 0))
-        flush_all(thr);
+}
+
+/*
+ * Counts if that needs no more than the counters of this thread. 'amount' is
+ * what has been allocated or freed. Otherwise returns zero, and a function
+ * that isn't inline has to call count_slow(): the fast ones then have no calls
+ * that they would have to save registers for.
+ */
+static ERTS_INLINE int
+count_fast(ErtsAlcType_t type, Sint bytes, Sint blocks, UWord amount)
+{
+    thr_counters_t *thr = get_my_counters();
+    UWord left = thr->left;
+
+    amount += PENDING_OP;
+    if (ERTS_UNLIKELY(left < amount))
+        return 0;
+    thr->left = left - amount;
+    add_pending(thr, type, bytes, blocks);
+    return 1;
+}
+
+static ERTS_NOINLINE void
+count_slow(ErtsAlcType_t type, Sint bytes, Sint blocks)
+{
+    thr_counters_t *thr = get_my_counters();
+
+    if (thr == &no_counters)
+        thr = thr_counters_get_new();
+    add_pending(thr, type, bytes, blocks);
+    flush_all(thr);
 }
 
 static ERTS_INLINE void
-count_alloc(ErtsAlcType_t type, Uint size)
+count(ErtsAlcType_t type, Sint bytes, Sint blocks, UWord amount)
 {
-    count(type, (Sint) size, 1, (Sint) size);
-}
-
-static ERTS_INLINE void
-count_realloc(ErtsAlcType_t type, Uint old_size, Uint size)
-{
-    count(type, (Sint) (size - old_size), 0, (Sint) (old_size + size));
-}
-
-static ERTS_INLINE void
-count_free(ErtsAlcType_t type, Uint size)
-{
-    count(type, -(Sint) size, -1, (Sint) size);
+    if (!count_fast(type, bytes, blocks, amount))
+        count_slow(type, bytes, blocks);
 }
 
 /* ------------------------------------------------------------------------- */
 
-#if MBC_ABLK_OFFSET_BITS
-#  define BLOCK_HDR_SIZE offsetof(Block_t, u)
-#else
-#  define BLOCK_HDR_SIZE sizeof(Block_t)
-#endif
-
-/* The header of a block tells its size and whether it has a tag. It may be
- * read by anyone who owns the block: other threads change nothing of it but
- * the flag that tells whether the previous block is free. */
-static ERTS_INLINE Uint
-carrier_block_size(void *ptr, int *has_tag_p)
+static ERTS_NOINLINE void *
+count_alloc_slow(ErtsAlcType_t type, Uint size, void *res)
 {
-    UWord hdr = ((Block_t *) ((char *) ptr - BLOCK_HDR_SIZE))->bhdr;
-    UWord size;
-
-    if (ERTS_UNLIKELY((hdr & SBC_BLK_HDR_FLG) == SBC_BLK_HDR_FLG))
-        size = hdr & SBC_BLK_SZ_MASK;
-    else
-        size = hdr & MBC_ABLK_SZ_MASK;
-    size -= BLOCK_HDR_SIZE;
-    *has_tag_p = !!(hdr & ATAG_BLK_HDR_FLG);
-    if (*has_tag_p)
-        size -= ERTS_ALC_ATAG_SIZE;
-    return size;
+    count_slow(type, (Sint) size, 1);
+    return res;
 }
 
 static void *
@@ -335,10 +351,13 @@ counting_alloc(ErtsAlcType_t type, void *extra, Uint size)
 {
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
     void *res = (*real_af->alloc)(type, real_af->extra, size);
-    int has_tag;
 
-    if (ERTS_LIKELY(res != NULL))
-        count_alloc(type, carrier_block_size(res, &has_tag));
+    if (ERTS_LIKELY(res != NULL)) {
+        Uint block_size = erts_instr_block_size(res);
+
+        if (!count_fast(type, (Sint) block_size, 1, block_size))
+            return count_alloc_slow(type, block_size, res);
+    }
     return res;
 }
 
@@ -346,48 +365,59 @@ static void *
 counting_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
 {
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
-    Uint old_size;
+    Uint old_size, new_size;
     void *res;
-    int has_tag;
 
     if (!ptr)
         return counting_alloc(type, extra, size);
 
-    old_size = carrier_block_size(ptr, &has_tag);
+    old_size = erts_instr_block_size(ptr);
     res = (*real_af->realloc)(type, real_af->extra, ptr, size);
-    if (res)
-        count_realloc(type, old_size, carrier_block_size(res, &has_tag));
+    if (res) {
+        new_size = erts_instr_block_size(res);
+        count(type, (Sint) (new_size - old_size), 0, old_size + new_size);
+    }
     return res;
+}
+
+static ERTS_NOINLINE void
+counting_free_slow(ErtsAlcType_t type, void *extra, void *ptr)
+{
+    ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
+
+    count_slow(type, -(Sint) erts_instr_block_size(ptr), -1);
+    (*real_af->free)(type, real_af->extra, ptr);
+}
+
+static ERTS_INLINE void
+count_and_free(ErtsAlcType_t type, void *extra, void *ptr, int mark)
+{
+    ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
+    Uint size;
+
+    if (ERTS_UNLIKELY(ptr == NULL))
+        return;
+    size = erts_instr_block_size(ptr);
+    if (mark)
+        *erts_instr_block_tag(ptr, size) = ERTS_ALCU_MAP_POISON;
+    if (count_fast(type, -(Sint) size, -1, size))
+        (*real_af->free)(type, real_af->extra, ptr);
+    else
+        counting_free_slow(type, extra, ptr);
 }
 
 static void
 counting_free(ErtsAlcType_t type, void *extra, void *ptr)
 {
-    ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
-    int has_tag;
-
-    if (ERTS_LIKELY(ptr != NULL)) {
-        count_free(type, carrier_block_size(ptr, &has_tag));
-        (*real_af->free)(type, real_af->extra, ptr);
-    }
+    count_and_free(type, extra, ptr, 0);
 }
 
 /* For maps: a freed block can stay in a list for reuse, or on its way to the
- * instance that has its carrier. */
+ * instance that has its carrier. Only for allocators that tag their blocks. */
 static void
 counting_marking_free(ErtsAlcType_t type, void *extra, void *ptr)
 {
-    ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
-
-    if (ERTS_LIKELY(ptr != NULL)) {
-        int has_tag;
-        Uint size = carrier_block_size(ptr, &has_tag);
-
-        if (has_tag)
-            *(UWord *) ((char *) ptr + size) = FREED_TAG;
-        count_free(type, size);
-        (*real_af->free)(type, real_af->extra, ptr);
-    }
+    count_and_free(type, extra, ptr, 1);
 }
 
 /* Blocks from malloc() have no header that we could read, so they get one.
@@ -410,7 +440,7 @@ counting_malloc_alloc(ErtsAlcType_t type, void *extra, Uint size)
     if (!hdr)
         return NULL;
     hdr->size = size;
-    count_alloc(type, size);
+    count(type, (Sint) size, 1, size);
     return hdr + 1;
 }
 
@@ -431,7 +461,7 @@ counting_malloc_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
     if (!hdr)
         return NULL;
     hdr->size = size;
-    count_realloc(type, old_size, size);
+    count(type, (Sint) (size - old_size), 0, old_size + size);
     return hdr + 1;
 }
 
@@ -443,7 +473,7 @@ counting_malloc_free(ErtsAlcType_t type, void *extra, void *ptr)
     if (ptr) {
         malloc_header_t *hdr = (malloc_header_t *) ptr - 1;
 
-        count_free(type, hdr->size);
+        count(type, -(Sint) hdr->size, -1, hdr->size);
         (*real_af->free)(type, real_af->extra, hdr);
     }
 }
@@ -457,6 +487,19 @@ init_counter(counter_t *cnt)
     erts_atomic_init_nob(&cnt->bytes.max, 0);
     erts_atomic_init_nob(&cnt->blocks.curr, 0);
     erts_atomic_init_nob(&cnt->blocks.max, 0);
+}
+
+int
+erts_instr_has_tags(int a)
+{
+    void *extra = erts_allctrs_info[a].extra;
+    Allctr_t *allctr;
+
+    if (erts_allctrs_info[a].thr_spec)
+        allctr = ((ErtsAllocatorThrSpec_t *) extra)->allctr[0];
+    else
+        allctr = (Allctr_t *) extra;
+    return allctr->atags != 0;
 }
 
 void
@@ -473,7 +516,7 @@ erts_instr_init(int map, int status)
     erts_mtx_init(&instr_mtx, "instr", NIL,
                   ERTS_LOCK_FLAGS_PROPERTY_STATIC
                   | ERTS_LOCK_FLAGS_CATEGORY_ALLOCATOR);
-#if !HAVE_THREAD_LOCAL
+#ifndef ERTS_INSTR_THREAD_LOCAL
     erts_tsd_key_create(&my_counters_key, "erts_instr_counters_key");
 #endif
 #ifdef ETHR_PTHREADS
@@ -498,9 +541,15 @@ erts_instr_init(int map, int status)
         if (erts_allctrs_info[i].alloc_util) {
             erts_allctrs[i].alloc = counting_alloc;
             erts_allctrs[i].realloc = counting_realloc;
-            erts_allctrs[i].free = (map
-                                    ? counting_marking_free
-                                    : counting_free);
+            if (erts_instr_has_tags(i)) {
+                erts_allctrs[i].free = (map
+                                        ? counting_marking_free
+                                        : counting_free);
+                overhead[i] = ERTS_INSTR_BLOCK_HDR_SIZE + ERTS_ALC_ATAG_SIZE;
+            } else {
+                erts_allctrs[i].free = counting_free;
+                overhead[i] = ERTS_INSTR_BLOCK_HDR_SIZE;
+            }
         } else {
             erts_allctrs[i].alloc = counting_malloc_alloc;
             erts_allctrs[i].realloc = counting_malloc_realloc;
@@ -626,9 +675,13 @@ request_status(Process *c_p, Eterm what)
     erts_mtx_lock(&instr_mtx);
     for (thr = all_thr_counters; thr; thr = thr->next) {
         for (i = ERTS_ALC_N_MIN; i <= ERTS_ALC_N_MAX; i++) {
+            Sint bytes, blocks;
+
+            read_pending(thr, i, type_allocator(ERTS_ALC_N2T(i)),
+                         &bytes, &blocks);
             ent = &entries[ix_of_type[i]];
-            ent->pending.bytes += erts_atomic_read_nob(&thr->types[i].bytes);
-            ent->pending.blocks += erts_atomic_read_nob(&thr->types[i].blocks);
+            ent->pending.bytes += bytes;
+            ent->pending.blocks += blocks;
         }
     }
     for (i = 0; i < n; i++) {

@@ -56,13 +56,8 @@
 #include "beam_code.h"
 #define GET_ERL_ALLOC_UTIL_IMPL
 #include "erl_alloc_util.h"
+#include "erl_instrument.h"
 #include "erl_instrument_map.h"
-
-#if MBC_ABLK_OFFSET_BITS
-#  define BLOCK_HDR_SIZE offsetof(Block_t, u)
-#else
-#  define BLOCK_HDR_SIZE sizeof(Block_t)
-#endif
 
 #define LOOSE_LISTS    16
 #define LOOSE_BLOCKS   64       /* while the lock of a list is held */
@@ -78,22 +73,6 @@ static erts_mtx_t map_mtx;
 
 /* ------------------------------------------------------------------------- */
 
-static ERTS_INLINE UWord *
-block_tag(void *ptr)
-{
-    Block_t *blk = (Block_t *) ((char *) ptr - BLOCK_HDR_SIZE);
-    UWord hdr = blk->bhdr;
-    UWord size;
-
-    if (!(hdr & ATAG_BLK_HDR_FLG))
-        return NULL;
-    if ((hdr & SBC_BLK_HDR_FLG) == SBC_BLK_HDR_FLG)
-        size = hdr & SBC_BLK_SZ_MASK;
-    else
-        size = hdr & MBC_ABLK_SZ_MASK;
-    return (UWord *) ((char *) blk + size - ERTS_ALC_ATAG_SIZE);
-}
-
 /* A block that is freed is marked where it is counted (erl_instrument.c). One
  * that has been copied by realloc can stay on its way to the instance that has
  * its carrier, too. */
@@ -103,8 +82,8 @@ marking_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
     UWord *tag = NULL, saved = 0;
     void *res;
 
-    if (ptr && erts_alcu_is_foreign(extra, ptr)
-        && (tag = block_tag(ptr)) != NULL) {
+    if (ptr && erts_alcu_is_foreign(extra, ptr)) {
+        tag = erts_instr_block_tag(ptr, erts_instr_block_size(ptr));
         saved = *tag;
         *tag = ERTS_ALCU_MAP_POISON;
     }
@@ -362,7 +341,7 @@ erts_instr_map_init(void)
             erts_allctrs[i].realloc = loose_realloc;
             erts_allctrs[i].free = loose_free;
             erts_allctrs[i].extra = (void *) &real_allctrs[i];
-        } else if (erts_allctr_thr_spec[i].dd) {
+        } else if (erts_allctr_thr_spec[i].dd && erts_instr_has_tags(i)) {
             erts_allctrs[i].realloc = marking_realloc;
         }
     }
@@ -412,7 +391,7 @@ static waiter_t *map_waiters;
 static ErtsSysHrTime
 thread_time(void)
 {
-#if defined(HAVE_CLOCK_GETTIME) && defined(CLOCK_THREAD_CPUTIME_ID)
+#ifdef CLOCK_THREAD_CPUTIME_ID
     struct timespec ts;
 
     if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) == 0)
@@ -1210,8 +1189,8 @@ map_names(Process *c_p)
         allocators = cons_atom(c_p, ERTS_ALC_A2AD(i), allocators);
 
     hp = HAlloc(c_p, 5);
-    return TUPLE4(hp, types, allocators, make_small(BLOCK_HDR_SIZE),
-                  make_small(BLOCK_HDR_SIZE + ERTS_ALC_ATAG_SIZE));
+    return TUPLE4(hp, types, allocators, make_small(ERTS_INSTR_BLOCK_HDR_SIZE),
+                  make_small(ERTS_INSTR_BLOCK_HDR_SIZE + ERTS_ALC_ATAG_SIZE));
 }
 
 /*
