@@ -17,13 +17,15 @@
          map_matches_allocators/1, cached_are_not_live/1, exact_under_churn/1,
          large_blocks/1, map_of_code/1, steps_are_bounded/1,
          one_at_a_time/1, closed/1, owner_dies/1, forgotten/1, not_mine/1,
-         disk_full/1, slow_reader/1, allocations_meanwhile/1, stress/1]).
+         disk_full/1, disk_half_full/1, segments/1, outside/1,
+         slow_reader/1, allocations_meanwhile/1, stress/1]).
 -export([do_off/0, do_status_counts/0, do_status_matches/0, do_status_maxima/0,
          do_status_levels/0, do_status_files/1, do_status_of_threads/0,
          do_data_is_whole/0, do_data_files/1, do_data_limit/0, do_holes/0,
          do_matches/0, do_cached/0, do_churn/1, do_large_blocks/0, do_code/0,
          do_steps/0, do_one_at_a_time/0, do_closed/0, do_owner_dies/0,
-         do_forgotten/0, do_not_mine/0, do_disk_full/0, do_slow_reader/0,
+         do_forgotten/0, do_not_mine/0, do_disk_full/0, do_disk_half_full/1,
+         do_segments/0, do_outside/0, do_slow_reader/0,
          do_allocations/0, do_stress/0]).
 
 -define(ANCHORS, 20000).
@@ -44,7 +46,7 @@ groups() ->
        status_files, status_of_threads]},
      {map, [], map_cases() ++
           [data_limit, steps_are_bounded, forgotten, not_mine, disk_full,
-           one_at_a_time, slow_reader, allocations_meanwhile]},
+           disk_half_full, segments, outside, one_at_a_time, slow_reader, allocations_meanwhile]},
      {flags, [],
       [{meamin, [], [data_is_whole, data_files, stress, status_counts]},
        {meamax, [], map_cases()},
@@ -797,6 +799,92 @@ do_disk_full() ->
     {_, _} = read_map(#{}),
     ok.
 
+disk_half_full(Config) ->
+    Dir = filename:join(?config(priv_dir, Config), "small"),
+    ok = file:make_dir(Dir),
+    %% In a name space of its own, so the file system goes with the node.
+    Mount = "mount -t tmpfs -o size=1m kymo \"$0\"",
+    case os:cmd("unshare -rm sh -c '" ++ Mount ++ " && echo mounted' '" ++
+                    Dir ++ "'") of
+        "mounted\n" ->
+            Erl = filename:join([code:root_dir(), "bin", "erl"]),
+            Exec = {os:find_executable("unshare"),
+                    ["-rm", "sh", "-c", Mount ++ " && exec \"$@\"", Dir, Erl]},
+            in_node(Config, do_disk_half_full, [Dir], [], #{exec => Exec});
+        Why ->
+            {skip, "no file system of its own: " ++ Why}
+    end.
+
+%% What has been written of a file is removed, and there is another map.
+do_disk_half_full(Dir) ->
+    T = ets:new(t, []),
+    [ets:insert(T, {I}) || I <- lists:seq(1, 300000)],
+    File = filename:join(Dir, "map"),
+    ?assertEqual({error, enospc}, instrument:store_memory_map(File)),
+    ?assertEqual({ok, []}, file:list_dir(Dir)),
+    ?assertEqual(false, instrument:store_memory_data(File)),
+    ?assertEqual({ok, []}, file:list_dir(Dir)),
+    ?assertEqual(ok, file:write_file(File, binary:copy(<<0>>, 900000))),
+    ?assertEqual({messages, []}, process_info(self(), messages)),
+    all_there(300000).
+
+segments(Config) ->
+    in_node(Config, do_segments, []).
+
+%% As many segments as mseg says it keeps: large blocks leave some, for a while.
+do_segments() ->
+    {Dict, Sections} = do_segments(cached_segments()),
+    Segments = [{A, S} || #{kind := 5, blocks := Bs} <- Sections,
+                          {A, S, ?TYPE_FREE, 0, none} <- Bs],
+    ?assertMatch(#{segments := N, segments_bytes := Sum}
+                   when N =:= length(Segments), Dict),
+    #{segments_bytes := Sum} = Dict,
+    ?assertEqual(Sum, lists:sum([S || {_, S} <- Segments])),
+    ?assertEqual(length(Segments), length(lists:usort(Segments))),
+    ok.
+
+%% They come and go: until there are some, and as many after as before.
+do_segments(Before) ->
+    _ = [binary:copy(<<I>>, 1500000 + I * 200000) || I <- lists:seq(1, 5)],
+    erlang:garbage_collect(),
+    {#{segments := N}, _} = Map = read_map(#{}),
+    case cached_segments() of
+        Before when Before =:= N, N > 0 -> Map;
+        Other -> do_segments(Other)
+    end.
+
+cached_segments() ->
+    lists:sum([N || {instance, _, Info} <-
+                        erlang:system_info({allocator, mseg_alloc}),
+                    {memkind, Kind} <- Info,
+                    {status, Status} <- Kind,
+                    {cached_segments, N} <- Status]).
+
+outside(Config) ->
+    case file:read_file_info("/proc/self/status") of
+        {ok, _} -> in_node(Config, do_outside, []);
+        {error, _} -> {skip, "no /proc"}
+    end.
+
+%% What is resident and in no part of the map.
+do_outside() ->
+    {#{rss := Rss, outside := Outside, carriers_bytes := Carriers,
+       loose_bytes := Loose, segments_bytes := Segments}, Sections} =
+        read_map(#{}),
+    Sum = fun(Kinds) ->
+                  lists:sum([S || #{kind := K, flags := F, size := S} <-
+                                      Sections,
+                                  lists:member(K, Kinds),
+                                  K > 2 orelse F band 2 =/= 0])
+          end,
+    ?assertEqual(Carriers, Sum([1, 2])),
+    ?assertEqual(Loose, Sum([3, 4])),
+    ?assertEqual(Segments, Sum([5])),
+    ?assertEqual(Outside, Rss - Carriers - Loose - Segments),
+    %% The emulator itself is some megabytes, and resident.
+    ?assert(Rss > 4000000),
+    ok.
+
 slow_reader(Config) ->
     in_node(Config, do_slow_reader, []).
 
@@ -977,11 +1065,15 @@ owner(O) ->
 in_node(ConfigOrFlags, Function, Args) ->
     in_node(ConfigOrFlags, Function, Args, []).
 
-in_node([{_, _} | _] = Config, Function, Args, More) ->
-    in_node(?config(flags, Config), Function, Args, More);
-in_node(Flags, Function, Args, More) ->
+in_node(ConfigOrFlags, Function, Args, More) ->
+    in_node(ConfigOrFlags, Function, Args, More, #{}).
+
+in_node([{_, _} | _] = Config, Function, Args, More, Options) ->
+    in_node(?config(flags, Config), Function, Args, More, Options);
+in_node(Flags, Function, Args, More, Options) ->
     {ok, Peer, _Node} =
-        peer:start_link(#{connection => standard_io,
+        peer:start_link(Options#{
+                          connection => standard_io,
                           args => Flags ++ More ++
                               emulator_flags() ++
                               ["-pa", filename:dirname(code:which(?MODULE))]}),

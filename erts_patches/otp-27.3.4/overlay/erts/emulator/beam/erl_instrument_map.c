@@ -22,9 +22,10 @@
  *    4  u16 type, u16 number of its NIF or driver, 0 for none
  *    8  u64 owner: 0, or kind << 60 | data: 1 pid, 2 port, 3 code, 4 module
  *
- * The blocks of a carrier lie one after the other. Those of ERTS_ALCU_MAP_LOOSE
- * and ERTS_ALCU_MAP_CODE don't: there, before each record comes one of u64
- * address and u64 size. File header and dictionary are made by instrument.erl.
+ * The blocks of a carrier lie one after the other. Those of ERTS_ALCU_MAP_LOOSE,
+ * ERTS_ALCU_MAP_CODE and ERTS_ALCU_MAP_SEGS (segments that mseg keeps for the
+ * next carrier, free) don't: there, before each record comes one of u64 address
+ * and u64 size. File header and dictionary are made by instrument.erl.
  *
  * A job is the data of a magic binary. The process that has begun it asks for
  * the allocator instances of one thread after the other; the thread that owns
@@ -54,6 +55,7 @@
 #include "module.h"
 #include "code_ix.h"
 #include "beam_code.h"
+#include "erl_mseg.h"
 #define GET_ERL_ALLOC_UTIL_IMPL
 #include "erl_alloc_util.h"
 #include "erl_instrument.h"
@@ -313,6 +315,45 @@ loose_write(ErtsAlcuMapOut *out)
 
 /* ------------------------------------------------------------------------- */
 
+#if HAVE_ERTS_MSEG
+
+/* Returns zero if there is no such cache. The caller makes room. */
+static int
+put_segments(ErtsAlcuMapOut *out, int ix)
+{
+    ErtsMsegCached segs[ERTS_MSEG_MAX_CACHED];
+    int n = erts_mseg_get_cached(ix, segs);
+    int i;
+    byte *hdr;
+    UWord bytes = 0;
+
+    ERTS_CT_ASSERT(ERTS_ALCU_MAP_SECTION_SIZE
+                   + 2*ERTS_MSEG_MAX_CACHED*ERTS_ALCU_MAP_RECORD_SIZE
+                   <= ERTS_ALCU_MAP_MIN_ROOM);
+
+    if (n <= 0)
+        return n == 0;
+
+    hdr = out->buf + out->used;
+    out->used += ERTS_ALCU_MAP_SECTION_SIZE;
+    for (i = 0; i < n; i++) {
+        put_addr_record(out, (UWord) segs[i].seg, segs[i].size,
+                        ERTS_ALCU_MAP_T_FREE, 0, 0);
+        bytes += segs[i].size;
+    }
+    erts_alcu_map_put_header(hdr, ERTS_ALCU_MAP_SEGS,
+                             ERTS_ALC_A_SYSTEM, ix, ERTS_ALC_A_SYSTEM, ix,
+                             0, bytes, 0);
+    erts_alcu_map_finish_header(hdr, 0, 2*n);
+    out->stat.segments += n;
+    out->stat.segments_bytes += bytes;
+    return 1;
+}
+
+#endif
+
+/* ------------------------------------------------------------------------- */
+
 void
 erts_instr_map_init(void)
 {
@@ -364,6 +405,7 @@ typedef struct {
     int done;
     int no_memory;
     ErtsSysHrTime step_began;
+    int with_segments;
 
     /* Protected by map_mtx */
     int running;
@@ -374,6 +416,9 @@ typedef struct {
     /* Of machine code */
     int module_ix;
     Uint modules;
+
+    /* Of segments: the next cache to look at */
+    int mseg_ix;
 } map_job_t;
 
 typedef struct waiter__ {
@@ -610,6 +655,15 @@ erts_alcu_map_step_end(ErtsAlcuMapOut *out, int done)
     Uint64 time;
 
     job->done = done;
+#if HAVE_ERTS_MSEG
+    /* An instance is done only while there is room. */
+    if (done && job->with_segments) {
+        int tid = erts_alcu_map_tid(job->scan);
+
+        if (tid > 0 && tid <= (int) erts_no_schedulers)
+            (void) put_segments(out, tid);
+    }
+#endif
     if (job_buffer_is_full(job)) {
         Uint size;
         Binary *bin = job_take_buffer(job, &size);
@@ -846,6 +900,7 @@ job_scan(Process *c_p, Eterm arg)
         return THE_NON_VALUE;
     if (!erts_alcu_map_select(job->scan, (int) tid, tp[3] == am_true))
         return am_false;
+    job->with_segments = tp[3] == am_true;
     job_run(c_p, job);
     return am_true;
 }
@@ -999,6 +1054,39 @@ job_loose(Process *c_p, Eterm ref)
     return TUPLE2(hp, make_an_atom(done ? "done" : "more"), bin);
 }
 
+/* Ref -> {done | more, Binary | []}: what is in the caches that are no
+ * scheduler's */
+static Eterm
+job_segments(Process *c_p, Eterm ref)
+{
+    int running, stopped, done = 1;
+    map_job_t *job = get_job(c_p, ref, &running, &stopped);
+    Eterm *hp, bin = NIL;
+
+    if (!job || running)
+        return THE_NON_VALUE;
+    if (stopped)
+        return make_an_atom("stopped");
+
+#if HAVE_ERTS_MSEG
+    if (!job_get_buffer(job))
+        erts_alloc_enomem(ERTS_ALC_T_BINARY, ERTS_ALCU_MAP_BUF_SIZE);
+    while ((done = !put_segments(&job->out, job->mseg_ix)) == 0) {
+        job->mseg_ix = (job->mseg_ix == 0
+                        ? (int) erts_no_schedulers + 1
+                        : job->mseg_ix + 1);
+        if (job_buffer_is_full(job)) {
+            bin = buffer_term(c_p, job);
+            break;
+        }
+    }
+#endif
+
+    hp = HAlloc(c_p, 3);
+    BUMP_REDS(c_p, 10);
+    return TUPLE2(hp, make_an_atom(done ? "done" : "more"), bin);
+}
+
 /* Ref -> Binary | []: what hasn't been sent yet */
 static Eterm
 job_rest(Process *c_p, Eterm ref)
@@ -1050,6 +1138,8 @@ job_info(Process *c_p, Eterm ref)
             {"carriers_bytes", job->out.stat.carriers_bytes},
             {"loose_blocks", job->out.stat.loose_blocks},
             {"loose_bytes", job->out.stat.loose_bytes},
+            {"segments", job->out.stat.segments},
+            {"segments_bytes", job->out.stat.segments_bytes},
             {"steps", job->out.stat.steps},
             {"longest_step_ns", job->out.stat.longest_step}
         };
@@ -1210,6 +1300,7 @@ instrument_map_request_2(BIF_ALIST_2)
         {"continue", job_continue},
         {"loose", job_loose},
         {"code", job_code},
+        {"segments", job_segments},
         {"rest", job_rest},
         {"left", job_left},
         {"info", job_info},

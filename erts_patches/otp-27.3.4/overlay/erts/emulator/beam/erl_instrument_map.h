@@ -39,6 +39,7 @@ void erts_instr_map_init(void);
 #define ERTS_ALCU_MAP_SBC   2
 #define ERTS_ALCU_MAP_LOOSE 3
 #define ERTS_ALCU_MAP_CODE  4
+#define ERTS_ALCU_MAP_SEGS  5
 
 /* Flags of sections */
 #define ERTS_ALCU_MAP_FLG_FIRST   (1 << 0)
@@ -74,6 +75,7 @@ typedef struct {
         Uint64 cached_blocks;
         Uint64 carriers, carriers_bytes;
         Uint64 loose_blocks, loose_bytes;
+        Uint64 segments, segments_bytes;
         Uint64 steps, longest_step;
     } stat;
 

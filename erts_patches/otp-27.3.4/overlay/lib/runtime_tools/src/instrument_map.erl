@@ -50,17 +50,17 @@ needs besides its data, the size of a word; 64 bits for the time at which the sc
 began, in microseconds.
 
 Then sections, each with a header of 64 bytes: `EMAP`; 16 bits for the kind (1 and
-2: carrier of many blocks or of one; 3: blocks from malloc; 4: machine code), 16
-bits of flags (1 first and 2 last part of its carrier, 4 in the migration pool, 8
-from mseg, 16 main carrier, 32 given up while it was read); 32 bits for the number
-of records; 16 bits each for the number of the allocator and of its instance; 64
+2: carrier of many blocks or of one; 3: blocks from malloc; 4: machine code; 5:
+memory that mseg keeps for the next carrier, free), 16 bits of flags (1 first and 2
+last part of its carrier, 4 in the migration pool, 8 from mseg, 16 main carrier, 32
+given up while it was read); 32 bits for the number of records; 16 bits each for the number of the allocator and of its instance; 64
 bits each for address and size of the carrier and the address of the first block;
 16 bits each for the allocator and instance that created the carrier; zeros.
 
 A record of kinds 1 and 2 is a block: 32 bits for its size in units (all ones: up
 to the end of the carrier), 16 bits for its type (0 free, 16#fffe cached, 16#ffff
 without a tag), 16 bits for the NIF or driver, 64 bits for its owner. Each block
-begins where the one before ends. In kinds 3 and 4 a block takes two records:
+begins where the one before ends. In kinds 3 to 5 a block takes two records:
 address and size of its data, 64 bits each; 32 bits of zeros, then type, NIF or
 driver, and owner as above.
 
@@ -80,11 +80,7 @@ and `ERTSMAPE`.
 -export_type([source/0, item/0, section/0, owner_key/0, owner/0, dictionary/0,
               by/0, reason/0, count/0, carrier/0]).
 
--export([format_error/2]).
-
--define(BADARG(Args, Cause),
-        erlang:error(badarg, Args,
-                     [{error_info, #{cause => Cause, module => ?MODULE}}])).
+-include("instrument.hrl").
 
 %% Names the argument that something inside has found to be wrong.
 -define(CHECKED(Args, Expr),
@@ -102,7 +98,7 @@ and `ERTSMAPE`.
 -define(KIND_MBC, 1).
 -define(KIND_SBC, 2).
 -define(KIND_LOOSE, 3).
--define(KIND_CODE, 4).
+-define(KIND_SEGMENTS, 5).
 -define(KIND_DICTIONARY, 16#ffff).
 
 -define(FLG_FIRST, 1).
@@ -143,10 +139,10 @@ and `ERTSMAPE`.
 
 -doc """
 A section of the map: a carrier or the next part of one (`multi`, `single`), or
-blocks that are in none (`loose`, `code`).
+memory that is in none (`loose`, `code`, `segments`).
 """.
 -type section() ::
-    #{kind := multi | single | loose | code,
+    #{kind := multi | single | loose | code | segments,
       address := non_neg_integer(),
       size := non_neg_integer(),
       allocator := non_neg_integer(),
@@ -427,11 +423,12 @@ sections(<<"EMAP", Kind:16/little, Flags:16/little, Count:32/little,
                        section(Kind, Flags, Carrier, Size, Allocator, Instance,
                                {Creator, CreatorInstance})}, Acc0),
             blocks(Count, First, Rest, Carrier + Size, In, Fun, Acc);
-        (Kind =:= ?KIND_LOOSE orelse Kind =:= ?KIND_CODE), Count rem 2 =:= 0 ->
+        (Kind >= ?KIND_LOOSE andalso Kind =< ?KIND_SEGMENTS),
+        Count rem 2 =:= 0 ->
             Acc = Fun({section,
                        section(Kind, Flags, Carrier, Size, Allocator, Instance,
                                {Creator, CreatorInstance})}, Acc0),
-            loose(Count div 2, Rest, In, Fun, Acc);
+            loose(Kind, Count div 2, Rest, In, Fun, Acc);
         true ->
             damaged(In0)
     end;
@@ -445,7 +442,7 @@ sections(_, In, _Fun, _Acc) ->
     damaged(In).
 
 section(Kind, Flags, Carrier, Size, Allocator, Instance, Creator) ->
-    #{kind => element(Kind, {multi, single, loose, code}),
+    #{kind => element(Kind, {multi, single, loose, code, segments}),
       address => Carrier, size => Size,
       allocator => Allocator, instance => Instance, creator => Creator,
       first => Flags band ?FLG_FIRST =/= 0,
@@ -507,21 +504,27 @@ records(N, Addr,
 records(_, Addr, Buf, _End, _Offset, _Header, _Fun, Acc) ->
     {Addr, Buf, Acc}.
 
-loose(0, Buf, In, Fun, Acc) ->
+loose(_Kind, 0, Buf, In, Fun, Acc) ->
     sections(Buf, In, Fun, Acc);
-loose(Count, <<Addr:64/little, Size:64/little, _:32, Type:16/little,
-               Origin:16/little, Low:56/little, Top, Rest/binary>>,
+loose(Kind, Count, <<Addr:64/little, Size:64/little, _:32, Type:16/little,
+                     Origin:16/little, Low:56/little, Top, Rest/binary>>,
       #in{left = Left} = In, Fun, Acc)
-  when Type =/= ?TYPE_FREE, Type =/= ?TYPE_CACHED ->
+  when Kind =/= ?KIND_SEGMENTS, Type =/= ?TYPE_FREE, Type =/= ?TYPE_CACHED ->
     Block = {block, Addr, Size, Type, Origin, owner_key(Low, Top)},
-    loose(Count - 1, Rest, In#in{left = Left - 2 * ?RECORD_SIZE}, Fun,
+    loose(Kind, Count - 1, Rest, In#in{left = Left - 2 * ?RECORD_SIZE}, Fun,
           Fun(Block, Acc));
-loose(Count, Buf, In, Fun, Acc) when byte_size(Buf) < 2 * ?RECORD_SIZE ->
+loose(?KIND_SEGMENTS, Count,
+      <<Addr:64/little, Size:64/little, _:32, ?TYPE_FREE:16, _:80, Rest/binary>>,
+      #in{left = Left} = In, Fun, Acc) ->
+    loose(?KIND_SEGMENTS, Count - 1, Rest,
+          In#in{left = Left - 2 * ?RECORD_SIZE}, Fun,
+          Fun({free, Addr, Size}, Acc));
+loose(Kind, Count, Buf, In, Fun, Acc) when byte_size(Buf) < 2 * ?RECORD_SIZE ->
     case more(Buf, In) of
-        {ok, Buf1, In1} -> loose(Count, Buf1, In1, Fun, Acc);
+        {ok, Buf1, In1} -> loose(Kind, Count, Buf1, In1, Fun, Acc);
         Error -> Error
     end;
-loose(_Count, _Buf, In, _Fun, _Acc) ->
+loose(_Kind, _Count, _Buf, In, _Fun, _Acc) ->
     damaged(In).
 
 %% The kind comes last, so that almost all of them are small integers.
@@ -703,8 +706,9 @@ allocator(N, #{allocators := Allocators}) ->
     nth(N, Allocators, {allocator, N}).
 
 -doc """
-Returns the free blocks of all carriers, their headers included, in the order of
-the map. `Carrier` is the address of the carrier. Keeps all that it returns.
+Returns the free blocks of all carriers, their headers included, and the segments
+that are kept for the next carrier, in the order of the map. `Carrier` is the address
+of the carrier, 0 for segments. Keeps all that it returns.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec holes(Source) -> {ok, [{Address, Size, Carrier}]} | {error, reason()} when
@@ -1059,8 +1063,3 @@ is_alive({port, Num}) ->
     catch
         error:badarg -> false
     end.
-
--doc hidden.
--spec format_error(term(), [tuple()]) -> #{pos_integer() => string()}.
-format_error(_Reason, [{?MODULE, _Function, _Args, Info} | _]) ->
-    maps:get(cause, proplists:get_value(error_info, Info, #{}), #{}).

@@ -34,11 +34,7 @@ The page needs no network and has no scripts: any browser shows it.
 
 -export_type([options/0]).
 
--export([format_error/2]).
-
--define(BADARG(Args, Cause),
-        erlang:error(badarg, Args,
-                     [{error_info, #{cause => Cause, module => ?MODULE}}])).
+-include("instrument.hrl").
 
 -define(WIDTH, 1200).
 -define(HEIGHT, 640).
@@ -470,8 +466,3 @@ place(Row, Sum, {X, Y, W, H}) ->
 
 %% Rounding must not leave nothing for those that are still to come.
 rest(Length) -> max(1.0e-6, Length).
-
--doc hidden.
--spec format_error(term(), [tuple()]) -> #{pos_integer() => string()}.
-format_error(_Reason, [{?MODULE, _Function, _Args, Info} | _]) ->
-    maps:get(cause, proplists:get_value(error_info, Info, #{}), #{}).
