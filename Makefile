@@ -108,7 +108,7 @@ erts-stock: ## build the unpatched runtime that the series is made for (OTP_SRC=
 	@scripts/bootstrap otp
 	@scripts/otp-build stock
 
-erts: ## build the patched runtime (TYPE=opt|debug FLAVOR=jit|emu OTP_SRC=)
+erts: ## build the patched runtime (TYPE=opt|debug|asan FLAVOR=jit|emu OTP_SRC=)
 	@scripts/bootstrap otp
 	@scripts/otp-build patched
 

@@ -11,35 +11,37 @@
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1,
          init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
--export([answers/1, questions/1, random_answers/1, spec_clears_tracer/1,
+-export([answers/1, questions/1, questions_of_each_tag/1, raw_questions_of_each_tag/1,
+         random_answers/1, spec_clears_tracer/1,
          largest_arity/1, silent_and_sensitive/1,
-         process_tracer_dies/1, process_traces_itself/1,
+         process_tracer_dies/1, running_tracer_dies/1, process_traces_itself/1,
          reload_takes_effect/1, reload_under_load/1, purge_under_load/1,
-         many_tracers/1, sessions_under_load/1, dirty_collections/1,
+         many_tracers/1, sessions_under_load/1, dirty_collections/1, dirty_senders/1,
          raw_registration/1, raw_answers/1, raw_like_behaviour/1, raw_meta/1, raw_spec/1,
-         raw_reload/1, raw_under_load/1, raw_header/1,
+         raw_reload/1, raw_under_load/1, raw_sessions_under_load/1, raw_header/1,
          meta_questions/1, port_questions/1, no_garbage/1, collections_in_two_sessions/1,
          count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1]).
 -export([f/1, g/2, counted/1]).
 
 -define(TRACER, event_tracer).
 -define(RAW, event_tracer_raw).
+-define(MANY, 100).
 
 suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [answers, questions, random_answers, spec_clears_tracer, largest_arity,
-     silent_and_sensitive, process_tracer_dies, process_traces_itself,
+    [answers, questions, questions_of_each_tag, random_answers, spec_clears_tracer, largest_arity,
+     silent_and_sensitive, process_tracer_dies, running_tracer_dies, process_traces_itself,
      reload_takes_effect, reload_under_load, purge_under_load, many_tracers,
-     dirty_collections, count_exact, count_restart, count_pause, count_many,
+     dirty_collections, dirty_senders, count_exact, count_restart, count_pause, count_many,
      count_grows, {group, patched}].
 
 groups() ->
-    [{patched, [], [raw_registration, raw_answers, raw_like_behaviour, raw_meta, raw_spec,
+    [{patched, [], [raw_registration, raw_answers, raw_questions_of_each_tag, raw_like_behaviour, raw_meta, raw_spec,
                     raw_reload, raw_under_load, raw_header,
                     meta_questions, port_questions, no_garbage,
-                    collections_in_two_sessions, sessions_under_load]}].
+                    collections_in_two_sessions, sessions_under_load, raw_sessions_under_load]}].
 
 init_per_suite(Config) ->
     Dir = ?config(priv_dir, Config),
@@ -134,6 +136,106 @@ questions(_Config) ->
      || {Tag, Ask, Fun} <- [{send, enabled_send, trace_send}, {'receive', enabled, trace},
                             {gc_major_start, enabled, trace}, {gc_major_end, enabled, trace},
                             {in, enabled, trace}, {out, enabled, trace}]].
+
+%% How many questions an event is, by its tag, on all runtimes. Two it is where the
+%% answers may differ: `remove' to trace_status, and what the tracer says to the
+%% event itself.
+questions_of_each_tag(_Config) ->
+    asked_for_each_tag(?TRACER, fun({_, Questions, _}) -> Questions end).
+
+raw_questions_of_each_tag(_Config) ->
+    asked_for_each_tag(?RAW, fun({_, _, Raw}) -> Raw end).
+
+asked_for_each_tag(Tracer, Expected) ->
+    [begin
+         Told = asked_by(Tracer, Flags, Spec, Fun),
+         Questions = [{Tag, lists:sort(Expected(E))} || {Tag, _, _} = E <- Events],
+         Status = [{enabled, trace_status}],
+         [?assertEqual({Flags, Spec, Tag, Qs -- Status}, {Flags, Spec, Tag, for_each(Tag, Told)})
+          || {Tag, Qs} <- Questions],
+         %% It has no tag, and is also asked when a process comes to run, but that is
+         %% seldom, and when tracing begins.
+         Often = length([T || {asked, _, trace_status} = T <- Told]) >= ?MANY - 3,
+         ?assertEqual({Flags, Spec, lists:member(Status, [Qs -- (Qs -- Status) || {_, Qs} <- Questions])},
+                      {Flags, Spec, Often})
+     end || {Flags, Spec, Fun, Events} <- tags()],
+    ok.
+
+%% {Trace flags, match spec of f/1, what is done, [{Tag, questions for each
+%% event, those of a tracer that wants raw events}]}. (There an event is a question
+%% too.) Ports are traced by themselves. (Of spawn the tracer is asked while locks are
+%% held, so it can't tell this process.)
+tags() ->
+    Status = {enabled, trace_status},
+    Call = {enabled_call, call},
+    Calls = fun() -> ?MODULE:g(1, 2) end,
+    Messages = fun() -> self() ! a, receive a -> ok end end,
+    One = fun(Tag, F) -> {Tag, [{F, Tag}], [{raw_event, Tag}]} end,
+    Procs = fun(Tag) -> One(Tag, enabled) end,
+    Asked = fun(Tag, F) -> {Tag, [{F, Tag}], [{raw_enabled, Tag}, {raw_event, Tag}]} end,
+    [{[call], true, Calls, [{call, [Status, Call], [{raw_event, call}]}]},
+     {[call], [{'_', [], [{message, spec}]}], Calls,
+      [{call, [Status, Call], [{raw_enabled, call}, {raw_event, call}]}]},
+     {[call], [{'_', [], [{return_trace}]}], Calls,
+      [{call, [Status, Call], [{raw_enabled, call}, {raw_event, call}]}, {return_from, [], []}]},
+     {[call, return_to], true, Calls,
+      [{call, [Status, Call], [{raw_event, call}]}, {return_to, [], []}]},
+     {[send], true, Messages, [One(send, enabled_send)]},
+     {['receive'], true, Messages, [One('receive', enabled)]},
+     {[running], true, fun() -> erlang:yield() end,
+      [{in, [Status, {enabled, in}], [Status, {raw_event, in}]}, One(out, enabled)]},
+     {[garbage_collection], true, fun() -> garbage_collect() end,
+      [Asked(gc_major_start, enabled), Asked(gc_major_end, enabled)]},
+     {[procs], true, fun() -> register(some_name, self()), unregister(some_name) end,
+      [Procs(T) || T <- [register, unregister]]},
+     {[port, send], true, none, [Asked(send, enabled_send)]},
+     {[port, 'receive'], true, none, [Asked('receive', enabled)]},
+     {[port, ports], true, none, [Asked(register, enabled), Asked(unregister, enabled)]},
+     {[port, running_ports], true, none, [Asked(in, enabled)]}].
+
+asked_by(Tracer, [port | Flags], _, _) ->
+    Port = open_port({spawn, "cat"}, [binary]),
+    1 = erlang:trace(Port, true, [{tracer, Tracer, {trace, trace, self(), self()}} | Flags]),
+    Told = [begin
+                true = register(some_port, Port),
+                true = unregister(some_port),
+                Port ! {self(), {command, <<"echo">>}},
+                echoed(Port)
+            end || _ <- lists:seq(1, ?MANY)],
+    port_close(Port),
+    flush(),
+    lists:append(Told);
+asked_by(Tracer, Flags, Spec, Fun) ->
+    [1 = erlang:trace_pattern({?MODULE, F, A}, Spec, [local]) || {F, A} <- [{f, 1}, {g, 2}]],
+    Tracee = spawn_link(fun worker/0),
+    1 = erlang:trace(Tracee, true, [{tracer, Tracer, {trace, trace, self(), self()}} | Flags]),
+    do(Tracee, fun() -> repeat(?MANY, Fun) end),
+    Told = told(Tracee),
+    erlang:trace(Tracee, false, [all]),
+    erlang:trace_pattern({?MODULE, '_', '_'}, false, [local]),
+    stop(Tracee),
+    flush(),
+    Told.
+
+%% All that comes before the echo.
+echoed(Port) ->
+    receive
+        {Port, {data, <<"echo">>}} -> [];
+        M -> [M | echoed(Port)]
+    end.
+
+%% What is asked as often as there are events of this tag. Questions and events may
+%% overtake each other on their way here, so they are counted, and the last ones may
+%% be missing.
+for_each(Tag, Told) ->
+    Events = length([T || T <- Told, element(1, T) =/= asked, tag(T) =:= Tag]),
+    ?assertEqual({Tag, true}, {Tag, Events >= ?MANY - 3}),
+    Asked = [{F, T} || {asked, F, T} <- Told, T =:= Tag],
+    [begin
+         N = length([K || K <- Asked, K =:= Kind]),
+         ?assertEqual({Kind, N, Events, true}, {Kind, N, Events, abs(N - Events) =< 3}),
+         Kind
+     end || Kind <- lists:usort(Asked)].
 
 of_calls([{asked, _, trace_status} = S, {asked, _, call} = C | Rest]) -> [S, C | of_calls(Rest)];
 of_calls([{asked, _, trace_status} | Rest]) -> of_calls(Rest);
@@ -268,6 +370,28 @@ process_tracer_dies(_Config) ->
          stop(Tracee)
      end || _ <- lists:seq(1, 50)].
 
+%% The same, found when the tracee comes to run.
+running_tracer_dies(_Config) ->
+    [begin
+         Tracee = spawn_link(fun worker/0),
+         {Tracer, Ref} = spawn_monitor(fun() -> collect([]) end),
+         1 = erlang:trace(Tracee, true, [Flag, {tracer, Tracer}]),
+         do(Tracee, fun() -> erlang:yield() end),
+         ?assertMatch({tracer, Tracer}, erlang:trace_info(Tracee, tracer)),
+         Delivered = erlang:trace_delivered(Tracee),
+         receive {trace_delivered, Tracee, Delivered} -> ok end,
+         Tracer ! {get, self()},
+         Ins = receive {Tracer, Events} -> [in || {trace, P, in, {_, _, _}} <- Events, P =:= Tracee] end,
+         ?assertEqual({Flag, Flag =:= running}, {Flag, length(Ins) >= 2}),
+         exit(Tracer, kill),
+         receive {'DOWN', Ref, process, Tracer, Reason} -> ?assert(Reason =:= killed orelse Reason =:= normal) end,
+         do(Tracee, fun() ->
+                            erlang:yield(),
+                            {flags, []} = erlang:trace_info(self(), flags)
+                    end),
+         stop(Tracee)
+     end || Flag <- [running, set_on_spawn], _ <- lists:seq(1, 20)].
+
 %% Discarded, and kept.
 process_traces_itself(_Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, true, [local, {meta, Self = self()}]),
@@ -349,9 +473,15 @@ many_tracers(Config) ->
     [begin true = code:delete(M), code:purge(M) end || M <- Names].
 
 sessions_under_load(_Config) ->
+    sessions_of(?TRACER).
+
+raw_sessions_under_load(_Config) ->
+    sessions_of(?RAW).
+
+sessions_of(Tracer) ->
     Workers = load_of(schedulers() + 1, fun everything/0),
     repeat(60, fun() ->
-                        Ss = [trace:session_create(N, {?TRACER, {trace, trace, none, none}}, []) || N <- [one, two]],
+                        Ss = [trace:session_create(N, {Tracer, {trace, trace, none, none}}, []) || N <- [one, two]],
                         [begin
                              1 = trace:function(S, {?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
                              [1 = trace:process(S, W, true, [call, send, 'receive', running, garbage_collection])
@@ -360,7 +490,7 @@ sessions_under_load(_Config) ->
                         [done = ask(W) || W <- Workers],
                         [true = trace:session_destroy(S) || S <- Ss]
                 end),
-    {_, _, Events} = ?TRACER:counts(),
+    {_, _, Events} = Tracer:counts(),
     ?assert(Events > 0),
     stop_load(Workers).
 
@@ -376,6 +506,45 @@ dirty_collections(Config) ->
     {1, _, Events} = ?TRACER:counts(),
     ?assert(Events > 0),
     stop_load(Workers).
+
+%% A process on a dirty scheduler sends, and comes to run there and elsewhere; its
+%% tracer is loaded anew, and asked and told in threads that keep no tracers.
+dirty_senders(Config) ->
+    Tracers = [{?TRACER, ?RAW, [proplists:get_value(V, ?config(versions, Config)) || V <- [2, 1]]} |
+               [{?RAW, ?TRACER, [code_with(?RAW, ?config(raw_so, Config), How) || How <- [1, 0]]} || is_patched()]],
+    [begin
+         Workers = load_of(3, fun() -> dirty_work(Sender) end),
+         Answers = case is_patched() orelse is_debug() of
+                       true -> [trace, random];
+                       false -> [trace]
+                   end,
+         repeat(10, fun() ->
+                            [begin
+                                 [1 = erlang:trace(W, true, [send, 'receive', running, procs,
+                                                             {tracer, Tracer, {trace, Answer, none, none}}])
+                                  || W <- Workers],
+                                 [done = ask(W) || W <- Workers],
+                                 [load_code(Tracer, Code) || Code <- Codes],
+                                 [done = ask(W) || W <- Workers],
+                                 [1 = erlang:trace(W, false, [all]) || W <- Workers]
+                             end || Answer <- Answers]
+                    end),
+         Collector = spawn_link(fun() -> collect([]) end),
+         [W | _] = Workers,
+         1 = erlang:trace(W, true, [send, {tracer, Tracer, {trace, trace, Collector, none}}]),
+         [done = ask(W) || _ <- [1, 2, 3]],
+         stop_load(Workers),
+         Collector ! {get, self()},
+         Told = receive {Collector, Events} -> Events end,
+         ?assertMatch({Tracer, [_ | _]}, {Tracer, [T || {trace_send, send, P, from_dirty, _} = T <- Told, P =:= W]})
+     end || {Tracer, Sender, Codes} <- Tracers].
+
+%% In both kinds of dirty schedulers.
+dirty_work(Sender) ->
+    [begin
+         ok = Sender:Send(self(), from_dirty),
+         receive from_dirty -> ok end
+     end || Send <- [dirty_cpu, dirty_io]].
 
 collect_large(L) ->
     garbage_collect(),
@@ -737,7 +906,7 @@ load_code(M, Bin) ->
 
 code_with(M, So, Info) ->
     Fs = [{enabled, 3}, {enabled_call, 3}, {enabled_send, 3}, {trace, 5}, {trace_call, 5}, {trace_send, 5},
-          {counts, 0}, {registering, 0}],
+          {counts, 0}, {registering, 0}, {dirty_cpu, 2}, {dirty_io, 2}],
     NotLoaded = {call, 1, {remote, 1, {atom, 1, erlang}, {atom, 1, nif_error}}, [{atom, 1, not_loaded}]},
     {ok, M, Bin} =
         compile:forms([{attribute, 1, module, M}, {attribute, 1, export, Fs}, {attribute, 1, on_load, {load, 0}},

@@ -144,5 +144,8 @@ void nif_handle_prepare(struct nif_handle *h)
         /* The runtime reports no return from a call that it may not report. */
         h->on_call = h->mask[NIF_CALLS] != 0 ? nif_am.trace : nif_am.discard;
         h->on_send = nif_wanted(h, NIF_SEND, KYMO_E_SEND) ? nif_am.trace : nif_am.discard;
+        if (nif_wanted(h, NIF_CALLS, KYMO_E_CALL) && (h->detail & KYMO_D_ARGS) == 0) {
+            h->plain_call = nif_shortcut.call;
+        }
     }
 }

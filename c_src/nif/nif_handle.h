@@ -38,6 +38,7 @@ enum nif_class {
 struct nif_handle {
     struct kymo_recorder *rec;     /* NULL only while open has not succeeded */
     ERL_NIF_TERM on_call, on_send; /* the answer for these tags while recording; 0 = it depends */
+    ERL_NIF_TERM plain_call;       /* the tag call, when raw calls are recorded without arguments; else 0 */
     uint32_t detail;               /* KYMO_D_* */
     uint32_t size_limit;           /* terms visited to find the size of a message */
     uint64_t mask[NIF_CLASSES];    /* 1 << KYMO_E_x for each tag wanted */
@@ -113,8 +114,8 @@ unsigned nif_handle_count(void);
 /* Finds out whether the shortcut can be used. Load and upgrade only. */
 void nif_handle_learn(ErlNifEnv *env);
 
-/* Makes the answers that are always the same, once the mask and the sampling are
- * set. Part of open. */
+/* Makes the answers that are always the same, once the mask, the sampling and what
+ * is recorded are set. Part of open. */
 void nif_handle_prepare(struct nif_handle *h);
 
 /* The term of a handle. From then on it is known to the shortcut. */

@@ -44,8 +44,8 @@ static inline uint32_t nif_message_size(const struct nif_event *ev, ERL_NIF_TERM
 }
 
 /* A call without contents or options; m and f must be atoms. */
-static inline void nif_put_call(const struct nif_event *ev, ERL_NIF_TERM tracee, ERL_NIF_TERM m,
-                                ERL_NIF_TERM f, uint32_t arity)
+static inline __attribute__((always_inline)) void
+nif_put_call(const struct nif_event *ev, ERL_NIF_TERM tracee, ERL_NIF_TERM m, ERL_NIF_TERM f, uint32_t arity)
 {
     uint64_t who = nif_ident(ev, tracee);
     uint32_t mfa = nif_mfa_id(ev, m, f, arity);

@@ -139,9 +139,9 @@ static inline bool plain(const ErlNifTraceEvent *e)
     return e->flags == 0 && e->match_spec_result == 0;
 }
 
-static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
+static __attribute__((noinline)) ErlNifTracerAnswer any_event(ErlNifEnv *env, struct nif_handle *h,
+                                                              const ErlNifTraceEvent *e)
 {
-    struct nif_handle *h = nif_handle_of(env, e->state);
     ERL_NIF_TERM tag = e->tag;
     enum nif_class c = class_of(e->kind);
     struct nif_event ev;
@@ -170,6 +170,23 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
         }
         kymo_writer_put(ev.w);
     }
+    return ERL_NIF_TRACER_TRACE;
+}
+
+/* Most events are calls, and mostly they are recorded without arguments: what is
+ * decided when the recorder is opened is one comparison. */
+static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    struct nif_handle *h = nif_handle_of(env, e->state);
+    struct nif_event ev;
+    if (NIF_UNLIKELY(h == NULL) || e->tag != h->plain_call || NIF_UNLIKELY(!plain(e))) {
+        return any_event(env, h, e);
+    }
+    if (NIF_UNLIKELY(!nif_begin(&ev, env, h))) {
+        return kymo_recorder_active(h->rec) ? ERL_NIF_TRACER_TRACE : refused(h);
+    }
+    nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity);
+    kymo_writer_put(ev.w);
     return ERL_NIF_TRACER_TRACE;
 }
 

@@ -227,10 +227,29 @@ static ERL_NIF_TERM counts(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
                             enif_make_uint64(env, atomic_load(&events)));
 }
 
+/* A message, sent from a dirty scheduler. */
+static ERL_NIF_TERM dirty_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    ErlNifPid pid;
+    (void)argc;
+    if (!enif_get_local_pid(env, argv[0], &pid)) {
+        return enif_make_badarg(env);
+    }
+    enif_send(env, &pid, NULL, argv[1]);
+    return am_ok;
+}
+
 static ErlNifFunc functions[] = {
-    {"enabled", 3, enabled, 0}, {"enabled_call", 3, enabled_call, 0}, {"enabled_send", 3, enabled_send, 0},
-    {"trace", 5, trace, 0},     {"trace_call", 5, trace_call, 0},     {"trace_send", 5, trace_send, 0},
-    {"counts", 0, counts, 0},   {"registering", 0, registering, 0},
+    {"enabled", 3, enabled, 0},
+    {"enabled_call", 3, enabled_call, 0},
+    {"enabled_send", 3, enabled_send, 0},
+    {"trace", 5, trace, 0},
+    {"trace_call", 5, trace_call, 0},
+    {"trace_send", 5, trace_send, 0},
+    {"counts", 0, counts, 0},
+    {"registering", 0, registering, 0},
+    {"dirty_cpu", 2, dirty_send, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"dirty_io", 2, dirty_send, ERL_NIF_DIRTY_JOB_IO_BOUND},
 };
 
 #define INIT(module) ERL_NIF_INIT(module, functions, load, NULL, upgrade, NULL)
