@@ -771,7 +771,7 @@ do_not_mine() ->
     end,
     [?assertError(badarg, instrument:map_request(Op, Arg)) ||
         Op <- [start, wait, scan, continue, loose, code, rest, left, info,
-               code_owners, stop, foo],
+               code_owners, segments, received, is_running, stop, foo],
         Arg <- [[], make_ref(), {}, {make_ref(), 1, 1, true}, {a, b, c},
                 {-1, 1, make_ref()}],
         not (Op =:= wait andalso is_reference(Arg))],

@@ -407,9 +407,13 @@ typedef struct {
     ErtsSysHrTime step_began;
     int with_segments;
 
+    /* Of the process: the messages about ends that it hasn't received yet. If
+     * the sender counted them, it would do so before or after the process has
+     * received one. */
+    int ends_to_receive;
+
     /* Protected by map_mtx */
     int running;
-    int ends_to_tell;           /* runs whose end the process isn't told yet */
     int stopped;                /* asked to stop, or has done so */
     int has_slot;               /* is the one map that is being made */
 
@@ -516,11 +520,6 @@ job_tell_end(map_job_t *job, Process *process, const char *result)
 {
     send_tagged(process, &job->tag, make_an_atom(result), NULL, 0);
     erts_proc_dec_refc(process);
-
-    /* Not before it is in the queue. */
-    erts_mtx_lock(&map_mtx);
-    job->ends_to_tell--;
-    erts_mtx_unlock(&map_mtx);
 }
 
 /* On the thread that owns the instance of the paused scan. Has a reference to
@@ -547,9 +546,7 @@ job_end(map_job_t *job, Process *process)
         if (process) {
             job->process = process;
             erts_proc_inc_refc(process);
-            erts_mtx_lock(&map_mtx);
-            job->ends_to_tell++;
-            erts_mtx_unlock(&map_mtx);
+            job->ends_to_receive++;
         }
         erts_refc_inc(&JOB_BIN(job)->intern.refc, 1);
         erts_schedule_misc_aux_work(erts_alcu_map_tid(job->scan),
@@ -865,9 +862,9 @@ job_run(Process *c_p, map_job_t *job)
 {
     erts_mtx_lock(&map_mtx);
     job->running = 1;
-    job->ends_to_tell++;
     erts_mtx_unlock(&map_mtx);
 
+    job->ends_to_receive++;
     job->process = c_p;
     erts_proc_inc_refc(c_p);
     job->credits = job->window;
@@ -1209,21 +1206,30 @@ job_code_owners(Process *c_p, Eterm arg)
     return TUPLE2(hp, next, list);
 }
 
-/* Ref -> whether a message about the end of a run will come, if it isn't in
- * the queue already */
+/* Ref: the process has received a message about an end. */
+static Eterm
+job_received(Process *c_p, Eterm ref)
+{
+    int running, stopped;
+    map_job_t *job = get_job(c_p, ref, &running, &stopped);
+
+    if (!job || job->ends_to_receive == 0)
+        return THE_NON_VALUE;
+    job->ends_to_receive--;
+    return am_ok;
+}
+
+/* Ref -> whether a message about an end will come, if it isn't in the queue
+ * already */
 static Eterm
 job_is_running(Process *c_p, Eterm ref)
 {
     int running, stopped;
     map_job_t *job = get_job(c_p, ref, &running, &stopped);
-    int ends_to_tell;
 
     if (!job)
         return THE_NON_VALUE;
-    erts_mtx_lock(&map_mtx);
-    ends_to_tell = job->ends_to_tell;
-    erts_mtx_unlock(&map_mtx);
-    return ends_to_tell ? am_true : am_false;
+    return job->ends_to_receive ? am_true : am_false;
 }
 
 /* Ref: the map is given up or complete. */
@@ -1305,6 +1311,7 @@ instrument_map_request_2(BIF_ALIST_2)
         {"left", job_left},
         {"info", job_info},
         {"code_owners", job_code_owners},
+        {"received", job_received},
         {"is_running", job_is_running},
         {"stop", job_stop}
     };
