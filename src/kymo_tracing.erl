@@ -73,9 +73,17 @@ runtime(Function, Arguments) -> apply(erlang, Function, Arguments).
 %% @doc Nothing is traced yet. A session lives as long as somebody holds it.
 -spec new(mode(), kymo:tracer()) -> t().
 new(session, Tracer) ->
-    #tracing{mode = session, tracer = Tracer, session = (api()):session_create(kymo, Tracer, [])};
+    #tracing{mode = session, tracer = Tracer, session = session(Tracer)};
 new(global, Tracer) ->
     #tracing{mode = global, tracer = Tracer, watcher = self()}.
+
+%% Where the runtime can, it keeps the patterns itself when code is loaded.
+session(Tracer) ->
+    try
+        (api()):session_create(kymo, Tracer, [keep_patterns])
+    catch
+        error:badarg -> (api()):session_create(kymo, Tracer, [])
+    end.
 
 %% @doc Looks for conflicts.
 -spec plan(t(), kymo_spec:t()) -> {ok, plan(), t()} | {error, kymo:trace_error()}.

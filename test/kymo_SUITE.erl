@@ -28,7 +28,8 @@ groups() ->
         killed_while_setting, spawn_storm, system_tracer_cleared,
         calls, calls_arguments, global_calls, return_to, returns, text_match_spec, messages_and_senders,
         senders_off, every_event, new_processes, existing_processes, registered_names, ports,
-        nothing_or_all, spec_errors, untrace_all, untrace_parts, reload, load_first, pause_resume,
+        nothing_or_all, spec_errors, untrace_all, untrace_parts, reload,
+        reload_without_gap, load_first, pause_resume,
         limit_ends, snapshot, process_names, many_processes,
         record, record_raises, record_errors, application, own_processes, several
     ],
@@ -622,6 +623,33 @@ reload(Config) ->
     {ok, #{events := 3}} = kymo:stop(R),
     gone(P),
     unload_version().
+
+%% A runtime that keeps patterns does so without a gap.
+reload_without_gap(Config) ->
+    case keeps_patterns() of
+        true ->
+            load_version(1),
+            {P, R} = traced(Config, #{}, #{functions => "kymo_reloaded:version/0"}),
+            [
+                begin
+                    load_version(1 + N rem 2),
+                    run(P, fun() -> kymo_reloaded:version() end)
+                end
+             || N <- lists:seq(1, 200)
+            ],
+            {ok, #{events := 200}} = kymo:stop(R),
+            gone(P),
+            unload_version();
+        false ->
+            {skip, "this runtime forgets patterns when code is loaded"}
+    end.
+
+keeps_patterns() ->
+    try trace:session_create(?MODULE, self(), [keep_patterns]) of
+        Session -> trace:session_destroy(Session)
+    catch
+        error:_ -> false
+    end.
 
 %% A wildcard stands for modules that come later too.
 load_first(Config) ->

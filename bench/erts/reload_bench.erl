@@ -110,7 +110,8 @@ main() ->
                 ["all"] -> All;
                 _ -> [list_to_existing_atom(N) || N <- Names0]
             end,
-    Workers = [start_worker(Erl) || Erl <- [Stock, Patched]],
+    Flags = io_lib:format("+S ~b:~b", [?SCHEDULERS, ?SCHEDULERS]),
+    Workers = [bench_worker:start(Erl, Flags, ?MODULE) || Erl <- [Stock, Patched]],
     io:format("~nlongest gap of a process in ~b ms, native calls of ~b ms, ms: median (most)~n~n"
               "~-20s ~19s ~19s ~19s ~19s ~8s~n",
               [?INTERVAL, ?NATIVE div 1000, "operation", "stock without", "stock with",
@@ -119,14 +120,15 @@ main() ->
     io:format("~nlatency of a load, us: lower quartile~n~n~-34s ~12s ~12s ~10s~n",
               ["", "stock", "patched", "stock/p."]),
     Latency = measure_latency(Workers, Rounds),
-    [stop_worker(W) || W <- Workers],
+    [bench_worker:stop(W) || W <- Workers],
     halt(judge(Gaps, Latency)).
 
 measure_gaps(Name, Workers, Rounds) ->
-    [ask(W, {setup, Name}) || W <- Workers],
-    Samples = [[{ask(W, {interval, none}), ask(W, {interval, Name})} || W <- Workers]
+    [bench_worker:ask(W, {setup, Name}) || W <- Workers],
+    Samples = [[{bench_worker:ask(W, {interval, none}), bench_worker:ask(W, {interval, Name})}
+                || W <- Workers]
                || _ <- lists:seq(1, Rounds)],
-    [ask(W, {teardown, Name}) || W <- Workers],
+    [bench_worker:ask(W, {teardown, Name}) || W <- Workers],
     [S0, S1, P0, P1] = [[element(1, element(I, lists:nth(W, Sample))) / 1.0e6 || Sample <- Samples]
                         || W <- [1, 2], I <- [1, 2]],
     Times = lists:sum([element(2, element(2, lists:nth(2, Sample))) || Sample <- Samples]),
@@ -136,7 +138,7 @@ measure_gaps(Name, Workers, Rounds) ->
     {Name, median(S1), median(P0), median(P1)}.
 
 measure_latency(Workers, Rounds) ->
-    Samples = [[ask(W, latency) || W <- Workers] || _ <- lists:seq(1, Rounds)],
+    Samples = [[bench_worker:ask(W, latency) || W <- Workers] || _ <- lists:seq(1, Rounds)],
     [Stock, Patched] = [merge([lists:nth(W, Sample) || Sample <- Samples]) || W <- [1, 2]],
     [io:format("~-34s ~12.1f ~12.1f ~10.2f~n", [What, S, P, S / P])
      || {What, S} <- lists:sort(maps:to_list(Stock)), P <- [maps:get(What, Patched)]],
@@ -169,28 +171,6 @@ judge(Gaps, {Stock, Patched}) ->
                end || {What, Value, Cmp, Limit} <- Checks]).
 
 %%
-%% The other side of a port: terms in external format
-%%
-
-start_worker(Erl) ->
-    Path = filename:dirname(code:which(?MODULE)),
-    open_port({spawn, lists:flatten(io_lib:format(
-                        "~s +S ~b:~b -noshell -noinput -pa ~s -s ~s worker",
-                        [Erl, ?SCHEDULERS, ?SCHEDULERS, Path, ?MODULE]))},
-              [{packet, 4}, binary, exit_status, nouse_stdio]).
-
-ask(Port, Request) ->
-    port_command(Port, term_to_binary(Request)),
-    receive
-        {Port, {data, Reply}} -> binary_to_term(Reply);
-        {Port, {exit_status, Status}} -> error({worker_stopped, Status})
-    end.
-
-stop_worker(Port) ->
-    port_command(Port, term_to_binary(stop)),
-    receive {Port, {exit_status, _}} -> ok end.
-
-%%
 %% The worker
 %%
 
@@ -198,24 +178,15 @@ stop_worker(Port) ->
 -spec worker() -> no_return().
 worker() ->
     ok = erlang:load_nif(filename:join(filename:dirname(code:which(?MODULE)), "reload_nif"), 0),
-    {_, Ref} = spawn_opt(fun() -> serve(open_port({fd, 3, 4}, [{packet, 4}, binary, eof]), none)
-                         end, [monitor, {scheduler, ?ON_OPERATION}]),
+    {_, Ref} = spawn_opt(fun() -> bench_worker:serve(fun request/1) end,
+                         [monitor, {scheduler, ?ON_OPERATION}]),
     receive {'DOWN', Ref, _, _, _} -> halt(1) end.
 
-serve(Port, State0) ->
-    receive
-        {Port, {data, Request}} ->
-            case binary_to_term(Request) of
-                stop ->
-                    halt(0);
-                R ->
-                    {Reply, State} = request(R, State0),
-                    port_command(Port, term_to_binary(Reply)),
-                    serve(Port, State)
-            end;
-        {Port, eof} ->
-            halt(1)
-    end.
+%% What an operation needs is kept from one request to the next.
+request(Request) ->
+    {Reply, State} = request(Request, get(state)),
+    put(state, State),
+    Reply.
 
 request({setup, Name}, _) ->
     {_, Setup, _, _} = lists:keyfind(Name, 1, operations()),

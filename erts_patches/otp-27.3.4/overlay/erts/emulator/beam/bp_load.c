@@ -23,6 +23,7 @@ typedef struct {
     GenericBp *retired;         /* Breakpoints to be removed, or NULL */
     GenericBp *added;           /* Breakpoints that take their place, or NULL */
     ErtsCodePtr address;        /* What they are for */
+    int is_kept;                /* Some breakpoints stay */
 } BpExport;
 
 static struct { /* Protected by code modification permission */
@@ -36,6 +37,10 @@ static struct { /* Protected by code modification permission */
     Uint num_exports;
     Uint room_exports;
     int is_retiring_exports;    /* Not all of them are only added to */
+
+    /* The code stays, and so do the breakpoints of sessions that keep
+     * patterns. */
+    int is_keeping;
 
     /* Code that runs, and in which breakpoints are to be installed, or NULL.
      * There is no more than one, as modules with an -on_load() function are
@@ -72,6 +77,7 @@ add_export(Export *ep)
     be->retired = NULL;
     be->added = NULL;
     be->address = NULL;
+    be->is_kept = 0;
     return be;
 }
 
@@ -91,15 +97,51 @@ erts_bp_load_retire_instance(struct erl_module_instance *mi)
                                          sizeof(*bp_load.instances));
     }
     bp_load.instances[bp_load.num_instances++] = *mi;
-    mi->num_breakpoints = 0;
+    mi->num_breakpoints = bp_load.is_keeping ? erts_bp_count_kept(mi) : 0;
+}
+
+static BpExport *
+retire_export(Export *ep)
+{
+    BpExport *be = add_export(ep);
+
+    be->retired = ep->info.gen_bp;
+    bp_load.is_retiring_exports = 1;
+    return be;
 }
 
 void
 erts_bp_load_retire_export(Export *ep)
 {
     ERTS_LC_ASSERT(erts_has_code_load_permission());
-    add_export(ep)->retired = ep->info.gen_bp;
-    bp_load.is_retiring_exports = 1;
+    (void) retire_export(ep);
+}
+
+void
+erts_bp_load_retire_current(Module *modp)
+{
+    const ErtsCodeIndex staging_ix = erts_staging_code_ix();
+    const Eterm module = make_atom(modp->module);
+    Export *ep;
+
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    bp_load.is_keeping = 1;
+    for (ep = erts_export_first_in_module(module); ep != NULL;
+         ep = erts_export_next_in_module(ep)) {
+        if (erts_is_export_trampoline_active(ep, staging_ix) &&
+            BeamIsOpCode(ep->trampoline.common.op, op_i_generic_breakpoint)) {
+            BpExport *be = retire_export(ep);
+
+            be->is_kept = erts_bp_is_kept(be->retired);
+            if (!be->is_kept) {
+                erts_export_set_address(ep, staging_ix, (ErtsCodePtr)
+                                        ep->trampoline.breakpoint.address);
+                modp->curr.num_traced_exports--;
+            }
+        }
+    }
+    erts_bp_load_retire_instance(&modp->curr);
 }
 
 /*
@@ -294,13 +336,14 @@ erts_bp_load_commit(void)
                 set_trampoline(be);
             }
         }
-        else if (erts_is_export_trampoline_active(ep, staging_ix)) {
+        else if (!be->is_kept &&
+                 erts_is_export_trampoline_active(ep, staging_ix)) {
             /* The function is gone. */
             ep->is_bif_traced = 0;
             ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
         }
-        /* else: Only those who use the old code index still get to the
-         * trampoline. */
+        /* else: Unless some breakpoints stay, only those who use the old code
+         * index still get to the trampoline. */
     }
 
     if (!erts_bp_load_has_retire()) {
@@ -327,6 +370,7 @@ erts_bp_load_retire(void)
         const BpExport *be = &bp_load.exports[i];
         Export *ep = be->ep;
 
+        erts_bp_retire(be->retired, bp_load.is_keeping);
         if (be->retired && !be->added &&
             !erts_is_export_trampoline_active(ep, code_ix)) {
             /* Nobody calls through the trampoline. But in the interpreter, a
@@ -337,7 +381,7 @@ erts_bp_load_retire(void)
     }
 
     for (j = 0; j < bp_load.num_instances; j++) {
-        erts_bp_retire_instance(&bp_load.instances[j]);
+        erts_bp_retire_instance(&bp_load.instances[j], bp_load.is_keeping);
     }
 }
 
@@ -354,11 +398,15 @@ erts_bp_load_unlink(void)
         Export *ep = be->ep;
 
         if (be->retired) {
+            GenericBp *kept = erts_bp_release_retired(be->retired);
+
+            ASSERT(kept == NULL || (be->is_kept && !be->added));
             if (!be->added) {
-                ep->info.gen_bp = NULL;
-                ep->trampoline.breakpoint.address = (BeamInstr) 0;
+                ep->info.gen_bp = kept;
+                if (!kept) {
+                    ep->trampoline.breakpoint.address = (BeamInstr) 0;
+                }
             }
-            erts_bp_release_retired(be->retired);
         }
         if (ep->is_bif_traced) {
             erts_update_bif_traced(ep);

@@ -55,6 +55,11 @@ void erts_bp_load_retire_instance(struct erl_module_instance *mi);
  * replaced. Its trampoline, if that is active, is in use: leave it alone. */
 void erts_bp_load_retire_export(Export *ep);
 
+/* Stage: the current code of a module of the staging table stays, but isn't to
+ * be traced any more, except by sessions that keep patterns. It must be the only
+ * module of the operation. */
+void erts_bp_load_retire_current(Module *modp);
+
 /* Stage: make the breakpoints that sessions want in the current code of a
  * module of the staging table. The addresses of its export entries have been
  * staged. `is_running` tells that processes may run the code. */

@@ -20,13 +20,17 @@
          traced_while_on_load/1, refused_loads/1, loader_killed/1,
          bif_module/1, nothing_stops/1, stress/1]).
 
-%% For the tracees.
--export([undefined_function/3]).
+-import(erts_reload_work,
+        [is_patched/0, breakpoints/0, unload_all/0,
+         mod/1, load/2, load_softly/2, load_code_softly/2, load_on_load/3, load_on_load_softly/2,
+         purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
+         numbered_on_load_code/2,
+         session/0, calls/2, delivered/2, flush/0, ask/2, stop/1, pick/1,
+         first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
+         stop_caller/3, tracer/1]).
 
 -define(KINDS, [[local], [global], [meta], [call_count], [call_time], [call_memory],
                 [local, meta, call_count, call_time, call_memory]]).
--define(RELOADS, 2000).
--define(RELOAD_SECONDS, 10).
 -define(STRESS_SECONDS, 5).
 
 suite() ->
@@ -49,6 +53,8 @@ groups() ->
 init_per_suite(Config) ->
     case code:ensure_loaded(trace) of
         {module, trace} ->
+            %% As an error handler it must be there before it is needed.
+            {module, _} = code:ensure_loaded(erts_reload_work),
             _ = erts_debug:set_internal_state(available_internal_state, true),
             Config;
         _ ->
@@ -71,44 +77,17 @@ end_per_group(_Group, _Config) ->
     ok.
 
 init_per_testcase(_Case, Config) ->
-    process_flag(error_handler, ?MODULE),
+    process_flag(error_handler, erts_reload_work),
     [{breakpoints, breakpoints()} | Config].
 
 %% What a case leaves is unloaded, and no breakpoint is left behind.
 end_per_testcase(_Case, Config) ->
     process_flag(error_handler, error_handler),
-    [unload(M) || {M, _} <- code:all_loaded(), is_ours(M)],
+    unload_all(),
     case breakpoints() =:= proplists:get_value(breakpoints, Config) of
         true -> ok;
         false -> {fail, {breakpoints, breakpoints()}}
     end.
-
-is_patched() ->
-    try maps:is_key(finish_loading, erlang:system_info(kymo_blocking)) of
-        IsKnown -> not IsKnown
-    catch
-        error:badarg -> false
-    end.
-
-%% Number of breakpoints in the runtime, when those to be freed are.
-breakpoints() ->
-    case is_patched() of
-        true ->
-            ok = erts_debug:set_internal_state(wait, thread_progress),
-            ok = erts_debug:set_internal_state(wait, thread_progress),
-            erts_debug:get_internal_state(trace_breakpoints);
-        false ->
-            unknown
-    end.
-
-undefined_function(M, F, As) ->
-    case is_ours(M) of
-        true -> throw({undefined_function, {M, F, length(As)}});
-        false -> error_handler:undefined_function(M, F, As)
-    end.
-
-is_ours(M) ->
-    lists:prefix("erts_reload_mod_", atom_to_list(M)).
 
 %%--------------------------------------------------------------------------
 %% Any runtime
@@ -363,105 +342,17 @@ bif_module(_Config) ->
 %% A process calls all the time. Each of its calls is traced, by each session with
 %% an on_load pattern, whichever code it reaches, and is counted.
 on_load_first_call(_Config) ->
-    [first_call(Kinds, fun(M, Version) -> load_softly(M, Version) end)
+    [first_call(Kinds, [], on_load, fun erts_reload_work:numbered_code/2,
+                fun erts_reload_work:load_code_softly/2, fun erts_reload_work:check_missed/3)
      || Kinds <- [[[local]], [[global]], [[meta]], [[local], [global]], [[global], [global], [local]]]].
 
+%% While the -on_load() function runs, the old code isn't traced. The new one is from
+%% its first call on.
 on_load_first_call_of_on_load_module(_Config) ->
-    [first_call(Kinds, fun(M, Version) ->
-                               load_on_load(M, Version, true),
-                               purge_softly(M)
-                       end)
+    [first_call(Kinds, [], on_load, fun erts_reload_work:numbered_on_load_code/2,
+                fun erts_reload_work:load_on_load_softly/2,
+                fun erts_reload_work:check_missed_in_old/3)
      || Kinds <- [[[local]], [[global]], [[local], [global]]]].
-
-first_call(Kinds, Load) ->
-    M = mod(1),
-    Tracers = [spawn_link(fun() -> tracer(M) end) || _ <- Kinds],
-    Ss = [trace:session_create(?MODULE, T, []) || T <- Tracers],
-    Count = session(),
-    [trace:function(S, on_load, true, K) || {S, K} <- lists:zip([Count | Ss], [[call_count] | Kinds])],
-    Load(M, 1),
-    Pid = start_caller(M, Tracers),
-    [1 = trace:process(S, Pid, true, [call]) || S <- Ss],
-    Pid ! go,
-    reloads(fun(N) ->
-                    Load(M, 1 + N rem 2),
-                    %% Now and then with a pattern of the old version.
-                    [trace:function(hd(Ss), {M, f, 1}, true, [global])
-                     || N rem 5 =:= 0, hd(Kinds) =:= [global]],
-                    ?assertMatch({call_count, C} when is_integer(C),
-                                 trace:info(Count, {M, f, 1}, call_count))
-            end),
-    Pid ! {stop, self()},
-    {Calls, Changes} = receive {Pid, stopped, Made, At} -> {Made, At} end,
-    ?assert(Calls > 0),
-    [begin
-         Ref = trace:delivered(S, Pid),
-         receive {trace_delivered, Pid, Ref} -> ok end,
-         T ! {stop, self()},
-         check_missed(Calls, Changes, receive {T, received, Last, Missed} -> {Last, Missed} end)
-     end || {S, T} <- lists:zip(Ss, Tracers)],
-    [trace:session_destroy(S) || S <- [Count | Ss]],
-    unload(M).
-
-%% A process of the interpreter can be scheduled out where it has called a function,
-%% before it gets to the breakpoint. If the code has become old until it goes on, that
-%% call isn't traced: the last one of a version. No call of new code is missed.
-check_missed(Calls, Changes, {Last, Missed}) ->
-    case erlang:system_info(emu_flavor) of
-        emu -> ?assertEqual([], Missed -- [N - 1 || N <- Changes]);
-        jit -> ?assertEqual([], Missed)
-    end,
-    ?assertEqual(Calls, Last).
-
-%% Fewer where the machine has other things to do.
-reloads(Fun) ->
-    reloads(Fun, 1, erlang:monotonic_time(millisecond) + ?RELOAD_SECONDS * 1000).
-
-reloads(Fun, N, Until) ->
-    Fun(N),
-    case N < ?RELOADS andalso (N < 50 orelse erlang:monotonic_time(millisecond) < Until) of
-        true -> reloads(Fun, N + 1, Until);
-        false -> ok
-    end.
-
-%% Calls all the time, except that the tracers must not fall too far behind. Tells in
-%% the end how often, and which calls were the first ones of a version.
-start_caller(M, Tracers) ->
-    Pid = spawn_link(fun() ->
-                             receive go -> ok end,
-                             {f, 1, Version} = M:f(1),
-                             caller(M, Tracers, 2, Version, [])
-                     end),
-    [T ! {caller, Pid} || T <- Tracers],
-    Pid.
-
-caller(M, Tracers, N, Version, Changes0) ->
-    {f, N, NewVersion} = M:f(N),
-    Changes = [N || NewVersion =/= Version] ++ Changes0,
-    [receive {T, N} -> ok end || N rem 1000 =:= 0, T <- Tracers],
-    receive
-        {stop, From} -> From ! {self(), stopped, N, Changes}
-    after 0 ->
-        caller(M, Tracers, N + 1, NewVersion, Changes)
-    end.
-
-%% Tells in the end which was the last traced call, and which ones are missing.
-tracer(M) ->
-    receive {caller, Pid} -> receive_calls(M, Pid, 1, []) end.
-
-receive_calls(M, Pid, N, Missed) ->
-    receive
-        {trace, Pid, call, {M, f, [Call]}} ->
-            receive_calls(M, Pid, N, Missed, Call);
-        {trace_ts, Pid, call, {M, f, [Call]}, _} ->
-            receive_calls(M, Pid, N, Missed, Call);
-        {stop, From} ->
-            From ! {self(), received, N - 1, Missed}
-    end.
-
-receive_calls(M, Pid, N, Missed, Call) when N =< Call ->
-    [Pid ! {self(), I} || I <- lists:seq(N, Call), I rem 1000 =:= 0],
-    receive_calls(M, Pid, Call + 1, lists:seq(N, Call - 1) ++ Missed).
 
 %% A session with an on_load pattern traces exports that another one has traced.
 %% That one's patterns are gone, the on_load pattern is there from the first call.
@@ -478,29 +369,27 @@ on_load_replaces_explicit(_Config) ->
     Pid ! go,
     reloads(fun(N) ->
                     trace:function(Explicit, {M, f, 1}, true, [global]),
-                    load_softly(M, 1 + N rem 2),
+                    load_code_softly(M, numbered_code(M, N)),
                     ?assertEqual({traced, false}, trace:info(Explicit, {M, f, 1}, traced)),
                     ?assertEqual({traced, global}, trace:info(S, {M, f, 1}, traced))
             end),
-    Pid ! {stop, self()},
-    {Calls, Changes} = receive {Pid, stopped, Made, At} -> {Made, At} end,
-    Ref = trace:delivered(S, Pid),
-    receive {trace_delivered, Pid, Ref} -> ok end,
-    Tracer ! {stop, self()},
-    check_missed(Calls, Changes, receive {Tracer, received, Last, Missed} -> {Last, Missed} end),
+    stop_caller(Pid, [{S, Tracer}], fun erts_reload_work:check_missed/3),
     [trace:session_destroy(X) || X <- [S, Explicit]].
 
-%% The current code stays, and stays traced, when its successor fails to come up.
+%% The current code stays when its successor fails to come up, but isn't traced
+%% any more. It can be traced again.
 on_load_function_fails(_Config) ->
     M = mod(1),
     [begin
          load(M, 1),
          S = session(),
-         trace:function(S, {M, '_', '_'}, true, Kind),
          trace:function(S, on_load, true, Kind),
          [begin
+              trace:function(S, {M, '_', '_'}, true, Kind),
+              ?assertEqual([{M, f, [4]}], calls(S, fun() -> {f, 4, 1} = M:f(4) end)),
               load_on_load(M, 2, false),
-              ?assertEqual([{M, f, [5]}], calls(S, fun() -> {f, 5, 1} = M:f(5) end))
+              ?assertEqual({traced, false}, trace:info(S, {M, f, 1}, traced)),
+              ?assertEqual([], calls(S, fun() -> {f, 5, 1} = M:f(5) end))
           end || _ <- lists:seq(1, 5)],
          trace:function(S, on_load, false, Kind),
          load_on_load(M, 2, true),
@@ -561,7 +450,7 @@ stress(_Config) ->
     Until = erlang:monotonic_time(millisecond) + ?STRESS_SECONDS * 1000,
     Sink = spawn_link(fun() -> sink(Ms) end),
     Workers = [spawn_monitor(fun() ->
-                                     process_flag(error_handler, ?MODULE),
+                                     process_flag(error_handler, erts_reload_work),
                                      _ = rand:seed(exsss, {1, 2, Seed}),
                                      worker(What, Until, Sink)
                              end)
@@ -624,7 +513,7 @@ work({dirty, Ms}) ->
 work({dier, Ms}) ->
     M = pick(Ms),
     {Pid, Ref} = spawn_monitor(fun() ->
-                                       process_flag(error_handler, ?MODULE),
+                                       process_flag(error_handler, erts_reload_work),
                                        catch M:calls(10000)
                                end),
     [erlang:yield() || _ <- lists:seq(1, rand:uniform(100))],
@@ -646,9 +535,6 @@ work({tracer, Ms, Sink}) ->
         _ -> trace:session_destroy(S)
     end.
 
-pick(L) ->
-    lists:nth(rand:uniform(length(L)), L).
-
 %% Only functions of the modules, which they have in one of their versions.
 sink(Ms) ->
     receive
@@ -668,111 +554,3 @@ check_event(Ms, M, F) ->
         lists:member(F, [f, calls, server, local, only1, only2, init, module_info,
                          '-init/0-fun-0-'])
         orelse exit({wrong_event, M, F}).
-
-%%--------------------------------------------------------------------------
-
-mod(I) ->
-    list_to_atom("erts_reload_mod_" ++ integer_to_list(I)).
-
-session() ->
-    trace:session_create(?MODULE, self(), []).
-
-%% The calls that the session tells of when a process runs a fun.
-calls(S, Fun) ->
-    {Pid, Ref} = spawn_monitor(fun() ->
-                                       process_flag(error_handler, ?MODULE),
-                                       receive go -> Fun() end
-                               end),
-    1 = trace:process(S, Pid, true, [call]),
-    Pid ! go,
-    receive {'DOWN', Ref, _, _, Reason} -> ?assertEqual(normal, Reason) end,
-    delivered([S], Pid).
-
-%% All calls that sessions have sent to this process about another one.
-delivered(Ss, Pid) ->
-    [begin
-         Ref = trace:delivered(S, Pid),
-         receive {trace_delivered, Pid, Ref} -> ok end
-     end || S <- Ss],
-    flush().
-
-flush() ->
-    receive
-        {trace, _, call, MFA} -> [MFA | flush()];
-        {trace_ts, _, call, MFA, _} -> [MFA | flush()];
-        {trace, _, _, _, _} -> flush()
-    after 0 -> []
-    end.
-
-ask(Pid, Request) ->
-    Pid ! {self(), Request},
-    receive {Pid, Reply} -> Reply end.
-
-stop(Pid) ->
-    unlink(Pid),
-    Ref = monitor(process, Pid),
-    exit(Pid, kill),
-    receive {'DOWN', Ref, _, _, _} -> ok end.
-
-load(M, Version) ->
-    erts_code_purger:purge(M),
-    {module, M} = erlang:load_module(M, code(M, Version)),
-    erts_code_purger:purge(M).
-
-%% Without killing anyone.
-load_softly(M, Version) ->
-    purge_softly(M),
-    {module, M} = erlang:load_module(M, code(M, Version)),
-    purge_softly(M).
-
-purge_softly(M) ->
-    case erts_code_purger:soft_purge(M) of
-        true -> ok;
-        false -> erlang:yield(), purge_softly(M)
-    end.
-
-load_on_load(M, Version, Success) ->
-    erts_code_purger:purge(M),
-    {on_load, [M]} = erlang:finish_loading([erlang:prepare_loading(M, on_load_code(M, Version))]),
-    ok = erlang:call_on_load_function(M),
-    erts_code_purger:finish_after_on_load(M, Success).
-
-unload(M) ->
-    erts_code_purger:purge(M),
-    erlang:delete_module(M),
-    erts_code_purger:purge(M).
-
-code(M, Version) ->
-    code(M, Version, []).
-
-%% Its -on_load() function runs the code, and has a process run it.
-on_load_code(M, Version) ->
-    code(M, Version, ["-on_load(init/0).",
-                      "init() -> {_, R} = spawn_monitor(fun() -> done = calls(10) end),"
-                      " receive {'DOWN', R, _, _, normal} -> ok end."]).
-
-code(M, Version, More) ->
-    Key = {?MODULE, M, Version, More},
-    case persistent_term:get(Key, none) of
-        none ->
-            V = integer_to_list(Version),
-            Text = ["-module(" ++ atom_to_list(M) ++ ").",
-                    "-export([f/1, calls/1, server/0, only" ++ V ++ "/0])."]
-                ++ More
-                ++ ["f(X) -> {f, X, " ++ V ++ "}.",
-                    "calls(0) -> done; calls(N) -> {f, N, _} = f(N), calls(N - 1).",
-                    "only" ++ V ++ "() -> " ++ V ++ ".",
-                    "local() -> {f, 0, X} = f(0), X.",
-                    "server() -> receive {From, local} -> From ! {self(), local()}, server();"
-                    " {From, upgrade} -> From ! {self(), 2}, " ++ atom_to_list(M) ++ ":server() end."],
-            Forms = [begin
-                         {ok, Tokens, _} = erl_scan:string(T),
-                         {ok, Form} = erl_parse:parse_form(Tokens),
-                         Form
-                     end || T <- Text],
-            {ok, M, Code} = compile:forms(Forms, [no_inline]),
-            persistent_term:put(Key, Code),
-            Code;
-        Code ->
-            Code
-    end.
