@@ -23,7 +23,6 @@
 
 -define(KINDS, [[local], [global], [meta], [call_count], [call_time], [call_memory],
                 [local, meta, call_count, call_time, call_memory]]).
--define(STRESS_SECONDS, 5).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
@@ -542,7 +541,7 @@ wait_until_gone() ->
 %% All at once.
 stress(_Config) ->
     Ms = [mod(I) || I <- lists:seq(1, 3)],
-    Until = erlang:monotonic_time(millisecond) + ?STRESS_SECONDS * 1000,
+    Until = erts_reload_work:stress_until(),
     Workers = [spawn_monitor(fun() ->
                                      process_flag(error_handler, erts_reload_work),
                                      _ = rand:seed(exsss, {1, 2, Seed}),

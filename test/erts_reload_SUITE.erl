@@ -31,7 +31,6 @@
 
 -define(KINDS, [[local], [global], [meta], [call_count], [call_time], [call_memory],
                 [local, meta, call_count, call_time, call_memory]]).
--define(STRESS_SECONDS, 5).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
@@ -447,7 +446,7 @@ nothing_stops(_Config) ->
 stress(_Config) ->
     Ms = [mod(I) || I <- lists:seq(1, 4)],
     [load(M, 1) || M <- Ms],
-    Until = erlang:monotonic_time(millisecond) + ?STRESS_SECONDS * 1000,
+    Until = erts_reload_work:stress_until(),
     Sink = spawn_link(fun() -> sink(Ms) end),
     Workers = [spawn_monitor(fun() ->
                                      process_flag(error_handler, erts_reload_work),

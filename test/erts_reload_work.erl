@@ -11,7 +11,7 @@
          purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
          numbered_on_load_code/2]).
 -export([session/0, session/1, calls/2, delivered/2, flush/0, ask/2, stop/1, pick/1]).
--export([first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
+-export([stress_until/0, first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
          stop_caller/3, tracer/1]).
 
 -define(RELOADS, 2000).
@@ -182,6 +182,13 @@ code(M, Version, More) ->
 
 pick(L) ->
     lists:nth(rand:uniform(length(L)), L).
+
+%% When a stress test ends, in milliseconds of monotonic time: after 5 seconds, or
+%% those of KYMO_STRESS_SECONDS in the environment.
+stress_until() ->
+    Seconds = list_to_integer(os:getenv("KYMO_STRESS_SECONDS", "5")),
+    ct:timetrap({seconds, 300 + 2 * Seconds}),
+    erlang:monotonic_time(millisecond) + Seconds * 1000.
 
 %% A process calls all the time while its module is loaded again and again. Sessions
 %% are created with Opts, one for each of Kinds, and trace what Pattern names. Check
