@@ -86,7 +86,8 @@ erts_bp_load_retire_instance(struct erl_module_instance *mi)
 {
     ERTS_LC_ASSERT(erts_has_code_load_permission());
 
-    if (mi->num_breakpoints == 0) {
+    if (mi->num_breakpoints == 0 ||
+        (bp_load.is_keeping && erts_bp_count_functions(mi, 0) == 0)) {
         return;
     }
 
@@ -97,7 +98,7 @@ erts_bp_load_retire_instance(struct erl_module_instance *mi)
                                          sizeof(*bp_load.instances));
     }
     bp_load.instances[bp_load.num_instances++] = *mi;
-    mi->num_breakpoints = bp_load.is_keeping ? erts_bp_count_kept(mi) : 0;
+    mi->num_breakpoints = bp_load.is_keeping ? erts_bp_count_functions(mi, 1) : 0;
 }
 
 static BpExport *
@@ -131,9 +132,13 @@ erts_bp_load_retire_current(Module *modp)
          ep = erts_export_next_in_module(ep)) {
         if (erts_is_export_trampoline_active(ep, staging_ix) &&
             BeamIsOpCode(ep->trampoline.common.op, op_i_generic_breakpoint)) {
-            BpExport *be = retire_export(ep);
+            BpExport *be;
 
-            be->is_kept = erts_bp_is_kept(be->retired);
+            if (!erts_bp_has(ep->info.gen_bp, 0)) {
+                continue;
+            }
+            be = retire_export(ep);
+            be->is_kept = erts_bp_has(be->retired, 1);
             if (!be->is_kept) {
                 erts_export_set_address(ep, staging_ix, (ErtsCodePtr)
                                         ep->trampoline.breakpoint.address);
