@@ -286,13 +286,9 @@ all_while_spawning(_Config) ->
     [begin
          erlang:trace(What, true, Flags ++ [{tracer, Tracer}]),
          Sorted = lists:sort(Flags),
-         ?assertEqual({What, [Sorted]},
-                      {What, lists:usort([F || P <- generations(Table),
-                                               F <- flags_if_alive(P)])}),
+         ?assertEqual({What, [Sorted]}, {What, flags_of_generations(Table)}),
          erlang:trace(Clear, false, [all]),
-         ?assertEqual({Clear, [[]]},
-                      {Clear, lists:usort([F || P <- generations(Table),
-                                                F <- flags_if_alive(P)])}),
+         ?assertEqual({Clear, [[]]}, {Clear, flags_of_generations(Table)}),
          %% existing leaves the defaults as they are.
          erlang:trace(new, false, [all])
      end || _ <- lists:seq(1, 10),
@@ -319,6 +315,14 @@ generation(Table, I, Parent, Test) ->
             Self = self(),
             spawn(fun() -> generation(Table, I, Self, Test) end),
             receive {entered, I} -> ok end
+    end.
+
+%% Of those that are alive when they are asked. There is always somebody, but maybe
+%% not the same.
+flags_of_generations(Table) ->
+    case [F || P <- generations(Table), F <- flags_if_alive(P)] of
+        [] -> flags_of_generations(Table);
+        Flags -> lists:usort(Flags)
     end.
 
 generations(Table) ->
@@ -406,26 +410,36 @@ all_by_two(_Config) ->
 all_caller_killed(_Config) ->
     Idle = idle(3000),
     Tracer = spawn_link(fun idle_loop/0),
-    Outcomes =
-        [begin
-             {Caller, Ref} = spawn_monitor(fun() ->
-                                                   erlang:trace(existing_processes, true,
-                                                                [send, {tracer, Tracer}])
-                                           end),
-             _ = lists:seq(1, I * 200),
-             exit(Caller, kill),
-             receive {'DOWN', Ref, process, Caller, _} -> ok end,
-             %% Takes its turn after whatever has been begun.
-             0 = erlang:trace(new, true, [procs]),
-             Outcome = lists:usort([flags(P) || P <- [hd(Idle), lists:last(Idle) | sample(Idle)]]),
-             ?assert(lists:member(Outcome, [[[]], [[send]]])),
-             erlang:trace(all, false, [all]),
-             Outcome
-         end || I <- lists:seq(1, 100)],
+    Kill = fun(I) ->
+                   {Caller, Ref} = spawn_monitor(fun() ->
+                                                         erlang:trace(existing_processes, true,
+                                                                      [send, {tracer, Tracer}])
+                                                 end),
+                   _ = lists:seq(1, I * 200),
+                   exit(Caller, kill),
+                   receive {'DOWN', Ref, process, Caller, _} -> ok end,
+                   %% Takes its turn after whatever has been begun.
+                   0 = erlang:trace(new, true, [procs]),
+                   Outcome = lists:usort([flags(P) || P <- [hd(Idle), lists:last(Idle)
+                                                           | sample(Idle)]]),
+                   ?assert(lists:member(Outcome, [[[]], [[send]]])),
+                   erlang:trace(all, false, [all]),
+                   Outcome
+           end,
+    Outcomes = kill_later_and_later(Kill, 1, []),
     ct:log("~p", [[{O, length([x || P <- Outcomes, P =:= O])} || O <- lists:usort(Outcomes)]]),
     ?assert(lists:member([[send]], Outcomes)),
     stop(Idle),
     stop([Tracer]).
+
+%% A hundred times, and more where it takes longer until something has been begun.
+kill_later_and_later(Kill, I, Outcomes) when I =< 100 ->
+    kill_later_and_later(Kill, I + 1, [Kill(I) | Outcomes]);
+kill_later_and_later(Kill, I, Outcomes) ->
+    case lists:member([[send]], Outcomes) orelse I > 2000 of
+        true -> Outcomes;
+        false -> kill_later_and_later(Kill, I + 100, [Kill(I) | Outcomes])
+    end.
 
 %% The session is destroyed at any time.
 all_session_destroyed(_Config) ->
