@@ -17,12 +17,11 @@
          destroyed/1, stress/1]).
 
 -import(erts_reload_work,
-        [is_patched/0, breakpoints/0, unload_all/0,
+        [is_patched/0,
          mod/1, load/2, load_softly/2, load_on_load/3, purge_softly/1, unload/1, code/2,
          on_load_code/2, session/0, session/1, calls/2, flush/0, pick/1]).
 
--define(KINDS, [[local], [global], [meta], [call_count], [call_time], [call_memory],
-                [local, meta, call_count, call_time, call_memory]]).
+-define(KINDS, erts_reload_work:kinds()).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
@@ -38,26 +37,12 @@ groups() ->
        on_load_function_fails, traced_while_on_load, bifs, first_call,
        first_call_of_on_load_module, nothing_stops, many_patterns, destroyed, stress]}].
 
-init_per_suite(Config) ->
-    case code:ensure_loaded(trace) of
-        {module, trace} ->
-            %% As an error handler it must be there before it is needed.
-            {module, _} = code:ensure_loaded(erts_reload_work),
-            _ = erts_debug:set_internal_state(available_internal_state, true),
-            Config;
-        _ ->
-            {skip, "this runtime has no trace sessions"}
-    end.
+init_per_suite(Config) -> erts_reload_work:init_suite(Config).
 
-end_per_suite(_Config) ->
-    _ = erts_debug:set_internal_state(available_internal_state, false),
-    ok.
+end_per_suite(_Config) -> erts_reload_work:end_suite().
 
 init_per_group(patched, Config) ->
-    case is_patched() of
-        true -> Config;
-        false -> {skip, "this runtime does not carry this part of the kymo series"}
-    end.
+    erts_reload_work:init_patched(Config).
 
 end_per_group(_Group, _Config) ->
     ok.
@@ -68,18 +53,12 @@ init_per_testcase(unknown_in_stock, Config) ->
         false -> Config
     end;
 init_per_testcase(_Case, Config) ->
-    process_flag(error_handler, erts_reload_work),
-    [{breakpoints, breakpoints()} | Config].
+    erts_reload_work:init_case(Config).
 
 end_per_testcase(unknown_in_stock, _Config) ->
     ok;
 end_per_testcase(_Case, Config) ->
-    process_flag(error_handler, error_handler),
-    unload_all(),
-    case breakpoints() =:= proplists:get_value(breakpoints, Config) of
-        true -> ok;
-        false -> {fail, {breakpoints, breakpoints()}}
-    end.
+    erts_reload_work:end_case(Config).
 
 kept() -> session([keep_patterns]).
 

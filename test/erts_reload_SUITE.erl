@@ -21,16 +21,14 @@
          bif_module/1, nothing_stops/1, stress/1]).
 
 -import(erts_reload_work,
-        [is_patched/0, breakpoints/0, unload_all/0,
-         mod/1, load/2, load_softly/2, load_code_softly/2, load_on_load/3, load_on_load_softly/2,
+        [mod/1, load/2, load_softly/2, load_code_softly/2, load_on_load/3, load_on_load_softly/2,
          purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
          numbered_on_load_code/2,
          session/0, calls/2, delivered/2, flush/0, ask/2, stop/1, pick/1,
          first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
          stop_caller/3, tracer/1]).
 
--define(KINDS, [[local], [global], [meta], [call_count], [call_time], [call_memory],
-                [local, meta, call_count, call_time, call_memory]]).
+-define(KINDS, erts_reload_work:kinds()).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
@@ -49,26 +47,12 @@ groups() ->
        on_load_replaces_explicit, on_load_function_fails, traced_while_on_load,
        nothing_stops, stress]}].
 
-init_per_suite(Config) ->
-    case code:ensure_loaded(trace) of
-        {module, trace} ->
-            %% As an error handler it must be there before it is needed.
-            {module, _} = code:ensure_loaded(erts_reload_work),
-            _ = erts_debug:set_internal_state(available_internal_state, true),
-            Config;
-        _ ->
-            {skip, "this runtime has no trace sessions"}
-    end.
+init_per_suite(Config) -> erts_reload_work:init_suite(Config).
 
-end_per_suite(_Config) ->
-    _ = erts_debug:set_internal_state(available_internal_state, false),
-    ok.
+end_per_suite(_Config) -> erts_reload_work:end_suite().
 
 init_per_group(patched, Config) ->
-    case is_patched() of
-        true -> Config;
-        false -> {skip, "this runtime does not carry this part of the kymo series"}
-    end;
+    erts_reload_work:init_patched(Config);
 init_per_group(any, Config) ->
     Config.
 
@@ -76,17 +60,10 @@ end_per_group(_Group, _Config) ->
     ok.
 
 init_per_testcase(_Case, Config) ->
-    process_flag(error_handler, erts_reload_work),
-    [{breakpoints, breakpoints()} | Config].
+    erts_reload_work:init_case(Config).
 
-%% What a case leaves is unloaded, and no breakpoint is left behind.
 end_per_testcase(_Case, Config) ->
-    process_flag(error_handler, error_handler),
-    unload_all(),
-    case breakpoints() =:= proplists:get_value(breakpoints, Config) of
-        true -> ok;
-        false -> {fail, {breakpoints, breakpoints()}}
-    end.
+    erts_reload_work:end_case(Config).
 
 %%--------------------------------------------------------------------------
 %% Any runtime

@@ -6,7 +6,8 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([is_patched/0, breakpoints/0, undefined_function/3, unload_all/0]).
+-export([init_suite/1, end_suite/0, init_patched/1, init_case/1, end_case/1, is_patched/0, kinds/0,
+         undefined_function/3]).
 -export([mod/1, load/2, load_softly/2, load_code_softly/2, load_on_load/3, load_on_load_softly/2,
          purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
          numbered_on_load_code/2]).
@@ -17,6 +18,45 @@
 -define(RELOADS, 2000).
 -define(RELOAD_SECONDS, 10).
 -define(NUMBERED, v00000000).
+
+init_suite(Config) ->
+    case code:ensure_loaded(trace) of
+        {module, trace} ->
+            _ = erts_debug:set_internal_state(available_internal_state, true),
+            Config;
+        _ ->
+            {skip, "this runtime has no trace sessions"}
+    end.
+
+end_suite() ->
+    _ = erts_debug:set_internal_state(available_internal_state, false),
+    ok.
+
+%% For groups of the patched runtime.
+init_patched(Config) ->
+    case is_patched() of
+        true -> Config;
+        false -> {skip, "this runtime does not carry this part of the kymo series"}
+    end.
+
+%% This module is the error handler.
+init_case(Config) ->
+    process_flag(error_handler, ?MODULE),
+    [{breakpoints, breakpoints()} | Config].
+
+%% What a case leaves is unloaded, and no breakpoint is left behind.
+end_case(Config) ->
+    process_flag(error_handler, error_handler),
+    unload_all(),
+    case breakpoints() =:= proplists:get_value(breakpoints, Config) of
+        true -> ok;
+        false -> {fail, {breakpoints, breakpoints()}}
+    end.
+
+%% The kinds of trace patterns for functions.
+kinds() ->
+    [[local], [global], [meta], [call_count], [call_time], [call_memory],
+     [local, meta, call_count, call_time, call_memory]].
 
 is_patched() ->
     try maps:is_key(finish_loading, erlang:system_info(kymo_blocking)) of
