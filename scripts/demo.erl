@@ -20,8 +20,6 @@
 %% -demo SourceDir OutDir Seconds
 main() ->
     {ok, [[Sources, Out, Seconds]]} = init:get_argument(demo),
-    %% That inets ends is no news.
-    ok = logger:set_primary_config(level, warning),
     %% A process of its own, that dies with any of those it starts: this one traps exits.
     {_, Run} = spawn_monitor(fun() -> run(Sources, Out, list_to_integer(Seconds) * 1000) end),
     receive
@@ -70,10 +68,10 @@ run(Sources, Out, Time) ->
     {ok, FlightInfo} = kymo:stop(Flight),
     io:format("  the snapshot holds ~b events~n", [Held]),
     summary(FlightInfo),
-    %% Each ends its request first: a server that goes away in one leaves reports.
+    %% Each ends its request first. The server itself goes with the node: stopped while
+    %% connections of it end, it sometimes leaves reports, which are not of this show.
     Ended = [begin C ! stop, monitor(process, C) end || C <- Clients],
-    [receive {'DOWN', E, process, _, normal} -> ok end || E <- Ended],
-    ok = inets:stop().
+    [receive {'DOWN', E, process, _, normal} -> ok end || E <- Ended].
 
 summary(#{events := Events, overwritten := Overwritten, lost := Lost, memory := Memory}) ->
     io:format("  ~b events recorded, ~b overwritten, ~b lost; ~b MiB of memory~n", [
