@@ -53,18 +53,28 @@ name({What, How}) ->
     io_lib:format("~s ~s", [What, How]).
 
 %% Runtimes of all sizes live at the same time, so that what else happens on the
-%% machine, and how its threads have come to wait for each other, is spread over
-%% all of them. The first round is thrown away.
+%% machine is spread over all of them, and each round has its own, as a runtime
+%% stays in the way of scheduling and of using memory that it once came upon. The
+%% first round is thrown away.
+%%
+%% Schedulers do not poll for I/O. One of those that are idle would; when it is the
+%% one whose process waits for the others, each wait costs two system calls more,
+%% whatever is loaded and in both runtimes, and chance decides which one it is.
 run_sizes(Erls, Rounds, Cycles) ->
-    Pairs = [[bench_worker:start(Erl, "", ?MODULE) || Erl <- Erls] || _ <- ?SIZES],
+    [_ | Samples] = [round(Erls, Cycles) || _ <- lists:seq(0, Rounds)],
+    [{element(1, hd(Size)), [merge([lists:nth(I, Maps) || {_, Maps} <- Size]) || I <- [1, 2]]}
+     || Size <- transpose(Samples)].
+
+round(Erls, Cycles) ->
+    Pairs = [[bench_worker:start(Erl, "+IOs false", ?MODULE) || Erl <- Erls] || _ <- ?SIZES],
     Loaded = [hd([bench_worker:ask(W, {modules, Size}) || W <- Pair])
               || {Size, Pair} <- lists:zip(?SIZES, Pairs)],
-    [_ | Samples] = [[[bench_worker:ask(W, {cycles, Cycles}) || W <- Pair] || Pair <- Pairs]
-                     || _ <- lists:seq(0, Rounds)],
+    Maps = [[bench_worker:ask(W, {cycles, Cycles}) || W <- Pair] || Pair <- Pairs],
     [[bench_worker:stop(W) || W <- Pair] || Pair <- Pairs],
-    [{lists:nth(I, Loaded),
-      [merge([lists:nth(J, lists:nth(I, S)) || S <- Samples]) || J <- [1, 2]]}
-     || I <- lists:seq(1, length(?SIZES))].
+    lists:zip(Loaded, Maps).
+
+transpose([[] | _]) -> [];
+transpose(Lists) -> [[hd(L) || L <- Lists] | transpose([tl(L) || L <- Lists])].
 
 merge([First | _] = Maps) ->
     maps:map(fun(Op, _) -> lower_quartile(lists:append([maps:get(Op, M) || M <- Maps])) end,
