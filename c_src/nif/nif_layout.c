@@ -99,6 +99,7 @@ static void find_pid_layout(ErlNifEnv *env, uint8_t *ext, size_t len)
         find_rotation(&s, 28, NIF_TAG_PID, &nif_layout.pid);
     }
     nif_layout.pid_bits = s.bits;
+    nif_layout.pid_plain = nif_layout.pid.ok && s.bits == 28;
 }
 
 static void find_port_layout(ErlNifEnv *env, uint8_t *ext, size_t pid_len)

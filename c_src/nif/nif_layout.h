@@ -46,6 +46,7 @@ struct nif_rotation {
 struct nif_layout {
     struct nif_rotation pid;
     unsigned pid_bits; /* the low bits of a pid are its number, the rest the serial */
+    bool pid_plain;    /* pid.ok, and the data are those of an ident */
     bool header_ok;    /* tuples, lists and the headers of boxed terms are as below */
     bool map_ok;       /* small maps are as below */
     uint64_t map_header;

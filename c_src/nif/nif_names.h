@@ -38,16 +38,26 @@ static inline uint32_t nif_mfa_id(const struct nif_event *ev, ERL_NIF_TERM m, ER
     return NIF_LIKELY(id != 0) ? id : nif_mfa_define(ev, m, f, arity);
 }
 
+/* A process of this node, in a runtime that divides the data of its pid as an ident
+ * does: since OTP 26. */
+static inline bool nif_has_plain_ident(ERL_NIF_TERM t)
+{
+    return NIF_LIKELY(nif_is_local_pid(t)) && NIF_LIKELY(nif_layout.pid_plain);
+}
+static inline uint64_t nif_plain_ident(ERL_NIF_TERM t)
+{
+    return (uint64_t)KYMO_I_PID << 60 | nif_pid_data(t);
+}
+
 /* Any term as the ident of a process, port or name. `undefined` is none. */
 static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
 {
-    if (NIF_LIKELY(nif_is_local_pid(t)) && NIF_LIKELY(nif_layout.pid.ok)) {
+    if (nif_has_plain_ident(t)) {
+        return nif_plain_ident(t);
+    }
+    if (nif_is_local_pid(t) && nif_layout.pid.ok) {
         uint64_t data = nif_pid_data(t);
-        /* Since OTP 26 the runtime divides the data as an ident does. */
-        if (NIF_UNLIKELY(nif_layout.pid_bits != 28)) {
-            data = nif_pid_number(data) | nif_pid_serial(data) << 28;
-        }
-        return (uint64_t)KYMO_I_PID << 60 | data;
+        return KYMO_IDENT(KYMO_I_PID, nif_pid_number(data) | nif_pid_serial(data) << 28);
     }
     if (nif_is_local_port(t) && nif_layout.port.ok) {
         return KYMO_IDENT(KYMO_I_PORT, nif_port_number(t));

@@ -173,21 +173,36 @@ static __attribute__((noinline)) ErlNifTracerAnswer any_event(ErlNifEnv *env, st
     return ERL_NIF_TRACER_TRACE;
 }
 
-/* Most events are calls, and mostly they are recorded without arguments: what is
- * decided when the recorder is opened is one comparison. */
-static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
+/* A plain call that kymo_record_call doesn't take. */
+static NIF_RARE ErlNifTracerAnswer plain_call(ErlNifEnv *env, struct nif_handle *h, const ErlNifTraceEvent *e)
 {
-    struct nif_handle *h = nif_handle_of(env, e->state);
     struct nif_event ev;
-    if (NIF_UNLIKELY(h == NULL) || e->tag != h->plain_call || NIF_UNLIKELY(!plain(e))) {
-        return any_event(env, h, e);
-    }
-    if (NIF_UNLIKELY(!nif_begin(&ev, env, h))) {
+    if (!nif_begin(&ev, env, h)) {
         return kymo_recorder_active(h->rec) ? ERL_NIF_TRACER_TRACE : refused(h);
     }
     nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity);
     kymo_writer_put(ev.w);
     return ERL_NIF_TRACER_TRACE;
+}
+
+/* Most events are calls, and mostly they are recorded without arguments: what is
+ * decided when the recorder is opened is one comparison. */
+static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    struct nif_handle *h = nif_handle_fast(e->state);
+    if (NIF_UNLIKELY(h == NULL) || e->tag != h->plain_call || NIF_UNLIKELY(!plain(e))) {
+        return any_event(env, nif_handle_of(env, e->state), e);
+    }
+    if (NIF_LIKELY(nif_has_plain_ident(e->tracee))) {
+        const ErlNifTraceMFA *mfa = e->mfa;
+        uint64_t who = nif_plain_ident(e->tracee);
+        /* Now: left for later, all that it is made of would be kept. */
+        __asm__("" : "+r"(who));
+        if (NIF_LIKELY(kymo_record_call(h->rec, who, mfa->module, mfa->function, (uint32_t)mfa->arity))) {
+            return ERL_NIF_TRACER_TRACE;
+        }
+    }
+    return plain_call(env, h, e);
 }
 
 /* ---- registration ------------------------------------------------------------------ */

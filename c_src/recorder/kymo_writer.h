@@ -80,6 +80,15 @@ uint32_t kymo_dict_term(struct kymo_writer *w, uint64_t hash, const uint8_t *etf
 /* Describes a process; not deduplicated. false: no room. */
 bool kymo_dict_process(struct kymo_writer *w, uint64_t ident, uint32_t name_atom, uint32_t mfa);
 
+/* ---- most events -------------------------------------------------------------
+ * A call without contents, from get to put in one step: a record KYMO_E_CALL of the
+ * ident of the tracee and the id of the function. False: nothing was done and
+ * nothing counted, go the way of steps. That is for what is rare: the thread has no
+ * writer yet or is between get and put, the recorder is not active, samples, or has
+ * not seen the function, a segment or the lease of a limit ends here. */
+static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, uint64_t m, uint64_t f,
+                                    uint32_t arity);
+
 #include "kymo_writer_impl.h"
 
 #endif

@@ -283,10 +283,11 @@ static inline struct kymo_cached_atom *kymo_atom_cache(struct kymo_writer *w, ui
     return &w->atoms[kymo_mix(word) >> (64 - KYMO_ATOM_CACHE_BITS)];
 }
 
+/* Words of atoms differ in few bits: those of f go where m has none. */
 static inline struct kymo_cached_mfa *kymo_mfa_cache(struct kymo_writer *w, uint64_t m, uint64_t f,
                                                      uint32_t arity)
 {
-    return &w->mfas[kymo_mix(m ^ (kymo_mix(f) >> 7) ^ arity) >> (64 - KYMO_MFA_CACHE_BITS)];
+    return &w->mfas[kymo_mix(m ^ f << 28 ^ arity) >> (64 - KYMO_MFA_CACHE_BITS)];
 }
 
 /* An unused cache entry answers 0, as it should. */
@@ -309,6 +310,58 @@ static inline uint32_t kymo_dict_mfa(struct kymo_writer *w, uint64_t m, uint64_t
 static inline bool kymo_dict_has_room(const struct kymo_writer *w)
 {
     return __atomic_load_n(&kymo_head(w->rec)->dict_full, __ATOMIC_RELAXED) == 0;
+}
+
+/* What kymo_writer_get, kymo_sample, kymo_dict_mfa, kymo_reserve, kymo_commit and
+ * kymo_writer_put do one after the other, when nothing has to be done in between. */
+static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, uint64_t m, uint64_t f,
+                                    uint32_t arity)
+{
+    const struct kymo_recorder_head *h = kymo_head(r);
+    const struct kymo_tls_entry *e = &kymo_tls_current->e[h->index];
+    const ptrdiff_t size = KYMO_HDR_COMPACT + 12;
+    const struct kymo_cached_mfa *c;
+    struct kymo_segment *seg;
+    struct kymo_slot *slot;
+    struct kymo_writer *w;
+    uint64_t now, events;
+    uint32_t mfa;
+    uint8_t *p;
+
+    if (KYMO_UNLIKELY(e->generation != h->generation))
+        return false;
+    w = e->writer;
+    if (KYMO_UNLIKELY(w->busy) || KYMO_UNLIKELY(w->sample != 1) || KYMO_UNLIKELY(!kymo_writer_enter(w, h)))
+        return false;
+    c = kymo_mfa_cache(w, m, f, arity);
+    mfa = c->id;
+    if (KYMO_UNLIKELY(c->m != m) || KYMO_UNLIKELY(c->f != f) || KYMO_UNLIKELY(c->arity != arity) ||
+        KYMO_UNLIKELY(mfa == 0))
+        goto no;
+    slot = w->slot;
+    events = slot->events + 1;
+    if (KYMO_UNLIKELY(events == w->events_stop))
+        goto no;
+    now = kymo_now(w);
+    p = w->cur;
+    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0) || KYMO_UNLIKELY(w->end - p < size))
+        goto no;
+    seg = w->seg;
+    w->last = now;
+    w->cur = p + size;
+    __atomic_store_n(&slot->bytes, slot->bytes + (uint64_t)size, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->events, events, __ATOMIC_RELAXED);
+    kymo_prefetch((const uint8_t *)((uintptr_t)p + KYMO_AHEAD));
+    p = kymo_put8(p, KYMO_E_CALL);
+    p = kymo_put32(p, (uint32_t)now);
+    p = kymo_put64(p, tracee);
+    p = kymo_put32(p, mfa);
+    __atomic_store_n(&seg->commit, (uint64_t)(p - (uint8_t *)seg), __ATOMIC_RELEASE);
+    kymo_writer_put(w);
+    return true;
+no:
+    kymo_writer_put(w);
+    return false;
 }
 
 #endif

@@ -54,8 +54,14 @@ static inline void call(struct kymo_recorder *r, uint64_t i)
     kymo_writer_put(w);
 }
 
+static inline void call_at_once(struct kymo_recorder *r, uint64_t i)
+{
+    if (!kymo_record_call(r, i, module_word(i), module_word(i) + 64, 2))
+        call(r, i);
+}
+
 /* clang-format off */
-#define KINDS(X) X(empty) X(call) X(call_discard) X(call_mono) X(call_fenced) X(send) X(gc) X(content) X(paused) X(sampled) \
+#define KINDS(X) X(empty) X(call) X(call_at_once) X(call_discard) X(call_mono) X(call_fenced) X(send) X(gc) X(content) X(paused) X(sampled) \
     X(clock_tsc) X(clock_mono)
 /* clang-format on */
 
@@ -73,6 +79,7 @@ RUN(empty, )
 RUN(call, call(overwrite, i);)
 RUN(call_discard, call(discard, i);)
 RUN(call_mono, call(mono, i);)
+RUN(call_at_once, call_at_once(overwrite, i);)
 RUN(call_fenced, call(fenced, i);)
 RUN(send, {
     struct kymo_writer *w = kymo_writer_get(overwrite);

@@ -19,9 +19,16 @@ struct producer {
 static void *produce(void *arg)
 {
     struct producer *p = arg;
+    struct kymo_writer *w = kymo_writer_get(p->r);
 
+    /* So that the one step has the function. */
+    if (w != NULL) {
+        (void)kymo_dict_mfa_add(w, 0x4b, 0x8b, 0, 0, 0);
+        kymo_writer_put(w);
+    }
     while (!kymo_recorder_ended(p->r) && !kymo_get(&p->quit)) {
-        if (rc_call(p->r, p->recorded))
+        if ((p->recorded % 2 == 0 && kymo_record_call(p->r, p->recorded, 0x4b, 0x8b, 0)) ||
+            rc_call(p->r, p->recorded))
             p->recorded++;
         else
             p->refused++;
