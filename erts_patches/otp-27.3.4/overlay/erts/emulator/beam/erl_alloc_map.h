@@ -690,7 +690,8 @@ static int
 map_step(blockscan_t *scanner)
 {
     struct erts_alcu_map *map = (struct erts_alcu_map *) scanner;
-    ErtsSysHrTime end;
+    /* The buffer, too, takes time. */
+    const ErtsSysHrTime end = erts_sys_hrtime() + map->out->step;
     int done;
 
     scanner->current_op = map_step;
@@ -701,7 +702,6 @@ map_step(blockscan_t *scanner)
         return 0;
     }
 
-    end = erts_sys_hrtime() + map->out->step;
     do {
         Allctr_t *allctr = map->allctr;
 
