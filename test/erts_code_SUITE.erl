@@ -557,6 +557,7 @@ random_model(_Config) ->
 %% As many as there are schedulers, and more, at the same time: each of them has
 %% its own modules, and they all share the tables.
 parallel_random_model(_Config) ->
+    Until = erts_reload_work:stress_until(),
     {_, Seed0} = rand:uniform_s(rand:seed_s(exsss)),
     ct:pal("seed ~p", [rand:export_seed_s(Seed0)]),
     N = 2 * erlang:system_info(schedulers_online) + 2,
@@ -564,12 +565,18 @@ parallel_random_model(_Config) ->
                 {Int, _} = rand:uniform_s(1 bsl 50, rand:jump(Seed0)),
                 spawn_monitor(fun() ->
                                       process_flag(error_handler, ?MODULE),
-                                      random_ops(name("par" ++ integer_to_list(I)), 200,
-                                                 rand:seed_s(exsss, Int + I))
+                                      random_rounds(name("par" ++ integer_to_list(I)), Int + I, Until)
                               end)
             end || I <- lists:seq(1, N)],
     [receive {'DOWN', Ref, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Ref} <- Pids],
     ok.
+
+random_rounds(M0, Int, Until) ->
+    random_ops(M0, 200, rand:seed_s(exsss, Int)),
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> random_rounds(M0, Int + 1000, Until);
+        false -> ok
+    end.
 
 random_ops(M0, Count, Seed) ->
     Ms = [list_to_atom(atom_to_list(M0) ++ "_" ++ [C]) || C <- "abc"],

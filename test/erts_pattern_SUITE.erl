@@ -577,14 +577,14 @@ batch_session_destroyed(_Config) ->
 %% Batches and single operations while modules are loaded, deleted and purged,
 %% sessions come and go, and processes are traced.
 stress(_Config) ->
-    Rounds = list_to_integer(os:getenv("ERTS_PATTERN_STRESS_ROUNDS", "60")),
+    Until = erts_reload_work:stress_until(),
     Sink = spawn_link(fun sink/0),
     Callers = [spawn_link(fun() -> caller(Sink) end) || _ <- [1, 2, 3]],
     Session = fun() -> trace:session_create(stress, Sink, []) end,
     Random = fun(Seed, Fun) ->
                      spawn_monitor(fun() ->
                                            rand:seed(exsss, {Seed, 1, 1}),
-                                           [Fun(I) || I <- lists:seq(1, Rounds)]
+                                           rounds(Fun, 1, Until)
                                    end)
              end,
     Tracing = fun(S) -> [trace:process(S, C, true, [call, arity]) || C <- Callers] end,
@@ -631,6 +631,13 @@ stress(_Config) ->
     [?assertEqual({MFA, []}, {MFA, trace:session_info(MFA) -- stale(S)})
      || MFA <- all_funs()],
     destroy([S]).
+
+rounds(Fun, I, Until) ->
+    Fun(I),
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> rounds(Fun, I + 1, Until);
+        false -> ok
+    end.
 
 %%--------------------------------------------------------------------------
 %% Helpers

@@ -224,7 +224,7 @@ pick(L) ->
     lists:nth(rand:uniform(length(L)), L).
 
 %% When a stress test ends, in milliseconds of monotonic time: after 5 seconds, or
-%% those of KYMO_STRESS_SECONDS in the environment.
+%% those of KYMO_STRESS_SECONDS in the environment. Also of other suites.
 stress_until() ->
     Seconds = list_to_integer(os:getenv("KYMO_STRESS_SECONDS", "5")),
     ct:timetrap({seconds, 300 + 2 * Seconds}),
