@@ -35,7 +35,7 @@ static enum nif_class class_of(ErlNifTraceKind kind)
 static NIF_RARE bool ask(ErlNifEnv *env, const ErlNifTraceEvent *e)
 {
     const ERL_NIF_TERM argv[] = {e->tag, e->state, e->tracee};
-    ERL_NIF_TERM answer = nif_am.discard;
+    ERL_NIF_TERM answer;
     switch (e->kind) {
     case ERL_NIF_TRACE_CALL: answer = nif_enabled(env, 3, argv); break;
     case ERL_NIF_TRACE_SEND: answer = nif_enabled_send(env, 3, argv); break;
@@ -44,7 +44,7 @@ static NIF_RARE bool ask(ErlNifEnv *env, const ErlNifTraceEvent *e)
     case ERL_NIF_TRACE_PORTS: answer = nif_enabled_ports(env, 3, argv); break;
     case ERL_NIF_TRACE_RUNNING_PROCS: answer = nif_enabled_running_procs(env, 3, argv); break;
     case ERL_NIF_TRACE_RUNNING_PORTS: answer = nif_enabled_running_ports(env, 3, argv); break;
-    case ERL_NIF_TRACE_GARBAGE_COLLECTION: answer = nif_enabled_garbage_collection(env, 3, argv); break;
+    default: answer = nif_enabled_garbage_collection(env, 3, argv); break;
     }
     /* No trace_send follows. */
     nif_send_expected = 0;
