@@ -21,7 +21,8 @@
          global_trace_survives_loads/1, local_trace_survives_loads/1,
          all_traced_survives_loads/1, traced_module_is_replaced/1,
          nif_survives_loads/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
-         parallel_callers/1, preloaded_and_bifs/1]).
+         parallel_on_many_schedulers/1, parallel_callers/1, preloaded_and_bifs/1]).
+-export([model_in_peer/2]).
 %% The error handler of the test processes.
 -export([undefined_function/3, undefined_lambda/3]).
 
@@ -38,7 +39,7 @@ all() ->
      global_trace_survives_loads, local_trace_survives_loads, all_traced_survives_loads,
      traced_module_is_replaced,
      nif_survives_loads, stacktrace_in_every_module, random_model, parallel_random_model,
-     parallel_callers, preloaded_and_bifs].
+     parallel_on_many_schedulers, parallel_callers, preloaded_and_bifs].
 
 init_per_suite(Config) ->
     Config.
@@ -557,9 +558,31 @@ random_model(_Config) ->
 %% As many as there are schedulers, and more, at the same time: each of them has
 %% its own modules, and they all share the tables.
 parallel_random_model(_Config) ->
-    Until = erts_reload_work:stress_until(),
-    {_, Seed0} = rand:uniform_s(rand:seed_s(exsss)),
-    ct:pal("seed ~p", [rand:export_seed_s(Seed0)]),
+    {_, Seed} = rand:uniform_s(rand:seed_s(exsss)),
+    ct:pal("seed ~p", [rand:export_seed_s(Seed)]),
+    parallel_model(Seed, erts_reload_work:stress_until()).
+
+%% With more schedulers than processors each of them stands still at any place, while
+%% others get ahead.
+parallel_on_many_schedulers(_Config) ->
+    {_, Seed} = rand:uniform_s(rand:seed_s(exsss)),
+    ct:pal("seed ~p", [rand:export_seed_s(Seed)]),
+    Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
+                                      args => ["+S", "8:8", "-pa", filename:dirname(code:which(?MODULE))]}),
+    ok = peer:call(Peer, ?MODULE, model_in_peer, [rand:export_seed_s(Seed), Millis], infinity),
+    peer:stop(Peer).
+
+%% Nothing is loaded any more once processes have another error handler.
+model_in_peer(Seed, Millis) ->
+    [begin
+         _ = application:load(App),
+         {ok, Ms} = application:get_key(App, modules),
+         ok = code:ensure_modules_loaded(Ms)
+     end || App <- [kernel, stdlib, compiler]],
+    parallel_model(rand:seed_s(Seed), erlang:monotonic_time(millisecond) + Millis).
+
+parallel_model(Seed0, Until) ->
     N = 2 * erlang:system_info(schedulers_online) + 2,
     Pids = [begin
                 {Int, _} = rand:uniform_s(1 bsl 50, rand:jump(Seed0)),
