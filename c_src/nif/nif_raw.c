@@ -191,7 +191,7 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
 {
     struct nif_handle *h = nif_handle_fast(e->state);
     if (NIF_UNLIKELY(h == NULL) || e->tag != h->plain_call || NIF_UNLIKELY(!plain(e))) {
-        return any_event(env, nif_handle_of(env, e->state), e);
+        return any_event(env, h != NULL ? h : nif_handle_slow(env, e->state), e);
     }
     if (NIF_LIKELY(nif_has_plain_ident(e->tracee))) {
         const ErlNifTraceMFA *mfa = e->mfa;
