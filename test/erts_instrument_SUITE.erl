@@ -15,7 +15,7 @@
          status_levels/1, status_files/1, status_of_threads/1,
          data_is_whole/1, data_files/1, data_limit/1, holes_are_exact/1,
          map_matches_allocators/1, cached_are_not_live/1, exact_under_churn/1,
-         large_blocks/1, map_of_code/1, steps_are_bounded/1,
+         large_blocks/1, map_of_code/1, all_in_carriers/1, steps_are_bounded/1,
          one_at_a_time/1, closed/1, owner_dies/1, forgotten/1, not_mine/1,
          disk_full/1, disk_half_full/1, segments/1, outside/1,
          slow_reader/1, allocations_meanwhile/1, stress/1]).
@@ -23,6 +23,7 @@
          do_status_levels/0, do_status_files/1, do_status_of_threads/0,
          do_data_is_whole/0, do_data_files/1, do_data_limit/0, do_holes/0,
          do_matches/0, do_cached/0, do_churn/1, do_large_blocks/0, do_code/0,
+         do_all_in_carriers/0,
          do_steps/0, do_one_at_a_time/0, do_closed/0, do_owner_dies/0,
          do_forgotten/0, do_not_mine/0, do_disk_full/0, do_disk_half_full/1,
          do_segments/0, do_outside/0, do_slow_reader/0,
@@ -45,10 +46,11 @@ groups() ->
       [status_counts, status_matches_allocators, status_maxima, status_levels,
        status_files, status_of_threads]},
      {map, [], map_cases() ++
-          [data_limit, steps_are_bounded, forgotten, not_mine, disk_full,
+          [data_limit, all_in_carriers, steps_are_bounded, forgotten, not_mine, disk_full,
            disk_half_full, segments, outside, one_at_a_time, slow_reader, allocations_meanwhile]},
      {flags, [],
       [{meamin, [], [data_is_whole, data_files, stress, status_counts]},
+       {status_meamin, [], [status_counts, status_files, status_of_threads]},
        {meamax, [], map_cases()},
        {muramv, [], map_cases()},
        {mdai, [], map_cases()},
@@ -93,6 +95,7 @@ group_flags(status) -> ["+Mis", "true"];
 group_flags(map) -> ["+Mim", "true"];
 group_flags(flags) -> undefined;
 group_flags(meamin) -> ["+Mim", "true", "+Meamin"];
+group_flags(status_meamin) -> ["+Mis", "true", "+Meamin"];
 group_flags(meamax) -> ["+Mim", "true", "+Meamax"];
 group_flags(muramv) -> ["+Mim", "true", "+Muramv", "true"];
 group_flags(mdai) -> ["+Mim", "true", "+Mdai", "max"];
@@ -614,6 +617,29 @@ do_large_blocks() ->
     ?assertEqual(50, Count(After) - Count(Before)),
     ?assertEqual(50, length(Bins)),
     ok.
+
+all_in_carriers(Config) ->
+    in_node(Config, do_all_in_carriers, []).
+
+%% What comes from malloc() takes more for the map than 16 bytes. Nothing does
+%% that lives on, unless allocators are disabled.
+do_all_in_carriers() ->
+    {{instr_hdr, 2, _, Types}, Blocks} = Data = instrument:memory_data(),
+    ?assertEqual([], lists:usort([instrument:type_descr(Data, T) ||
+                                     {T, _, _, _} <- Blocks,
+                                     instrument:allocator_descr(Data, T) =:= sys_alloc])),
+    ?assertMatch({environment, ll_alloc, system_data},
+                 lists:keyfind(environment, 1, tuple_to_list(Types))),
+    Old = blocks_of(environment, Data),
+    Vars = ["KYMO_" ++ integer_to_list(I) || I <- lists:seq(1, 100)],
+    [os:putenv(Var, "value") || Var <- Vars],
+    ?assertEqual(Old + 100, blocks_of(environment, instrument:memory_data())),
+    [os:unsetenv(Var) || Var <- Vars],
+    ?assertEqual(Old, blocks_of(environment, instrument:memory_data())),
+    ok.
+
+blocks_of(Type, {_, Blocks} = Data) ->
+    length([x || {T, _, _, _} <- Blocks, instrument:type_descr(Data, T) =:= Type]).
 
 map_of_code(Config) ->
     in_node(Config, do_code, []).

@@ -420,49 +420,53 @@ counting_marking_free(ErtsAlcType_t type, void *extra, void *ptr)
     count_and_free(type, extra, ptr, 1);
 }
 
-/* Blocks from malloc() have no header that we could read, so they get one.
- * Its size keeps the alignment of malloc(). */
-typedef union {
-    UWord size;
-    char align__[16];
-} malloc_header_t;
+/*
+ * Blocks from malloc() have no header that we could read. Their size is kept in
+ * the word before them: that of a map is there already, otherwise they get a
+ * header that keeps the alignment of malloc().
+ */
+#define MALLOC_BLOCK_SIZE(PTR) (((UWord *) (PTR))[-1])
+
+static Uint malloc_header_size;
 
 static void *
 counting_malloc_alloc(ErtsAlcType_t type, void *extra, Uint size)
 {
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
-    malloc_header_t *hdr;
+    char *res;
 
-    if (size > ERTS_UINT_MAX - sizeof(malloc_header_t))
+    if (size > ERTS_UINT_MAX - malloc_header_size)
         return NULL;
-    hdr = (*real_af->alloc)(type, real_af->extra,
-                            size + sizeof(malloc_header_t));
-    if (!hdr)
+    res = (*real_af->alloc)(type, real_af->extra, size + malloc_header_size);
+    if (!res)
         return NULL;
-    hdr->size = size;
+    res += malloc_header_size;
+    MALLOC_BLOCK_SIZE(res) = size;
     count(type, (Sint) size, 1, size);
-    return hdr + 1;
+    return res;
 }
 
 static void *
 counting_malloc_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
 {
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
-    malloc_header_t *hdr = (malloc_header_t *) ptr;
     Uint old_size;
+    char *res;
 
     if (!ptr)
         return counting_malloc_alloc(type, extra, size);
-    if (size > ERTS_UINT_MAX - sizeof(malloc_header_t))
+    if (size > ERTS_UINT_MAX - malloc_header_size)
         return NULL;
-    old_size = hdr[-1].size;
-    hdr = (*real_af->realloc)(type, real_af->extra, hdr - 1,
-                              size + sizeof(malloc_header_t));
-    if (!hdr)
+    old_size = MALLOC_BLOCK_SIZE(ptr);
+    res = (*real_af->realloc)(type, real_af->extra,
+                              (char *) ptr - malloc_header_size,
+                              size + malloc_header_size);
+    if (!res)
         return NULL;
-    hdr->size = size;
+    res += malloc_header_size;
+    MALLOC_BLOCK_SIZE(res) = size;
     count(type, (Sint) (size - old_size), 0, old_size + size);
-    return hdr + 1;
+    return res;
 }
 
 static void
@@ -471,10 +475,11 @@ counting_malloc_free(ErtsAlcType_t type, void *extra, void *ptr)
     ErtsAllocatorFunctions_t *real_af = (ErtsAllocatorFunctions_t *) extra;
 
     if (ptr) {
-        malloc_header_t *hdr = (malloc_header_t *) ptr - 1;
+        Uint size = MALLOC_BLOCK_SIZE(ptr);
 
-        count(type, -(Sint) hdr->size, -1, hdr->size);
-        (*real_af->free)(type, real_af->extra, hdr);
+        count(type, -(Sint) size, -1, size);
+        (*real_af->free)(type, real_af->extra,
+                         (char *) ptr - malloc_header_size);
     }
 }
 
@@ -533,6 +538,8 @@ erts_instr_init(int map, int status)
     for (i = 0; i <= ERTS_ALC_A_MAX; i++)
         init_counter(&counters.allocators[i].c);
     init_counter(&counters.total.c);
+
+    malloc_header_size = map ? 0 : 2*sizeof(UWord);
 
     sys_memcpy((void *) real_allctrs, (void *) erts_allctrs,
                sizeof(real_allctrs));

@@ -97,14 +97,15 @@ marking_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
 
 /* ------------------------------------------------------------------------- */
 
-/* In front of each block from malloc(); its size keeps the alignment. */
+/* In front of each block from malloc(); its size keeps the alignment, and the
+ * size of the block has to be the last word (erl_instrument.c). */
 typedef struct loose__ {
     struct loose__ *next;
     struct loose__ *prev;
-    UWord size;
     UWord packed;               /* as in the tag of other blocks */
     Eterm term;
     UWord list;
+    UWord size;
 } loose_t;
 
 typedef union {
@@ -360,6 +361,7 @@ erts_instr_map_init(void)
     int i;
 
     ERTS_CT_ASSERT(sizeof(loose_t) % (2*sizeof(UWord)) == 0);
+    ERTS_CT_ASSERT(offsetof(loose_t, size) == sizeof(loose_t) - sizeof(UWord));
 
     erts_mtx_init(&map_mtx, "instr", NIL,
                   ERTS_LOCK_FLAGS_PROPERTY_STATIC
@@ -857,6 +859,20 @@ get_job(Process *c_p, Eterm ref, int *running_p, int *stopped_p)
     return job;
 }
 
+/* NULL if it isn't the caller's, is running or has been stopped; then *res_p is
+ * the answer. */
+static map_job_t *
+get_idle_job(Process *c_p, Eterm ref, Eterm *res_p)
+{
+    int running, stopped;
+    map_job_t *job = get_job(c_p, ref, &running, &stopped);
+
+    if (job && !running && !stopped)
+        return job;
+    *res_p = job && !running ? make_an_atom("stopped") : THE_NON_VALUE;
+    return NULL;
+}
+
 static void
 job_run(Process *c_p, map_job_t *job)
 {
@@ -878,21 +894,19 @@ static Eterm
 job_scan(Process *c_p, Eterm arg)
 {
     map_job_t *job;
-    Eterm *tp;
+    Eterm *tp, res;
     Uint tid;
-    int running, stopped;
 
     if (!is_tuple_arity(arg, 3))
         return THE_NON_VALUE;
     tp = tuple_val(arg);
-    job = get_job(c_p, tp[1], &running, &stopped);
-    if (!job || running
-        || !term_to_Uint(tp[2], &tid)
+    if (!term_to_Uint(tp[2], &tid)
         || tid >= (Uint) erts_no_aux_work_threads) {
         return THE_NON_VALUE;
     }
-    if (stopped)
-        return make_an_atom("stopped");
+    job = get_idle_job(c_p, tp[1], &res);
+    if (!job)
+        return res;
     if (erts_alcu_map_is_paused(job->scan))
         return THE_NON_VALUE;
     if (!erts_alcu_map_select(job->scan, (int) tid, tp[3] == am_true))
@@ -906,13 +920,11 @@ job_scan(Process *c_p, Eterm arg)
 static Eterm
 job_continue(Process *c_p, Eterm ref)
 {
-    int running, stopped;
-    map_job_t *job = get_job(c_p, ref, &running, &stopped);
+    Eterm res;
+    map_job_t *job = get_idle_job(c_p, ref, &res);
 
-    if (!job || running)
-        return THE_NON_VALUE;
-    if (stopped)
-        return make_an_atom("stopped");
+    if (!job)
+        return res;
     if (!erts_alcu_map_is_paused(job->scan))
         return THE_NON_VALUE;
     job_run(c_p, job);
@@ -959,14 +971,13 @@ put_module(map_job_t *job, struct erl_module_instance *modi, UWord *bytes_p,
 static Eterm
 job_code(Process *c_p, Eterm ref)
 {
-    int running, stopped, done = 1;
-    map_job_t *job = get_job(c_p, ref, &running, &stopped);
+    int done = 1;
+    Eterm res;
+    map_job_t *job = get_idle_job(c_p, ref, &res);
     Eterm *hp, modules = NIL, bin = NIL;
 
-    if (!job || running)
-        return THE_NON_VALUE;
-    if (stopped)
-        return make_an_atom("stopped");
+    if (!job)
+        return res;
 
 #ifdef BEAMASM
     if (!job_get_buffer(job))
@@ -1032,14 +1043,13 @@ job_code(Process *c_p, Eterm ref)
 static Eterm
 job_loose(Process *c_p, Eterm ref)
 {
-    int running, stopped, done;
-    map_job_t *job = get_job(c_p, ref, &running, &stopped);
+    int done;
+    Eterm res;
+    map_job_t *job = get_idle_job(c_p, ref, &res);
     Eterm *hp, bin = NIL;
 
-    if (!job || running)
-        return THE_NON_VALUE;
-    if (stopped)
-        return make_an_atom("stopped");
+    if (!job)
+        return res;
     if (!job_get_buffer(job))
         erts_alloc_enomem(ERTS_ALC_T_BINARY, ERTS_ALCU_MAP_BUF_SIZE);
     done = loose_write(&job->out);
@@ -1056,14 +1066,13 @@ job_loose(Process *c_p, Eterm ref)
 static Eterm
 job_segments(Process *c_p, Eterm ref)
 {
-    int running, stopped, done = 1;
-    map_job_t *job = get_job(c_p, ref, &running, &stopped);
+    int done = 1;
+    Eterm res;
+    map_job_t *job = get_idle_job(c_p, ref, &res);
     Eterm *hp, bin = NIL;
 
-    if (!job || running)
-        return THE_NON_VALUE;
-    if (stopped)
-        return make_an_atom("stopped");
+    if (!job)
+        return res;
 
 #if HAVE_ERTS_MSEG
     if (!job_get_buffer(job))
@@ -1088,13 +1097,11 @@ job_segments(Process *c_p, Eterm ref)
 static Eterm
 job_rest(Process *c_p, Eterm ref)
 {
-    int running, stopped;
-    map_job_t *job = get_job(c_p, ref, &running, &stopped);
+    Eterm res;
+    map_job_t *job = get_idle_job(c_p, ref, &res);
 
-    if (!job || running)
-        return THE_NON_VALUE;
-    if (stopped)
-        return make_an_atom("stopped");
+    if (!job)
+        return res;
     return job->bin ? buffer_term(c_p, job) : NIL;
 }
 
