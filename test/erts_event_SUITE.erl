@@ -18,10 +18,11 @@
          reload_takes_effect/1, reload_under_load/1, purge_under_load/1,
          many_tracers/1, sessions_under_load/1, dirty_collections/1, dirty_senders/1,
          raw_registration/1, raw_answers/1, raw_like_behaviour/1, raw_meta/1, raw_spec/1,
+         send_spec_clears_tracer/1, spec_sets_flags_anew/1, raises/1,
          raw_reload/1, raw_under_load/1, raw_sessions_under_load/1, raw_header/1,
          meta_questions/1, port_questions/1, no_garbage/1, collections_in_two_sessions/1,
          count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1]).
--export([f/1, g/2, counted/1]).
+-export([f/1, g/2, counted/1, quits/1]).
 
 -define(TRACER, event_tracer).
 -define(RAW, event_tracer_raw).
@@ -39,6 +40,7 @@ all() ->
 
 groups() ->
     [{patched, [], [raw_registration, raw_answers, raw_questions_of_each_tag, raw_like_behaviour, raw_meta, raw_spec,
+                    send_spec_clears_tracer, spec_sets_flags_anew, raises,
                     raw_reload, raw_under_load, raw_header,
                     meta_questions, port_questions, no_garbage,
                     collections_in_two_sessions, sessions_under_load, raw_sessions_under_load]}].
@@ -321,6 +323,55 @@ spec_clears_tracer(_Config) ->
          ?assertMatch({tracer, X} when X =:= [], erlang:trace_info(Tracee, tracer))
      end || N <- lists:seq(1, 100)],
     stop(Tracee).
+
+%% The unpatched runtime uses what it has freed.
+send_spec_clears_tracer(_Config) ->
+    Tracee = spawn_link(fun worker/0),
+    erlang:trace_pattern(send, [{'_', [], [{trace, [all], []}]}], []),
+    [begin
+         1 = erlang:trace(Tracee, true, [send, {tracer, Tracer, {trace, trace, self(), none}}]),
+         do(Tracee, fun() -> self() ! N, receive N -> ok end end),
+         ?assertEqual([], told(Tracee)),
+         ?assertEqual({tracer, []}, erlang:trace_info(Tracee, tracer))
+     end || N <- lists:seq(1, 100), Tracer <- [?TRACER, ?RAW]],
+    stop(Tracee).
+
+%% The event has the flags that there are in the end.
+spec_sets_flags_anew(_Config) ->
+    Tracee = spawn_link(fun worker/0),
+    S = trace:session_create(?MODULE, self(), []),
+    Flags = [call, arity, timestamp],
+    1 = trace:process(S, Tracee, true, Flags),
+    1 = trace:function(S, {?MODULE, f, 1},
+                       [{'_', [], [{trace, [all], []}, {trace, [], Flags}]}], [local]),
+    [begin
+         do(Tracee, fun() -> ?MODULE:f(N) end),
+         ?assertMatch([{trace_ts, Tracee, call, {?MODULE, f, 1}, {_, _, _}}], told(Tracee))
+     end || N <- lists:seq(1, 100)],
+    trace:session_destroy(S),
+    stop(Tracee).
+
+%% What a tracer raises stays with it.
+raises(_Config) ->
+    Tracer = {tracer, ?TRACER, {trace, trace, raise, none}},
+    erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
+    Tracee = spawn_link(fun worker/0),
+    1 = erlang:trace(Tracee, true, [call, send, 'receive', running, garbage_collection, Tracer]),
+    do(Tracee, fun() ->
+                       [begin
+                            [N, N] = ?MODULE:f([N, N]),
+                            garbage_collect()
+                        end || N <- lists:seq(1, 100)]
+               end),
+    stop(Tracee),
+    erlang:trace_pattern({?MODULE, quits, 1}, [{'_', [], [{exception_trace}]}], [local]),
+    [begin
+         {Quitter, Ref} = spawn_monitor(fun() -> receive go -> ?MODULE:quits(Reason) end end),
+         1 = erlang:trace(Quitter, true, [call, exiting, running, procs, Tracer]),
+         Quitter ! go,
+         receive {'DOWN', Ref, process, Quitter, Why} -> ?assertEqual(Reason, Why) end
+     end || Reason <- [normal, {a, [reason]}], _ <- lists:seq(1, 20)],
+    ok.
 
 largest_arity(_Config) ->
     M = largest_arity_mod,
@@ -858,6 +909,7 @@ count_grows(_Config) ->
 f(X) -> X.
 g(X, _) -> [X, f(X)].
 counted(X) -> X.
+quits(Reason) -> exit(Reason).
 
 %%--------------------------------------------------------------------------
 %% Helpers

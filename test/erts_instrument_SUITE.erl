@@ -16,7 +16,8 @@
          data_is_whole/1, data_files/1, data_limit/1, holes_are_exact/1,
          map_matches_allocators/1, cached_are_not_live/1, exact_under_churn/1,
          large_blocks/1, map_of_code/1, all_in_carriers/1, steps_are_bounded/1,
-         one_at_a_time/1, closed/1, owner_dies/1, forgotten/1, not_mine/1,
+         one_at_a_time/1, my_own/1, closed/1, owner_dies/1, left_behind/1,
+         forgotten/1, not_mine/1, old_file/1,
          disk_full/1, disk_half_full/1, segments/1, outside/1,
          slow_reader/1, allocations_meanwhile/1, stress/1]).
 -export([do_off/0, do_status_counts/0, do_status_matches/0, do_status_maxima/0,
@@ -24,8 +25,9 @@
          do_data_is_whole/0, do_data_files/1, do_data_limit/0, do_holes/0,
          do_matches/0, do_cached/0, do_churn/1, do_large_blocks/0, do_code/0,
          do_all_in_carriers/0,
-         do_steps/0, do_one_at_a_time/0, do_closed/0, do_owner_dies/0,
-         do_forgotten/0, do_not_mine/0, do_disk_full/0, do_disk_half_full/1,
+         do_steps/0, do_one_at_a_time/0, do_my_own/0, do_closed/0,
+         do_owner_dies/0, do_left_behind/0, do_forgotten/0, do_not_mine/0,
+         do_old_file/1, do_disk_full/0, do_disk_half_full/1,
          do_segments/0, do_outside/0, do_slow_reader/0,
          do_allocations/0, do_stress/0]).
 
@@ -46,8 +48,8 @@ groups() ->
       [status_counts, status_matches_allocators, status_maxima, status_levels,
        status_files, status_of_threads]},
      {map, [], map_cases() ++
-          [data_limit, all_in_carriers, steps_are_bounded, forgotten, not_mine, disk_full,
-           disk_half_full, segments, outside, one_at_a_time, slow_reader, allocations_meanwhile]},
+          [data_limit, all_in_carriers, steps_are_bounded, my_own, left_behind, forgotten,
+           not_mine, old_file, disk_full, disk_half_full, segments, outside, one_at_a_time, slow_reader, allocations_meanwhile]},
      {flags, [],
       [{meamin, [], [data_is_whole, data_files, stress, status_counts]},
        {status_meamin, [], [status_counts, status_files, status_of_threads]},
@@ -698,6 +700,28 @@ do_one_at_a_time() ->
      end || {Pid, Ref} <- Waiting],
     ok.
 
+my_own(Config) ->
+    in_node(Config, do_my_own, []).
+
+%% Nobody waits for what only he could end.
+do_my_own() ->
+    [begin
+         {ok, Map} = instrument:memory_map(#{window => 1}),
+         Map1 = read_some(N, Map),
+         ?assertEqual({error, busy}, instrument:memory_data()),
+         ?assertEqual({error, busy}, instrument:memory_map(#{wait => true})),
+         ?assertEqual(false, instrument:store_memory_data("x")),
+         ?assertEqual({error, enoent}, file:read_file_info("x")),
+         ok = instrument:memory_map_close(Map1),
+         ?assertMatch({_, [_ | _]}, instrument:memory_data())
+     end || N <- [0, 1, 2, 5]],
+    %% Without garbage_collect/0
+    [begin
+         begin_and_forget(N),
+         ?assertMatch({_, [_ | _]}, instrument:memory_data())
+     end || N <- [0, 1, 2, 5]],
+    ok.
+
 closed(Config) ->
     in_node(Config, do_closed, []).
 
@@ -764,6 +788,56 @@ do_owner_dies() ->
     all_there(100000),
     ok.
 
+left_behind(Config) ->
+    in_node(Config, do_left_behind, []).
+
+%% What a dead process has begun, and somebody else refers to.
+do_left_behind() ->
+    T = ets:new(t, []),
+    [ets:insert(T, {I}) || I <- lists:seq(1, 100000)],
+    Self = self(),
+    Begin = fun(N) ->
+                    Owner = spawn_monitor(
+                              fun() ->
+                                      {ok, Map} = instrument:memory_map(#{window => 1}),
+                                      Self ! {map, read_some(N, Map)},
+                                      receive go -> ok end
+                              end),
+                    receive {map, Map} -> {Owner, Map} end
+            end,
+    End = fun({Owner, _}) -> Owner ! go end,
+    [begin
+         {Owner, Map} = Begin(N),
+         ?assertEqual({error, busy}, instrument:memory_map()),
+         End(Owner),
+         down(Owner),
+         {ok, Next} = instrument:memory_map(),
+         {_, _} = read_on(Next),
+         ?assertError(badarg, instrument:memory_map_read(Map))
+     end || N <- [0, 1, 2, 5]],
+    %% Others are waiting already.
+    [begin
+         {Owner, Map} = Begin(N),
+         Waiting = [spawn_monitor(fun() ->
+                                          {_, [_ | _]} = instrument:memory_data()
+                                  end) || _ <- [1, 2, 3]],
+         [until_waiting(Pid) || {Pid, _} <- Waiting],
+         End(Owner),
+         [down(Process) || Process <- [Owner | Waiting]],
+         ?assertError(badarg, instrument:memory_map_read(Map))
+     end || N <- [0, 1, 2, 5]],
+    ?assertEqual({messages, []}, process_info(self(), messages)),
+    all_there(100000).
+
+down({Pid, Ref}) ->
+    receive {'DOWN', Ref, process, Pid, Reason} -> ?assertEqual(normal, Reason) end.
+
+until_waiting(Pid) ->
+    case process_info(Pid, status) of
+        {status, waiting} -> ok;
+        _ -> erlang:yield(), until_waiting(Pid)
+    end.
+
 forgotten(Config) ->
     in_node(Config, do_forgotten, []).
 
@@ -802,6 +876,32 @@ do_not_mine() ->
                 {-1, 1, make_ref()}],
         not (Op =:= wait andalso is_reference(Arg))],
     ok = instrument:memory_map_close(Map),
+    ok.
+
+old_file(Config) ->
+    in_node(Config, do_old_file, [?config(priv_dir, Config)]).
+
+%% What is in the way of a map costs nothing that is there.
+do_old_file(Dir) ->
+    File = filename:join(Dir, "old"),
+    Old = binary:copy(<<"old">>, 5000000),
+    ok = file:write_file(File, Old),
+    {ok, Map} = instrument:memory_map(),
+    ?assertEqual({error, busy}, instrument:store_memory_map(File)),
+    ?assertEqual(false, instrument:store_memory_data(File)),
+    ?assertEqual({ok, Old}, file:read_file(File)),
+    ok = instrument:memory_map_close(Map),
+    %% Then nothing of it is left, though it is larger.
+    {ok, Dict} = instrument:store_memory_map(File),
+    {ok, New} = file:read_file(File),
+    ?assert(byte_size(New) < byte_size(Old)),
+    ?assertMatch({Dict, _}, parse(New)),
+    ok = file:write_file(File, Old),
+    ?assertEqual(true, instrument:store_memory_data(File)),
+    ?assertMatch({ok, [{instr_hdr, 2, _, _} | _]}, file:consult(File)),
+    ok = file:write_file(File, Old),
+    ?assertEqual(true, instrument:store_memory_status(File)),
+    ?assertMatch({ok, [{instr_vsn, 2}, {total, _} | _]}, file:consult(File)),
     ok.
 
 disk_full(Config) ->
@@ -851,8 +951,15 @@ do_disk_half_full(Dir) ->
     ?assertEqual(false, instrument:store_memory_data(File)),
     ?assertEqual({ok, []}, file:list_dir(Dir)),
     ?assertEqual(ok, file:write_file(File, binary:copy(<<0>>, 900000))),
+    {error, enospc} = file:write_file(filename:join(Dir, "rest"), binary:copy(<<0>>, 900000)),
+    ?assertEqual(false, instrument:store_memory_status(filename:join(Dir, "status"))),
+    ?assertEqual({ok, ["map", "rest"]}, sorted_dir(Dir)),
     ?assertEqual({messages, []}, process_info(self(), messages)),
     all_there(300000).
+
+sorted_dir(Dir) ->
+    {ok, Names} = file:list_dir(Dir),
+    {ok, lists:sort(Names)}.
 
 segments(Config) ->
     in_node(Config, do_segments, []).

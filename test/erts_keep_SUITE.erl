@@ -305,7 +305,17 @@ on_load_patterns(_Config) ->
          ?assertEqual({call_count, 0}, trace:info(S, {M, calls, 1}, call_count)),
          trace:function(S, on_load, false, [call_count])
      end || Version <- [2, 1], trace:function(S, on_load, true, [call_count]) =:= 0],
-    trace:session_destroy(S).
+    trace:session_destroy(S),
+    %% Either global or local: a call is told of once.
+    [begin
+         Both = kept(),
+         trace:function(Both, on_load, true, [OnLoad]),
+         trace:function(Both, {M, f, 1}, true, [Kept]),
+         load(M, 2),
+         ?assertEqual({traced, Kept}, trace:info(Both, {M, f, 1}, traced)),
+         ?assertEqual([{M, f, [1]}], calls(Both, fun() -> M:f(1) end)),
+         trace:session_destroy(Both)
+     end || {OnLoad, Kept} <- [{global, local}, {local, global}, {local, local}, {global, global}]].
 
 batch(_Config) ->
     M = mod(1),

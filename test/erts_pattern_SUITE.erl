@@ -14,7 +14,7 @@
          end_per_testcase/2]).
 -export([match_counts/1, match_unloaded/1, match_reloaded/1, random_model/1,
          no_match_changes_nothing/1, restart_without_breakpoint/1,
-         bif_in_two_sessions/1, purged_while_timed/1,
+         bif_in_two_sessions/1, purged_while_timed/1, purged_while_exiting/1,
          batch_counts/1, batch_in_order/1, batch_set_then_clear/1,
          batch_events_and_on_load/1, batch_legacy_session/1,
          batch_bad_operation/1, batch_bad_arguments/1, batch_equals_sequence/1,
@@ -34,7 +34,7 @@ all() ->
 
 groups() ->
     [{patched, [],
-      [bif_in_two_sessions, purged_while_timed,
+      [bif_in_two_sessions, purged_while_timed, purged_while_exiting,
        batch_counts, batch_in_order, batch_set_then_clear,
        batch_events_and_on_load, batch_legacy_session, batch_bad_operation,
        batch_bad_arguments, batch_equals_sequence, batch_large,
@@ -235,6 +235,37 @@ purged_while_timed(_Config) ->
      end || _ <- lists:seq(1, 20), P <- Procs],
     [begin unlink(P), exit(P, kill) end || P <- Procs],
     destroy([Other]).
+
+%% A process that exits for a long time was in code that is gone meanwhile.
+purged_while_exiting(_Config) ->
+    M = mod(1),
+    Parent = self(),
+    [begin
+         S = session(),
+         1 = trace:function(S, {M, wait, 0}, true, [Flag]),
+         {P, Ref} = spawn_monitor(fun() ->
+                                          T = ets:new(t, []),
+                                          [ets:insert(T, {I}) || I <- lists:seq(1, 500000)],
+                                          purged(M, Parent)
+                                  end),
+         1 = trace:process(S, P, true, [call]),
+         P ! call,
+         receive {calling, P} -> ok end,
+         wait_for_status(P, waiting),
+         exit(P, kill),
+         unload(M),
+         load_until(Ref),
+         load(1, 1),
+         destroy([S])
+     end || Flag <- [call_time, call_memory], _ <- [1, 2]].
+
+load_until(Ref) ->
+    receive
+        {'DOWN', Ref, process, _, killed} -> ok
+    after 0 ->
+        [load(I, 1) || I <- lists:seq(2, ?NUM_MODS)],
+        load_until(Ref)
+    end.
 
 purged(M, Parent) ->
     receive call -> ok end,

@@ -18,12 +18,12 @@
          on_load_first_call/1, on_load_first_call_of_on_load_module/1,
          on_load_replaces_explicit/1, on_load_function_fails/1,
          traced_while_on_load/1, refused_loads/1, loader_killed/1,
-         bif_module/1, nothing_stops/1, stress/1]).
+         bif_module/1, funs_of_new_code/1, nothing_stops/1, stress/1]).
 
 -import(erts_reload_work,
         [mod/1, load/2, load_softly/2, load_code_softly/2, load_on_load/3, load_on_load_softly/2,
          purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
-         numbered_on_load_code/2,
+         numbered_on_load_code/2, numbered_fun_code/2,
          session/0, calls/2, delivered/2, flush/0, ask/2, stop/1, pick/1,
          first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
          stop_caller/3, tracer/1]).
@@ -41,7 +41,7 @@ groups() ->
       [reload_removes_patterns, delete_removes_patterns, old_code_is_untraced,
        exports_that_go, several_modules, several_sessions,
        on_load_patterns, on_load_pattern_of_on_load_module, refused_loads,
-       loader_killed, bif_module]},
+       loader_killed, bif_module, funs_of_new_code]},
      {patched, [],
       [on_load_first_call, on_load_first_call_of_on_load_module,
        on_load_replaces_explicit, on_load_function_fails, traced_while_on_load,
@@ -311,6 +311,61 @@ bif_module(_Config) ->
          {module, Mod} = erlang:load_module(Mod, Code),
          erts_code_purger:purge(Mod)
      end || Kind <- [[local], [global]]].
+
+%% Who comes to new code by a traced export entry finds its funs, too, though it has
+%% not looked for new code since it was scheduled in.
+funs_of_new_code(_Config) ->
+    [funs_of_new_code(Kind, IsDeleted) || Kind <- [[global], [local]], IsDeleted <- [false, true]].
+
+funs_of_new_code(Kind, IsDeleted) ->
+    M = mod(1),
+    S = session(),
+    trace:function(S, on_load, true, Kind),
+    Callers = [spawn_link(fun() ->
+                                  process_flag(error_handler, erts_reload_work),
+                                  fun_caller(M)
+                          end) || _ <- lists:seq(1, erlang:system_info(schedulers) + 1)],
+    unload(M),
+    load_code(M, numbered_fun_code(M, 0)),
+    reloads(fun(N) ->
+                    case IsDeleted of
+                        true -> unload(M);
+                        false -> ok
+                    end,
+                    [Pid ! go || Pid <- Callers],
+                    load_code(M, numbered_fun_code(M, N)),
+                    [Pid ! {pause, self()} || Pid <- Callers],
+                    [receive {Pid, paused} -> ok end || Pid <- Callers],
+                    erts_code_purger:purge(M)
+            end),
+    [stop(Pid) || Pid <- Callers],
+    trace:session_destroy(S).
+
+load_code(M, Code) ->
+    {module, M} = erlang:load_module(M, Code).
+
+fun_caller(M) ->
+    receive go -> fun_calls(M) end.
+
+fun_calls(M) ->
+    receive
+        {pause, From} ->
+            From ! {self(), paused},
+            fun_caller(M)
+    after 0 ->
+        try
+            makes_funs(M, 1000)
+        catch
+            throw:{undefined_function, _} -> ok
+        end,
+        fun_calls(M)
+    end.
+
+makes_funs(_M, 0) ->
+    ok;
+makes_funs(M, N) ->
+    {N, N, _} = M:makes_fun(N),
+    makes_funs(M, N - 1).
 
 %%--------------------------------------------------------------------------
 %% The patched one

@@ -10,7 +10,7 @@
          undefined_function/3]).
 -export([mod/1, load/2, load_softly/2, load_code_softly/2, load_on_load/3, load_on_load_softly/2,
          purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
-         numbered_on_load_code/2]).
+         numbered_on_load_code/2, numbered_fun_code/2]).
 -export([session/0, session/1, calls/2, delivered/2, flush/0, ask/2, stop/1, pick/1]).
 -export([stress_until/0, first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
          stop_caller/3, tracer/1]).
@@ -185,6 +185,13 @@ on_load_code(M, Version) ->
 numbered_code(M, N) -> number(N, code(M, ?NUMBERED)).
 
 numbered_on_load_code(M, N) -> number(N, on_load_code(M, ?NUMBERED)).
+
+%% A function that makes a fun and calls it.
+numbered_fun_code(M, N) ->
+    number(N, code(M, ?NUMBERED,
+                   ["-export([makes_fun/1, call/2]).",
+                    "makes_fun(X) -> call(fun(Y) -> {X, Y, " ++ atom_to_list(?NUMBERED) ++ "} end, X).",
+                    "call(F, X) -> F(X)."])).
 
 number(N, Code) ->
     Name = iolist_to_binary(io_lib:format("v~8..0b", [N])),

@@ -16,14 +16,14 @@
          all_returns/1, all_and_new/1, all_other_tracer/1, all_ports/1,
          all_while_spawning/1, all_while_running/1, all_by_two/1,
          all_caller_killed/1, all_session_destroyed/1, all_tracer_dies/1,
-         all_stress/1,
+         all_stress/1, all_in_legacy_tables/1,
          counters_exact/1, counters_of_many/1, counters_while_counting/1,
          counters_while_changing/1, counters_caller_killed/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
          profile_returns/1, profile_exits/1, profile_while_reporting/1,
          profile_counts_schedulers/1]).
--export([traced/1]).
+-export([traced/1, trace_while_spawning/0]).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
@@ -32,7 +32,7 @@ all() ->
     [blocking_unknown_in_stock,
      all_returns, all_and_new, all_other_tracer, all_ports, all_while_spawning,
      all_while_running, all_by_two, all_caller_killed, all_tracer_dies,
-     all_stress,
+     all_stress, all_in_legacy_tables,
      counters_exact, counters_of_many, counters_while_counting,
      counters_while_changing, counters_caller_killed,
      monitor_returns, monitor_bad_arguments, monitor_by_many,
@@ -484,6 +484,28 @@ all_tracer_dies(_Config) ->
     stop(Idle).
 
 %% 100,000 processes, others that come and go, and all operations at once.
+%% Where the slot of a process is reserved before there is one.
+all_in_legacy_tables(_Config) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
+                                      args => ["+P", "1024", "+P", "legacy", "+Q", "1024", "+Q", "legacy",
+                                               "-emu_flavor", atom_to_list(erlang:system_info(emu_flavor)),
+                                               "-pa", filename:dirname(code:which(?MODULE))]}),
+    ok = peer:call(Peer, ?MODULE, trace_while_spawning, [], infinity),
+    peer:stop(Peer).
+
+trace_while_spawning() ->
+    Spawners = [spawn_link(fun spawner/0) || _ <- lists:seq(1, erlang:system_info(schedulers))],
+    [begin
+         erlang:trace(existing, true, [procs]),
+         erlang:trace(existing, false, [procs])
+     end || _ <- lists:seq(1, 500)],
+    [begin unlink(Pid), exit(Pid, kill) end || Pid <- Spawners],
+    ok.
+
+spawner() ->
+    {_, Ref} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Ref, process, _, _} -> spawner() end.
+
 all_stress(_Config) ->
     Idle = idle(100_000),
     Tracer = spawn_link(fun idle_loop/0),

@@ -3,7 +3,8 @@
  * A tracer that does as its state says: {Status, Answer, Events, Questions}. Status
  * is what it answers to trace_status, Answer to everything else; the atom random
  * stands for any of the three answers, and raise for an exception. Events, if it is
- * a pid, is told of events: {Function, Tag, Tracee, Term, Options}; Questions of
+ * a pid, is told of events: {Function, Tag, Tracee, Term, Options}; the atom raise
+ * stands for an exception whose reason is the term of the event. Questions is told of
  * questions: {asked, Function, Tag}. (Not where a match spec changes the trace
  * flags: the tracee is locked then while the tracer is asked.)
  *
@@ -78,7 +79,13 @@ static ERL_NIF_TERM event(ErlNifEnv *env, const char *function, const ERL_NIF_TE
     ErlNifPid pid;
     int n;
     atomic_fetch_add(&events, 1);
-    if (enif_get_tuple(env, argv[1], &n, &state) && n == 4 && enif_get_local_pid(env, state[2], &pid)) {
+    if (!enif_get_tuple(env, argv[1], &n, &state) || n != 4) {
+        return am_ok;
+    }
+    if (state[2] == am_raise) {
+        return enif_raise_exception(env, argv[3]);
+    }
+    if (enif_get_local_pid(env, state[2], &pid)) {
         enif_send(env, &pid, NULL,
                   enif_make_tuple5(env, enif_make_atom(env, function), argv[0], argv[2], argv[3], argv[4]));
     }

@@ -48,6 +48,25 @@ static struct { /* Protected by code modification permission */
     struct erl_module_instance *running;
 } bp_load;
 
+ErtsBpLoadCommit erts_bp_load_commit__
+    erts_align_attribute(ERTS_CACHE_LINE_SIZE);
+
+void
+erts_bp_load_init(void)
+{
+    erts_mtx_init(&erts_bp_load_commit__.c.mtx, "bp_load_commit", NIL,
+                  ERTS_LOCK_FLAGS_PROPERTY_STATIC |
+                  ERTS_LOCK_FLAGS_CATEGORY_GENERIC);
+    erts_atomic32_init_nob(&erts_bp_load_commit__.c.is_under_way, 0);
+}
+
+void
+erts_bp_load_wait_commit__(void)
+{
+    erts_mtx_lock(&erts_bp_load_commit__.c.mtx);
+    erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
+}
+
 /* Forget what has been done. */
 static void
 reset(void)
@@ -151,7 +170,8 @@ erts_bp_load_retire_current(Module *modp)
 
 /*
  * Let the trampoline of an export entry lead to the breakpoints of new code.
- * It may be in use.
+ * It may be in use, and even if it isn't in the active code index: somebody can
+ * have come to it by the one before, or have been scheduled out there.
  */
 static void
 set_trampoline(BpExport *be)
@@ -224,7 +244,6 @@ static void
 add_export_breakpoints(Module *modp)
 {
     const ErtsCodeIndex staging_ix = erts_staging_code_ix();
-    const ErtsCodeIndex active_ix = erts_active_code_ix();
     const Eterm module = make_atom(modp->module);
     Uint retired, end_retired;
     Export *ep;
@@ -268,10 +287,6 @@ add_export_breakpoints(Module *modp)
         be->address = ep->dispatch.addresses[staging_ix];
         modp->curr.num_traced_exports++;
         erts_export_set_trampoline(ep, staging_ix);
-        if (!erts_is_export_trampoline_active(ep, active_ix)) {
-            /* Nobody gets there before the commit. */
-            set_trampoline(be);
-        }
     }
     ASSERT(retired == end_retired);
 }
@@ -332,14 +347,18 @@ erts_bp_load_commit(void)
 
     ERTS_LC_ASSERT(erts_has_code_load_permission());
 
+    if (bp_load.num_exports > 0) {
+        erts_mtx_lock(&erts_bp_load_commit__.c.mtx);
+        erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 1);
+        ERTS_THR_WRITE_MEMORY_BARRIER;
+    }
+
     for (i = 0; i < bp_load.num_exports; i++) {
         BpExport *be = &bp_load.exports[i];
         Export *ep = be->ep;
 
         if (be->added) {
-            if (ep->info.gen_bp != be->added) {
-                set_trampoline(be);
-            }
+            set_trampoline(be);
         }
         else if (!be->is_kept &&
                  erts_is_export_trampoline_active(ep, staging_ix)) {
@@ -349,6 +368,14 @@ erts_bp_load_commit(void)
         }
         /* else: Unless some breakpoints stay, only those who use the old code
          * index still get to the trampoline. */
+    }
+
+    erts_commit_staging_code_ix();
+
+    if (bp_load.num_exports > 0) {
+        ERTS_THR_WRITE_MEMORY_BARRIER;
+        erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 0);
+        erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
     }
 
     if (!erts_bp_load_has_retire()) {

@@ -18,9 +18,9 @@
  *   install   Write the instructions into new code that somebody may run:
  *             processes that its -on_load() function has started. Only if
  *             there are any.
- *   commit    Point export entries that are in use at the new code, then make
- *             the staged code index the active one. Calls reach the new code,
- *             with its breakpoints, from here on.
+ *   commit    Point the trampolines of export entries at the new code, and
+ *             make the staged code index the active one. Calls reach the new
+ *             code, with its breakpoints, from here on.
  *   retire    All schedulers have seen the new code index: the old code gets
  *             no calls through export entries any more. Disable its
  *             breakpoints and remove their instructions. Only if it has any.
@@ -36,6 +36,13 @@
  * list of breakpoints once: it tells the breakpoints and the address that
  * belong to them. To turn the entry from old to new code is one word.
  *
+ * So a process can come to new code with the code index of the old one, which
+ * would lead it back from there, to funs that the old index does not have. Who
+ * leaves a trampoline therefore goes on with the index that is active then
+ * (generic_bp_global of the JIT; the interpreter looks at each call), and who
+ * has read the head while a commit turns trampolines waits for its end first
+ * (erts_bp_load_sync_commit()). These are some instructions of one thread.
+ *
  * All functions require code modification permission, and up to `commit` code
  * staging permission too. There is one load operation at a time.
  */
@@ -44,6 +51,8 @@
 #define __BP_LOAD_H__
 
 #include "sys.h"
+#include "erl_alloc.h"
+#include "erl_threads.h"
 #include "module.h"
 #include "export.h"
 
@@ -68,8 +77,37 @@ void erts_bp_load_new_code(Module *modp, int is_running);
 int erts_bp_load_has_install(void);
 void erts_bp_load_install(void);
 
-/* Right before the staged code index is made active. */
+/* Makes the staged code index the active one. */
 void erts_bp_load_commit(void);
+
+void erts_bp_load_init(void);
+
+/* The lock is held from the first trampoline that leads to new code until the new
+ * code index is active; the flag tells so. Every call that is traced reads it. */
+typedef union {
+    struct {
+        erts_atomic32_t is_under_way;
+        erts_mtx_t mtx;
+    } c;
+    char align__[ERTS_ALC_CACHE_LINE_ALIGN_SIZE(sizeof(erts_atomic32_t)
+                                                + sizeof(erts_mtx_t))];
+} ErtsBpLoadCommit;
+
+extern ErtsBpLoadCommit erts_bp_load_commit__;
+void erts_bp_load_wait_commit__(void);
+
+/* By who has come to a trampoline, after it has read the head of the list of
+ * breakpoints, and before it reads the active code index. Any thread. */
+static ERTS_INLINE void
+erts_bp_load_sync_commit(void)
+{
+    ERTS_THR_READ_MEMORY_BARRIER;
+    if (ERTS_UNLIKELY(
+            erts_atomic32_read_nob(&erts_bp_load_commit__.c.is_under_way))) {
+        erts_bp_load_wait_commit__();
+    }
+    ERTS_THR_READ_MEMORY_BARRIER;
+}
 
 int erts_bp_load_has_retire(void);
 void erts_bp_load_retire(void);

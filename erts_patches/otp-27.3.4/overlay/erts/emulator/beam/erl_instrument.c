@@ -15,7 +15,9 @@
  * blocks for each thread, besides one block that is just being counted.
  *
  * Who reads the counters adds what is pending in all threads, so that the
- * current values are exact whenever nobody allocates meanwhile.
+ * current values are exact whenever nobody allocates meanwhile. What a thread
+ * adds just then can be missed or read twice: the maximum, which is raised to
+ * what has been read, can be too large by what is pending in such a thread.
  *
  * The size of a block is what its allocator could make use of: the requested
  * size rounded up to the size of the block, without headers and tags. These are
@@ -589,7 +591,7 @@ read_value(value_t *val, Sint pending, UWord *curr_p, UWord *max_p,
 {
     erts_aint_t curr = erts_atomic_read_nob(&val->curr) + pending;
 
-    /* A thread that adds its counters right now can make it too small. */
+    /* A thread that adds its counters right now can make it wrong. */
     if (curr < 0)
         curr = 0;
     value_raise_max(val, curr);

@@ -433,7 +433,10 @@ typedef struct waiter__ {
     ErtsIRefStorage tag;
 } waiter_t;
 
+/* The one map that is being made; protected by map_mtx. */
 static int map_slot_taken;
+static Eterm map_slot_owner;
+static map_job_t *map_slot_job;         /* NULL while it begins */
 static waiter_t *map_waiters;
 
 #define JOB_BIN(JOB) (&ERTS_MAGIC_BIN_FROM_DATA((JOB))->binary)
@@ -493,9 +496,10 @@ job_release_slot(map_job_t *job)
     erts_alcu_map_end();
 
     erts_mtx_lock(&map_mtx);
-    ASSERT(job->has_slot && map_slot_taken);
+    ASSERT(job->has_slot && map_slot_taken && map_slot_job == job);
     job->has_slot = 0;
     map_slot_taken = 0;
+    map_slot_job = NULL;
     waiters = map_waiters;
     map_waiters = NULL;
     erts_mtx_unlock(&map_mtx);
@@ -689,7 +693,9 @@ erts_alcu_map_over(ErtsAlcuMapOut *out)
 
     erts_mtx_lock(&map_mtx);
     job->running = 0;
-    if (job->no_memory)
+    /* Who has seen that the process is dead relies on it that this is seen
+     * here (slot_state()). */
+    if (job->no_memory || ERTS_PROC_IS_EXITING(process))
         job->stopped = 1;
     end = job->stopped;
     erts_mtx_unlock(&map_mtx);
@@ -757,6 +763,48 @@ erts_alcu_map_new_code(ErtsAlcuMapOut *out, UWord pc)
 
 /* ------------------------------------------------------------------------- */
 
+/*
+ * What keeps a process from its map: 'busy', another one; 'own', one that it has
+ * begun itself; 'ending', one that ends without anybody doing something for it,
+ * or has ended.
+ *
+ * The reference of a process that has died ends its map only if nobody else has
+ * got one, so a map that is without its process is ended here.
+ */
+static Eterm
+slot_state(Process *c_p)
+{
+    map_job_t *job;
+    const char *state;
+    int end = 0;
+
+    erts_mtx_lock(&map_mtx);
+    job = map_slot_job;
+    if (!map_slot_taken || (job && job->stopped)) {
+        state = "ending";
+    } else if (map_slot_owner == c_p->common.id) {
+        state = "own";
+    } else if (!job || erts_proc_lookup(map_slot_owner)) {
+        state = "busy";
+    } else {
+        state = "ending";
+        /* Otherwise the thread that runs it, or the destructor, ends it. */
+        if (!job->running
+            && erts_refc_inc_unless(&JOB_BIN(job)->intern.refc, 0, 0) != 0) {
+            job->stopped = 1;
+            end = 1;
+        }
+    }
+    erts_mtx_unlock(&map_mtx);
+
+    if (end) {
+        job_end(job, NULL);
+        erts_bin_release(JOB_BIN(job));
+    }
+    return make_an_atom(state);
+}
+
+/* {Step, Window, Tag} -> Ref, or what slot_state() tells */
 static Eterm
 job_start(Process *c_p, Eterm arg)
 {
@@ -778,10 +826,13 @@ job_start(Process *c_p, Eterm arg)
 
     erts_mtx_lock(&map_mtx);
     taken = map_slot_taken;
-    map_slot_taken = 1;
+    if (!taken) {
+        map_slot_taken = 1;
+        map_slot_owner = c_p->common.id;
+    }
     erts_mtx_unlock(&map_mtx);
     if (taken)
-        return make_an_atom("busy");
+        return slot_state(c_p);
 
     mbp = erts_create_magic_binary(sizeof(map_job_t), job_destructor);
     job = ERTS_MAGIC_BIN_DATA(mbp);
@@ -801,15 +852,22 @@ job_start(Process *c_p, Eterm arg)
     erts_alcu_map_begin();
     loose_begin();
 
+    erts_mtx_lock(&map_mtx);
+    map_slot_job = job;
+    erts_mtx_unlock(&map_mtx);
+
     hp = HAlloc(c_p, ERTS_MAGIC_REF_THING_SIZE);
     return erts_mk_magic_ref(&hp, &MSO(c_p), mbp);
 }
 
-/* A process that waits is told 'free' once; another one can be faster then. */
+/* Tag -> free, or {wait, Owner}: then {Tag, free} will come, if only somebody
+ * asks for slot_state() when the owner has died. Another process can be faster
+ * then. */
 static Eterm
 job_wait(Process *c_p, Eterm tag)
 {
     waiter_t *waiter;
+    Eterm owner = NIL, *hp;
     int taken;
 
     if (!is_internal_ordinary_ref(tag))
@@ -824,15 +882,26 @@ job_wait(Process *c_p, Eterm tag)
     erts_mtx_lock(&map_mtx);
     taken = map_slot_taken;
     if (taken) {
+        owner = map_slot_owner;
         waiter->next = map_waiters;
         map_waiters = waiter;
     }
     erts_mtx_unlock(&map_mtx);
 
-    if (taken)
-        return make_an_atom("wait");
+    if (taken) {
+        hp = HAlloc(c_p, 3);
+        return TUPLE2(hp, make_an_atom("wait"), owner);
+    }
+    erts_iref_storage_clean(&waiter->tag);
     free(waiter);
     return make_an_atom("free");
+}
+
+/* What slot_state() tells */
+static Eterm
+job_state(Process *c_p, Eterm unused)
+{
+    return slot_state(c_p);
 }
 
 /* NULL if it isn't the caller's. Only the caller can start the scan again, so
@@ -1309,6 +1378,7 @@ instrument_map_request_2(BIF_ALIST_2)
     } ops[] = {
         {"start", job_start},
         {"wait", job_wait},
+        {"state", job_state},
         {"scan", job_scan},
         {"continue", job_continue},
         {"loose", job_loose},

@@ -192,6 +192,12 @@ say_active(Said *said, Uint counters, int active)
 static void
 apply(const Said *said, BpWanted *wanted)
 {
+    /* A function has either global or local breakpoints. */
+    if (said->flags & ERTS_BPF_GLOBAL_TRACE) {
+        wanted->flags &= ERTS_BPF_GLOBAL_TRACE;
+    } else if (said->flags) {
+        wanted->flags &= ~ERTS_BPF_GLOBAL_TRACE;
+    }
     wanted->flags = (wanted->flags & ~flags_of(said->said)) | said->flags;
     if (said->flags & (ERTS_BPF_LOCAL_TRACE | ERTS_BPF_GLOBAL_TRACE)) {
         wanted->local_ms = said->local_ms;

@@ -173,7 +173,9 @@ static Eterm
 process_signal(Process *c_p, void *unused, int *reds, ErlHeapFragment **bpp)
 {
     erts_proc_lock(c_p, ERTS_PROC_LOCKS_ALL_MINOR);
-    if (change(&c_p->common)) {
+    /* It handles signals, too, when it has left the table while it exits. */
+    if (!(erts_atomic32_read_nob(&c_p->state) & ERTS_PSFLG_FREE)
+        && change(&c_p->common)) {
         erts_atomic_inc_nob(&op.matches);
     }
     erts_proc_unlock(c_p, ERTS_PROC_LOCKS_ALL_MINOR);
@@ -265,7 +267,8 @@ step(ErtsAuxYieldJob *job)
 
             left--;
             op.slot++;
-            if (in_slot) {
+            /* One that is still being made has reserved its slot. */
+            if (in_slot && in_slot != (void *) table->r.o.invalid_element) {
                 left -= CHANGE;
                 if (op.in_ports)
                     visit_port((Port *) in_slot);

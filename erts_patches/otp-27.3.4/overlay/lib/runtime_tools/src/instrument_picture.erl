@@ -212,9 +212,8 @@ by_bytes(List) ->
                end, List).
 
 label(none) -> "no owner";
-label({process, {Node, Num, Serial}}) ->
-    lists:concat(["<", Node, ".", Num, ".", Serial, ">"]);
-label({port, Num}) -> lists:concat(["#Port<0.", Num, ">"]);
+label({process, {Node, Num, Serial}}) -> io_lib:format("<~0tp.~0tp.~0tp>", [Node, Num, Serial]);
+label({port, Num}) -> io_lib:format("#Port<0.~0tp>", [Num]);
 label({module, Module}) -> io_lib:format("~0tp (machine code)", [Module]);
 label({code, Addr}) -> io_lib:format("code at 16#~.16b", [Addr]);
 label({M, F, A}) when is_atom(M), is_atom(F), is_integer(A) ->
