@@ -18,7 +18,7 @@
          reload_takes_effect/1, reload_under_load/1, purge_under_load/1,
          many_tracers/1, sessions_under_load/1, dirty_collections/1, dirty_senders/1,
          raw_registration/1, raw_answers/1, raw_like_behaviour/1, raw_meta/1, raw_spec/1,
-         send_spec_clears_tracer/1, spec_sets_flags_anew/1, raises/1,
+         dirty_senders_with_token/1, send_spec_clears_tracer/1, spec_sets_flags_anew/1, raises/1,
          raw_reload/1, raw_under_load/1, raw_sessions_under_load/1, raw_header/1,
          meta_questions/1, port_questions/1, no_garbage/1, collections_in_two_sessions/1,
          count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1]).
@@ -40,7 +40,7 @@ all() ->
 
 groups() ->
     [{patched, [], [raw_registration, raw_answers, raw_questions_of_each_tag, raw_like_behaviour, raw_meta, raw_spec,
-                    send_spec_clears_tracer, spec_sets_flags_anew, raises,
+                    dirty_senders_with_token, send_spec_clears_tracer, spec_sets_flags_anew, raises,
                     raw_reload, raw_under_load, raw_header,
                     meta_questions, port_questions, no_garbage,
                     collections_in_two_sessions, sessions_under_load, raw_sessions_under_load]}].
@@ -586,6 +586,30 @@ dirty_senders(Config) ->
          Told = receive {Collector, Events} -> Events end,
          ?assertMatch({Tracer, [_ | _]}, {Tracer, [T || {trace_send, send, P, from_dirty, _} = T <- Told, P =:= W]})
      end || {Tracer, Sender, Codes} <- Tracers].
+
+%% The system tracer is unloaded, and replaced, meanwhile.
+dirty_senders_with_token(Config) ->
+    Work = fun() ->
+                   seq_trace:set_token(send, true),
+                   dirty_work(?RAW),
+                   seq_trace:set_token([])
+           end,
+    Workers = load_of(3, Work),
+    Collector = spawn_link(fun() -> collect([]) end),
+    repeat(20, fun() ->
+                       [begin
+                            seq_trace:set_system_tracer({?TRACER, {trace, Answer, Collector, none}}),
+                            [done = ask(W) || W <- Workers],
+                            [load_tracer(?TRACER, V, Config) || V <- [2, 1]]
+                        end || Answer <- [trace, discard, remove, raise]]
+               end),
+    stop_load(Workers),
+    _ = seq_trace:set_system_tracer(false),
+    seq_trace:reset_trace(),
+    Collector ! {get, self()},
+    Told = receive {Collector, Events} -> Events end,
+    ?assertMatch([_ | _], [T || {trace, seq_trace, _, {send, _, P, P, from_dirty}, _} = T <- Told,
+                                lists:member(P, Workers)]).
 
 %% In both kinds of dirty schedulers.
 dirty_work(Sender) ->
