@@ -569,7 +569,7 @@ parallel_on_many_schedulers(_Config) ->
     ct:pal("seed ~p", [rand:export_seed_s(Seed)]),
     Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
     {ok, Peer, _} = peer:start_link(#{connection => standard_io,
-                                      args => ["+S", "8:8", "-pa", filename:dirname(code:which(?MODULE))]}),
+                                      args => ["+S", "8:8" | erts_reload_work:emulator_flags()]}),
     ok = peer:call(Peer, ?MODULE, model_in_peer, [rand:export_seed_s(Seed), Millis], infinity),
     peer:stop(Peer).
 

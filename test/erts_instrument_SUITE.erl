@@ -1207,18 +1207,9 @@ in_node(Flags, Function, Args, More, Options) ->
     {ok, Peer, _Node} =
         peer:start_link(Options#{
                           connection => standard_io,
-                          args => Flags ++ More ++
-                              emulator_flags() ++
-                              ["-pa", filename:dirname(code:which(?MODULE))]}),
+                          args => Flags ++ More ++ erts_reload_work:emulator_flags()}),
     try
         peer:call(Peer, ?MODULE, Function, Args, 280000)
     after
         peer:stop(Peer)
     end.
-
-%% As this one was started, so that TYPE=debug is tested as well.
-emulator_flags() ->
-    case erlang:system_info(build_type) of
-        opt -> [];
-        Type -> ["-emu_type", atom_to_list(Type)]
-    end ++ ["-emu_flavor", atom_to_list(erlang:system_info(emu_flavor))].

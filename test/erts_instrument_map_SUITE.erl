@@ -702,8 +702,7 @@ bounded_memory(Config) ->
 live_map(Config) ->
     {ok, Peer, _Node} =
         peer:start_link(#{connection => standard_io,
-                          args => ["+Mim", "true", "-pa",
-                                   filename:dirname(code:which(?MODULE))]}),
+                          args => ["+Mim", "true" | erts_reload_work:emulator_flags()]}),
     try
         ok = peer:call(Peer, ?MODULE, do_live_map, [?config(priv_dir, Config)], 240000)
     after

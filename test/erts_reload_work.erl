@@ -12,7 +12,7 @@
          purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
          numbered_on_load_code/2, numbered_fun_code/2]).
 -export([session/0, session/1, calls/2, delivered/2, flush/0, ask/2, stop/1, pick/1]).
--export([stress_until/0, first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
+-export([emulator_flags/0, stress_until/0, first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
          stop_caller/3, tracer/1]).
 
 -define(RELOADS, 2000).
@@ -229,6 +229,19 @@ code(M, Version, More) ->
 
 pick(L) ->
     lists:nth(rand:uniform(length(L)), L).
+
+%% For a peer: start it as this node was. Others than our own builds have one emulator
+%% only, and need not know these flags.
+emulator_flags() ->
+    Types = case erlang:system_info(build_type) of
+                opt -> [];
+                Type -> ["-emu_type", atom_to_list(Type)]
+            end,
+    Flavors = case is_patched() of
+                  true -> ["-emu_flavor", atom_to_list(erlang:system_info(emu_flavor))];
+                  false -> []
+              end,
+    Types ++ Flavors ++ ["-pa", filename:dirname(code:which(?MODULE))].
 
 %% When a stress test ends, in milliseconds of monotonic time: after 5 seconds, or
 %% those of KYMO_STRESS_SECONDS in the environment. Also of other suites.

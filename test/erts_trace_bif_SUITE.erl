@@ -487,9 +487,8 @@ all_tracer_dies(_Config) ->
 %% Where the slot of a process is reserved before there is one.
 all_in_legacy_tables(_Config) ->
     {ok, Peer, _} = peer:start_link(#{connection => standard_io,
-                                      args => ["+P", "1024", "+P", "legacy", "+Q", "1024", "+Q", "legacy",
-                                               "-emu_flavor", atom_to_list(erlang:system_info(emu_flavor)),
-                                               "-pa", filename:dirname(code:which(?MODULE))]}),
+                                      args => ["+P", "1024", "+P", "legacy", "+Q", "1024", "+Q", "legacy" |
+                                               erts_reload_work:emulator_flags()]}),
     ok = peer:call(Peer, ?MODULE, trace_while_spawning, [], infinity),
     peer:stop(Peer).
 
