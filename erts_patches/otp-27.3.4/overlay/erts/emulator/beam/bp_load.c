@@ -67,6 +67,18 @@ erts_bp_load_wait_commit__(void)
     erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
 }
 
+#ifdef BEAMASM
+/* Of an export entry, which can lead to code that is being committed. */
+BeamInstr
+erts_global_breakpoint(Process* c_p, ErtsCodeInfo *info, Eterm* reg)
+{
+    BeamInstr res = erts_generic_breakpoint(c_p, info, reg);
+
+    erts_bp_load_sync_commit();
+    return res;
+}
+#endif
+
 /* Forget what has been done. */
 static void
 reset(void)

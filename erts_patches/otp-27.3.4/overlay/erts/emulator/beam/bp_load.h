@@ -83,7 +83,7 @@ void erts_bp_load_commit(void);
 void erts_bp_load_init(void);
 
 /* The lock is held from the first trampoline that leads to new code until the new
- * code index is active; the flag tells so. Every call that is traced reads it. */
+ * code index is active; the flag tells so. Calls through trampolines read it. */
 typedef union {
     struct {
         erts_atomic32_t is_under_way;
