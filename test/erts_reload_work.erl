@@ -12,8 +12,8 @@
          purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
          numbered_on_load_code/2, numbered_fun_code/2]).
 -export([session/0, session/1, calls/2, delivered/2, flush/0, ask/2, stop/1, pick/1]).
--export([emulator_flags/0, stress_until/0, first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
-         stop_caller/3, tracer/1]).
+-export([emulator_flags/0, stress_until/0, first_call/6, check_missed/3, check_missed_in_old/3,
+         reloads/1, start_caller/2, stop_caller/3, tracer/1]).
 
 -define(RELOADS, 2000).
 -define(RELOAD_SECONDS, 10).

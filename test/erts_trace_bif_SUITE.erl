@@ -483,7 +483,6 @@ all_tracer_dies(_Config) ->
      end || I <- lists:seq(1, 50)],
     stop(Idle).
 
-%% 100,000 processes, others that come and go, and all operations at once.
 %% Where the slot of a process is reserved before there is one.
 all_in_legacy_tables(_Config) ->
     {ok, Peer, _} = peer:start_link(#{connection => standard_io,
@@ -505,6 +504,7 @@ spawner() ->
     {_, Ref} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Ref, process, _, _} -> spawner() end.
 
+%% 100,000 processes, others that come and go, and all operations at once.
 all_stress(_Config) ->
     Idle = idle(100_000),
     Tracer = spawn_link(fun idle_loop/0),
