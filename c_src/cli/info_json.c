@@ -74,7 +74,7 @@ static void head(const struct cli_info *in)
     string("erts_version", m->erts_version);
     number("os_pid", m->os_pid);
     string("policy", m->policy == KYMO_DISCARD ? "discard" : "overwrite");
-    string("clock", m->clock == KYMO_CLOCK_TSC ? "tsc" : "monotonic");
+    string("clock", m->clock == KYMO_CLOCK_COUNTER ? "tsc" : "monotonic");
     number("n_slots", m->n_slots);
     number("slots_used", m->slots_used);
     number("segment_bytes", m->segment_bytes);

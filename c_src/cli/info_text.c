@@ -28,7 +28,7 @@ static void head(const struct cli_info *in)
     printf("started      %s\n", text);
     printf("policy       %s, %" PRIu32 " rings of %" PRIu32 " segments of %s, clock %s\n",
            m->policy == KYMO_DISCARD ? "discard" : "overwrite", m->n_slots, m->segs_per_ring,
-           BYTES(m->segment_bytes), m->clock == KYMO_CLOCK_TSC ? "tsc" : "monotonic");
+           BYTES(m->segment_bytes), m->clock == KYMO_CLOCK_COUNTER ? "tsc" : "monotonic");
     if (m->limit_bytes != 0)
         printf("limit        %s\n", BYTES(m->limit_bytes));
     if (m->limit_events != 0)

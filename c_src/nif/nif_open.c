@@ -141,7 +141,7 @@ static bool read_messages(struct reading *r, ERL_NIF_TERM t)
 
 static bool read_clock(struct reading *r, ERL_NIF_TERM t)
 {
-    r->o->engine.clock = t == nif_am.monotonic ? KYMO_CLOCK_MONOTONIC : KYMO_CLOCK_TSC;
+    r->o->engine.clock = t == nif_am.monotonic ? KYMO_CLOCK_MONOTONIC : KYMO_CLOCK_COUNTER;
     return t == nif_am.monotonic || t == nif_am.auto_ || t == nif_am.tsc;
 }
 

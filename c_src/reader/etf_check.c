@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "etf_tags.h"
-#include "etf_write.h"
+#include "etf_check.h"
 
 enum {
     ATOM_CHARS_MAX = 255,

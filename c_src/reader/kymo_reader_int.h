@@ -11,7 +11,6 @@
  *   reader_dict.c     definitions, canonical ids, processes
  *   reader_time.c     ticks to nanoseconds
  *   reader_segment.c  copies one segment and proves that the copy is good
- *   reader_decode.c   records of a good copy
  *   reader_merge.c    all threads in order of time
  *   reader_names.c    names and idents as text
  *   reader_etf.c      external terms as text
@@ -25,12 +24,6 @@
 #include "kymo_map.h"
 #include "kymo_reader.h"
 
-/* Limits of kymo_recorder.h: a meta beyond them was not written by kymo. */
-#define KYMO_MAX_SLOTS 4096u
-#define KYMO_MIN_SEGMENT 4096u
-#define KYMO_MAX_SEGMENT (1u << 20)
-#define KYMO_MAX_SEGS 65536u
-#define KYMO_MAX_DICT (1ull << 30)
 #define KYMO_MAX_META_BYTES (1u << 20) /* room for later versions of meta */
 
 /* ---- files ---- */
@@ -140,30 +133,6 @@ int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, cons
 int64_t kymo_clock_ns(const struct kymo_clockmap *c, uint32_t *hint, uint64_t ticks);
 void kymo_clock_free(struct kymo_clockmap *c);
 
-/* ---- records ---- */
-
-/* Position in a good copy of a segment. */
-struct kymo_scan {
-    const uint8_t *base;
-    uint32_t pos, end; /* pos: the next record; end: of the content */
-    uint32_t body;     /* of the record at pos, after its header */
-    uint32_t variant;  /* KYMO_HAS_* of the record at pos */
-    uint8_t id;        /* of the record at pos, without them */
-    uint64_t ticks;    /* of the record at pos */
-    uint64_t ts_max;   /* ts_end of a closed segment, else UINT64_MAX */
-};
-
-enum kymo_peek { KYMO_PEEK_END = 0, KYMO_PEEK_RECORD = 1, KYMO_PEEK_BAD = -1 };
-
-/* Starts at the first record. base holds a checked header and `end` bytes. */
-void kymo_scan_start(struct kymo_scan *s, const uint8_t *base, uint32_t end);
-/* Reads the record header at pos into body, id, variant and ticks. Must be
- * called once per record. */
-enum kymo_peek kymo_scan_peek(struct kymo_scan *s);
-/* Decodes the peeked record into ev (ticks, slot and ns excepted) and moves pos
- * behind it. False: its body is not valid, nothing moved. */
-bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev);
-
 /* ---- merge ---- */
 
 /* One thread of the recording. */
@@ -240,26 +209,6 @@ void kymo_put_function(struct kymo_sink *out, const struct kymo_reader *r, uint3
 
 /* What kymo_reader_crashed answers. */
 bool kymo_owner_gone(const struct kymo_reader *r);
-
-static inline uint16_t kymo_get16(const uint8_t *p)
-{
-    uint16_t v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return v;
-}
-static inline uint32_t kymo_get32(const uint8_t *p)
-{
-    uint32_t v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return v;
-}
-static inline uint64_t kymo_get64(const uint8_t *p)
-{
-    uint64_t v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return v;
-}
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "recordings are read on little-endian machines");
 
 /* Makes room for `need` elements. False: no memory, *p unchanged. */
 bool kymo_grow(void **p, size_t *room, size_t need, size_t elem);

@@ -33,14 +33,14 @@ static const char *bad_field(const struct kymo_meta *m)
 {
     if (m->meta_bytes < KYMO_META_BYTES || m->meta_bytes > KYMO_MAX_META_BYTES || m->meta_bytes % 8 != 0)
         return "meta_bytes";
-    if (m->n_slots < 1 || m->n_slots > KYMO_MAX_SLOTS)
+    if (m->n_slots < 1 || m->n_slots > KYMO_SLOTS_MAX)
         return "n_slots";
-    if (m->segment_bytes < KYMO_MIN_SEGMENT || m->segment_bytes > KYMO_MAX_SEGMENT ||
+    if (m->segment_bytes < KYMO_SEGMENT_MIN || m->segment_bytes > KYMO_SEGMENT_MAX ||
         (m->segment_bytes & (m->segment_bytes - 1)) != 0)
         return "segment_bytes";
     if (m->segs_per_ring < 1 || m->segs_per_ring > KYMO_MAX_SEGS)
         return "segs_per_ring";
-    if (m->clock > KYMO_CLOCK_TSC)
+    if (m->clock > KYMO_CLOCK_COUNTER)
         return "clock";
     return NULL;
 }
@@ -132,8 +132,8 @@ static int read_dict(struct kymo_reader *r)
     int fd = kymo_file_open(r->files.dir, KYMO_DICT_NAME, &size);
     if (fd < 0)
         return fd == -ENOMEM ? fd : 0; /* nothing has a name then */
-    if (size > KYMO_MAX_DICT)
-        size = KYMO_MAX_DICT;
+    if (size > KYMO_DICT_MAX)
+        size = KYMO_DICT_MAX;
     uint8_t *block = malloc(DICT_BLOCK);
     int rc = block == NULL ? -ENOMEM : 0;
     uint64_t pos = 0, stop = r->meta.dict_used;

@@ -13,7 +13,7 @@
 /* Ids are given out in the order of the bytes, give or take the threads that
  * are between the two counters: an id far beyond its place is damage, and no
  * reason to allocate a table for it. */
-enum { ID_SLACK = KYMO_MAX_SLOTS };
+enum { ID_SLACK = KYMO_SLOTS_MAX };
 
 /* Definitions with the same hash: beyond these, equal ones stay apart. Only a
  * file made for the purpose has them. */

@@ -140,23 +140,3 @@ size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf,
     }
     return kymo_sink_end(&out);
 }
-
-const char *kymo_loss_name(unsigned cause)
-{
-    static const char *const names[KYMO_LOSS_CAUSES] = {"ring_full", "io",      "no_slot", "too_big",
-                                                        "bad_term",  "reentry", "unknown", "unknown"};
-    return cause < KYMO_LOSS_CAUSES ? names[cause] : "unknown";
-}
-
-const char *kymo_state_name(unsigned state)
-{
-    static const char *const names[] = {"idle", "active", "paused", "stopping", "closed"};
-    return state < sizeof names / sizeof *names ? names[state] : "unknown";
-}
-
-const char *kymo_reason_name(unsigned reason)
-{
-    static const char *const names[] = {"none",   "stop",     "owner",  "bytes",
-                                        "events", "duration", "unload", "collected"};
-    return reason < sizeof names / sizeof *names ? names[reason] : "unknown";
-}

@@ -239,14 +239,14 @@ int main(int argc, char **argv)
         perror("bench_recorder");
         return 1;
     }
-    overwrite = open_one("overwrite", KYMO_OVERWRITE, KYMO_CLOCK_TSC, 1);
-    discard = open_one("discard", KYMO_DISCARD, KYMO_CLOCK_TSC, 1);
+    overwrite = open_one("overwrite", KYMO_OVERWRITE, KYMO_CLOCK_COUNTER, 1);
+    discard = open_one("discard", KYMO_DISCARD, KYMO_CLOCK_COUNTER, 1);
     mono = open_one("mono", KYMO_OVERWRITE, KYMO_CLOCK_MONOTONIC, 1);
-    paused = open_one("paused", KYMO_OVERWRITE, KYMO_CLOCK_TSC, 1);
-    sampled = open_one("sampled", KYMO_OVERWRITE, KYMO_CLOCK_TSC, 100);
+    paused = open_one("paused", KYMO_OVERWRITE, KYMO_CLOCK_COUNTER, 1);
+    sampled = open_one("sampled", KYMO_OVERWRITE, KYMO_CLOCK_COUNTER, 100);
     (void)kymo_recorder_pause(paused);
     /* As on a kernel without membarrier(2). Nobody produces yet. */
-    fenced = open_one("fenced", KYMO_OVERWRITE, KYMO_CLOCK_TSC, 1);
+    fenced = open_one("fenced", KYMO_OVERWRITE, KYMO_CLOCK_COUNTER, 1);
     ((struct kymo_recorder_head *)(void *)fenced)->fenced = 1;
     if (!once)
         printf("%-14s %10s %10s %10s %8s\n", "event", "ns", "least ns", "empty ns", "ratio");

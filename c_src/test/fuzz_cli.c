@@ -9,7 +9,7 @@
 #include <getopt.h>
 
 #include "../cli/kymo_cli.h"
-#include "etf_write.h"
+#include "etf_check.h"
 #include "fuzz_files.h"
 #include "pf_check.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "etf_write.h"
+#include "etf_check.h"
 #include "kymo_reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -235,7 +235,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char err[256];
     tr_init(&t);
     if ((data[0] & FLAG_TSC) != 0)
-        t.meta.clock = KYMO_CLOCK_TSC;
+        t.meta.clock = KYMO_CLOCK_COUNTER;
     if ((data[0] & FLAG_DICT) != 0)
         define(&t, data[0]);
     play(&t, &s);

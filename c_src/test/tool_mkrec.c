@@ -450,7 +450,7 @@ static void parse(int argc, char **argv)
         case DICT_BYTES: opt.rec.dict_bytes = number(optarg); break;
         case LIMIT: opt.rec.limit_events = number(optarg); break;
         case CLOCK:
-            opt.rec.clock = strcmp(optarg, "mono") == 0 ? KYMO_CLOCK_MONOTONIC : KYMO_CLOCK_TSC;
+            opt.rec.clock = strcmp(optarg, "mono") == 0 ? KYMO_CLOCK_MONOTONIC : KYMO_CLOCK_COUNTER;
             break;
         case SEED: opt.seed = number(optarg); break;
         case SNAPSHOT: opt.snapshot = optarg; break;

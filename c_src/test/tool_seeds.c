@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 
     t.meta.state = KYMO_CLOSED;
     t.meta.policy = KYMO_DISCARD;
-    t.meta.clock = KYMO_CLOCK_TSC;
+    t.meta.clock = KYMO_CLOCK_COUNTER;
     t.meta.ticks_per_sec = 3000000000;
     t.meta.n_calib = 3;
     for (unsigned i = 0; i < 3; i++) {

@@ -246,8 +246,8 @@ static int64_t to_ns(const struct rc_rec *rec, uint64_t ticks)
 static void times_are_right(void **state)
 {
     (void)state;
-    for (unsigned c = KYMO_CLOCK_MONOTONIC; c <= KYMO_CLOCK_TSC; c++) {
-        struct kymo_options o = rc_options(rc_path(c == KYMO_CLOCK_TSC ? "tsc" : "mono"), KYMO_OVERWRITE);
+    for (unsigned c = KYMO_CLOCK_MONOTONIC; c <= KYMO_CLOCK_COUNTER; c++) {
+        struct kymo_options o = rc_options(rc_path(c == KYMO_CLOCK_COUNTER ? "tsc" : "mono"), KYMO_OVERWRITE);
         int64_t before[50], after[50];
         struct kymo_recorder *r;
         struct rc_rec rec;
@@ -265,7 +265,7 @@ static void times_are_right(void **state)
         rc_load(o.dir, &rec);
         assert_in_range(rec.meta.ticks_per_sec, 100000000u, 10000000000u);
         for (unsigned i = 0; i < 50; i++) {
-            int64_t at = c == KYMO_CLOCK_TSC && rec.meta.clock == KYMO_CLOCK_TSC
+            int64_t at = c == KYMO_CLOCK_COUNTER && rec.meta.clock == KYMO_CLOCK_COUNTER
                              ? to_ns(&rec, rec.events[i].ticks)
                              : (int64_t)rec.events[i].ticks;
 

@@ -274,7 +274,7 @@ static int mute_process(void)
     pthread_t t;
 
     for (unsigned i = 0; i < 2; i++) {
-        o.clock = i == 0 ? KYMO_CLOCK_TSC : KYMO_CLOCK_MONOTONIC;
+        o.clock = i == 0 ? KYMO_CLOCK_COUNTER : KYMO_CLOCK_MONOTONIC;
         m.r[i] = rc_open(&o);
         o = rc_options(rc_path("mute-d"), KYMO_DISCARD);
     }

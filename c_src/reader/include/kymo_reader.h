@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../recorder/kymo_format.h"
+#include "kymo_names.h"
+#include "kymo_record.h"
 
 struct kymo_reader;
 
@@ -40,32 +41,6 @@ const struct kymo_slot *kymo_reader_slots(const struct kymo_reader *r, uint32_t 
 const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r);
 /* True when the recorder never closed the recording and its OS process is gone. */
 bool kymo_reader_crashed(const struct kymo_reader *r);
-
-/* One decoded record. Fields that its event does not have are 0 (idents:
- * KYMO_IDENT_NONE). Pointers are valid until the next call of next or close. */
-struct kymo_event {
-    uint64_t ticks;
-    int64_t ns;    /* CLOCK_MONOTONIC of the recording machine */
-    uint32_t slot; /* the thread that recorded it */
-    uint8_t id;    /* enum kymo_event_id, without the variant bits */
-    bool has_content, has_opts;
-    uint8_t content_flags; /* KYMO_C_* */
-    uint64_t who, peer;
-    uint32_t mfa, atom, size;
-    uint8_t kind;
-    uint64_t value;
-    uint32_t serial_prev, serial_cur;
-    uint32_t n_gc;              /* 0 or KYMO_GC_SIZES */
-    uint64_t gc[KYMO_GC_SIZES]; /* the first n_gc are valid */
-    const uint8_t *content;     /* external term format without 131 */
-    uint32_t content_len;
-    uint8_t opt_flags; /* KYMO_O_* */
-    uint8_t opt_ts;    /* enum kymo_ts */
-    uint16_t opt_sched;
-    int64_t opt_a, opt_b;
-    const uint8_t *msr; /* match spec result */
-    uint32_t msr_len;
-};
 
 /* The next event of all threads in order of time (ties: by slot). Notes of the
  * recorder (KYMO_E_FIRST_NOTE and up) come too. 1 = *ev filled, 0 = end,
@@ -139,12 +114,5 @@ bool kymo_term_cell(const uint8_t *etf, size_t len, size_t *head);
  * can't be used (damaged, or overwritten meanwhile: counted) the answer is 1
  * with *bytes NULL and *len 0: go on with the next index. */
 int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len);
-
-const char *kymo_event_name(uint8_t id);   /* NULL when unknown */
-const char *kymo_event_fields(uint8_t id); /* field letters, NULL when unknown */
-/* "unknown" for other values. */
-const char *kymo_loss_name(unsigned cause);
-const char *kymo_state_name(unsigned state);
-const char *kymo_reason_name(unsigned reason);
 
 #endif

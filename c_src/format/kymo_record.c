@@ -6,26 +6,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "kymo_reader_int.h"
-
-static const struct {
-    const char *name;
-    const char *fields;
-} types[KYMO_E_COUNT] = {
-#define KYMO_X(id, sym, text, letters) [id] = {text, letters},
-    KYMO_EVENTS(KYMO_X)
-#undef KYMO_X
-};
-
-const char *kymo_event_name(uint8_t id)
-{
-    return id < KYMO_E_COUNT ? types[id].name : NULL;
-}
-
-const char *kymo_event_fields(uint8_t id)
-{
-    return id < KYMO_E_COUNT ? types[id].fields : NULL;
-}
+#include "kymo_names.h"
+#include "kymo_record.h"
 
 void kymo_scan_start(struct kymo_scan *s, const uint8_t *base, uint32_t end)
 {
@@ -60,7 +42,7 @@ enum kymo_peek kymo_scan_peek(struct kymo_scan *s)
         ticks = kymo_get64(p + 5);
         s->body = s->pos + KYMO_HDR_EXTENDED;
     }
-    if (id > UINT8_MAX || types[id & KYMO_ID_MASK].fields == NULL || ticks < s->ticks || ticks > s->ts_max)
+    if (id > UINT8_MAX || kymo_event_fields(id & KYMO_ID_MASK) == NULL || ticks < s->ticks || ticks > s->ts_max)
         return KYMO_PEEK_BAD;
     s->id = (uint8_t)(id & KYMO_ID_MASK);
     s->variant = id & ~KYMO_ID_MASK;
@@ -174,7 +156,7 @@ bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev)
     ev->id = s->id;
     ev->who = KYMO_IDENT_NONE;
     ev->peer = KYMO_IDENT_NONE;
-    p = base_fields(types[s->id].fields, p, end, ev);
+    p = base_fields(kymo_event_fields(s->id), p, end, ev);
     if (p != NULL && (s->variant & KYMO_HAS_CONTENT) != 0)
         p = content(p, end, ev);
     if (p != NULL && (s->variant & KYMO_HAS_OPTS) != 0)

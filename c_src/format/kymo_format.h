@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The recording on disk and in the memory-mapped rings.
+ * The recording on disk and in the memory-mapped pool of segments.
  *
  * This header is the single definition of the format. The recorder writes it,
  * the reader decodes it, the CTF exporter describes it; nobody else repeats an
@@ -11,9 +11,9 @@
  *                 struct kymo_slot per tracing thread. Memory mapped by the
  *                 recorder, so counters survive the death of the node.
  *   dict          append-only definitions: atoms, MFAs, terms, processes.
- *   ring          n_slots rings of segs_per_ring segments. Present while
- *                 recording, after a crash, and when something could not be
- *                 written to data files; absent in a snapshot.
+ *   ring          n_segments places of segment_bytes, one pool for all threads.
+ *                 Present while recording, after a crash, and when something
+ *                 could not be written to data files; absent in a snapshot.
  *   data.NNNNNN   whole segments one after the other, each packet_size bits
  *                 long (policy discard, and every snapshot). NNNNNN from 1.
  *
@@ -31,7 +31,7 @@
 /* The columns of these tables are for people. */
 /* clang-format off */
 
-#define KYMO_FORMAT_VERSION 1u
+#define KYMO_FORMAT_VERSION 2u
 #define KYMO_META_MAGIC 0x314345524f4d594bull /* "KYMOREC1" */
 #define KYMO_SEG_MAGIC 0xC1FC1FC1u            /* CTF 1.8 packet magic */
 #define KYMO_DICT_MAGIC 0x444d594bu           /* "KYMD" */
@@ -41,11 +41,22 @@
 #define KYMO_RING_NAME "ring"
 #define KYMO_DATA_FMT "data.%06u"
 
+/* ---- limits: beyond them nothing was written by kymo --------------------- */
+
+#define KYMO_SLOTS_MAX 4096u
+#define KYMO_SEGMENT_MIN 4096u
+#define KYMO_SEGMENT_MAX (1u << 20)
+#define KYMO_SEGMENTS_MIN 4u
+#define KYMO_SEGMENTS_MAX (1u << 22)
+#define KYMO_DICT_MIN 4096u
+#define KYMO_DICT_MAX (1u << 30)
+#define KYMO_CONTENT_MAX 16384u
+
 /* ---- meta -------------------------------------------------------------- */
 
 enum kymo_policy { KYMO_OVERWRITE = 0, KYMO_DISCARD = 1 };
 
-/* Life of a recorder. recorder.c says which function makes which transition. */
+/* Life of a recorder. state.c says which function makes which transition. */
 enum kymo_state {
     KYMO_IDLE = 0,
     KYMO_ACTIVE = 1,
@@ -66,7 +77,11 @@ enum kymo_reason {
     KYMO_R_COLLECTED = 7   /* the last reference to the state was dropped */
 };
 
-enum kymo_clock { KYMO_CLOCK_MONOTONIC = 0, KYMO_CLOCK_TSC = 1 };
+/* What ticks are: nanoseconds of CLOCK_MONOTONIC, or the counter of the processor
+ * (TSC on x86-64, CNTVCT on ARM64) plus an offset that changes where the counter
+ * was set back or ran on while CLOCK_MONOTONIC did not (suspend, a virtual machine
+ * that was moved). Ticks of one recording follow CLOCK_MONOTONIC and never go back. */
+enum kymo_clock { KYMO_CLOCK_MONOTONIC = 0, KYMO_CLOCK_COUNTER = 1 };
 
 /* Causes of loss. A lost event is counted in exactly one of them. */
 enum kymo_loss {
@@ -101,7 +116,7 @@ struct kymo_meta {
     uint32_t reason;        /* 40  enum kymo_reason (atomic) */
     uint32_t n_slots;       /* 44 */
     uint32_t segment_bytes; /* 48 */
-    uint32_t segs_per_ring; /* 52 */
+    uint32_t n_segments;    /* 52  of the pool */
     uint32_t clock;         /* 56  enum kymo_clock */
     uint32_t detail;        /* 60  KYMO_D_* */
     uint64_t ticks_per_sec; /* 64  nominal; calibration refines it */
@@ -134,7 +149,11 @@ struct kymo_meta {
     uint8_t node[256];      /* 248 UTF-8, node_len bytes */
     char otp_release[16];   /* 504 NUL padded */
     char erts_version[16];  /* 520 NUL padded */
-    uint8_t reserved[KYMO_META_BYTES - 536];
+    uint64_t taken;         /* 536 patterns, flags or sessions that somebody else took away (atomic) */
+    uint64_t memory;        /* 544 bytes of the whole recorder, 0 in a snapshot */
+    uint32_t epochs;        /* 552 how often the offset of the counter changed (atomic) */
+    uint32_t locked;        /* 556 1: a living recorder has an OFD write lock on byte 0 of this file */
+    uint8_t reserved[KYMO_META_BYTES - 560];
 };
 
 /* One point (clock ticks, CLOCK_MONOTONIC ns) taken together. Entry 0 is the
@@ -151,23 +170,29 @@ enum kymo_thread {
     KYMO_T_DIRTY_IO = 3
 };
 
-/* Counters of one tracing thread. The first half is stored by that thread
- * alone, the second by the worker alone; both with relaxed atomic stores. */
+/* Counters of one tracing thread, with relaxed atomic stores. Each block of 64
+ * bytes says who stores there. */
 struct kymo_slot {
+    /* Its thread. */
     uint32_t used;          /* 0   1 once a thread has taken the slot (release) */
     uint32_t thread_kind;   /* 4   enum kymo_thread */
     uint32_t thread_no;     /* 8   scheduler number, 0 = unknown */
     uint32_t retired;       /* 12  1 once its thread has exited */
     char thread_name[16];   /* 16  as the operating system knows it */
     uint64_t events;        /* 32  recorded (committed) */
-    uint64_t bytes;         /* 40  of records, without segment headers */
+    uint64_t bytes;         /* 40  of records in closed segments, without headers */
     uint64_t seq;           /* 48  sequence number of the open segment, 0 = none */
     uint64_t sampled_out;   /* 56  left out by sampling: not a loss */
     uint64_t lost[KYMO_LOSS_CAUSES]; /* 64 by enum kymo_loss */
-    uint64_t overwritten;   /* 128 events in segments that were reused */
-    uint64_t reserved0[7];  /* 136 */
-    uint64_t drained_seq;   /* 192 last segment handed over (worker) */
-    uint64_t io_lost;       /* 200 events in segments that are in no file, not even ring (worker) */
+    /* Any thread that reuses a segment of this one, before it destroys it; the
+     * worker that removes old data files. */
+    uint64_t overwritten;   /* 128 events in segments that were reused (fetch-add) */
+    uint64_t gone_until;    /* 136 ticks of the newest event that was reused or removed (maximum) */
+    uint64_t reserved0[5];  /* 144 */
+    uint64_t place;         /* 184 of the open segment in the pool, valid with seq (its thread) */
+    /* The worker. */
+    uint64_t drained_seq;   /* 192 last segment handed over */
+    uint64_t io_lost;       /* 200 events in segments that are in no file, not even ring */
     uint64_t reserved1[6];  /* 208 */
 };
 
@@ -175,18 +200,29 @@ struct kymo_slot {
 
 /* A CTF 1.8 packet: packet.header, packet.context, then records.
  *
+ * The pool. Place i of the file `ring` holds bytes i * segment_bytes on. Each use
+ * of a place has a number of its own, `order`, which counts up over all threads;
+ * it is used by one thread (`instance`), as its segment number `seq`. Segments of
+ * a thread are used, and reused, in the order of seq.
+ *
+ * The horizon. What is kept of a thread are its newest segments; it is complete
+ * after ts_before of the oldest of them when its seq is above 1, or after gone_until
+ * of its slot when none is left. The newest of these times over all threads is the
+ * horizon: from there on the recording is complete but for losses that it tells.
+ *
  * Publication. `commit` is the number of bytes of the segment, header
  * included, that are complete; the producer stores it with release order after
  * every record. 0 means that the segment is empty or being set up again.
  * A reader of a live or crashed ring loads commit (acquire), copies that many
- * bytes, and keeps the copy only if seq is unchanged and commit has not gone
- * down afterwards. content_bits is 0 until the segment is closed. */
+ * bytes, and keeps the copy only if order is unchanged and commit has not gone
+ * down afterwards. content_bits is 0 until the segment is closed. crc and flags
+ * are stored together, once, some time after that. */
 struct kymo_segment {
     uint32_t magic;         /* 0   KYMO_SEG_MAGIC */
     uint8_t uuid[16];       /* 4 */
     uint32_t stream_id;     /* 20  always 0 */
     uint64_t instance;      /* 24  slot index */
-    uint64_t ts_begin;      /* 32  ticks, not after the first record */
+    uint64_t ts_begin;      /* 32  ticks, not after the first record, not before ts_before */
     uint64_t ts_end;        /* 40  ticks of the last record, ts_begin without one; 0 while open */
     uint64_t content_bits;  /* 48  header included; 0 while open */
     uint64_t packet_bits;   /* 56  space the segment takes where it is stored */
@@ -200,11 +236,14 @@ struct kymo_segment {
     uint32_t flags;         /* 108 KYMO_SEG_* */
     uint64_t lost_before;   /* 112 `discarded` when the segment was opened */
     uint64_t events_before; /* 120 events of this instance in segments with lower seq */
+    uint64_t order;         /* 128 of this use among all uses of the pool, never 0 */
+    uint64_t ts_before;     /* 136 ticks of the last record of this instance in the segment before */
+    int64_t mono_ns;        /* 144 CLOCK_MONOTONIC at ts_begin */
+    uint32_t epoch;         /* 152 kymo_meta.epochs at ts_begin */
+    uint32_t reserved;      /* 156 */
 };
-#define KYMO_SEG_HEADER 128u
-#define KYMO_SEG_CRC 1u /* crc is valid: set by the drain thread and by snapshots */
-
-/* Segment with number seq lives at index (seq - 1) % segs_per_ring. */
+#define KYMO_SEG_HEADER 160u
+#define KYMO_SEG_CRC 1u /* crc is valid: set by the worker and by snapshots */
 
 /* ---- records --------------------------------------------------------------- */
 

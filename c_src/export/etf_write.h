@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds Erlang terms in the external format, and checks foreign ones before
- * they are put into a file that others decode.
+ * Builds Erlang terms in the external format.
  *
  * The functions append to a buffer (struct kymo_pb: growing memory in which a
  * failed allocation sticks). Sizes are those of OTP 25 and later.
@@ -9,7 +8,7 @@
 #ifndef KYMO_ETF_WRITE_H
 #define KYMO_ETF_WRITE_H
 
-#include "kymo_reader.h"
+#include "etf_check.h"
 #include "protobuf.h"
 
 #define KYMO_ETF_VERSION 131
@@ -30,18 +29,5 @@ void kymo_etf_pid(struct kymo_pb *b, const struct kymo_meta *meta, uint32_t numb
 void kymo_etf_port(struct kymo_pb *b, const struct kymo_meta *meta, uint64_t number);
 /* A term without 131 as it is; check it with kymo_etf_length first. */
 void kymo_etf_raw(struct kymo_pb *b, const uint8_t *p, size_t n);
-
-/* Length of the term at p, which has no 131 in front, or 0 when it is not a
- * whole and valid term of at most n bytes. Compressed terms and distribution
- * headers are not terms in this sense. */
-size_t kymo_etf_length(const uint8_t *p, size_t n);
-/* Whether p is one term of n bytes that the recorded runtime or a later one can
- * decode, wherever it runs: as above, no map has a key twice, and pids, ports and
- * references of the recorded node are such as it may have. */
-bool kymo_etf_readable(const struct kymo_meta *meta, const uint8_t *p, size_t n);
-bool kymo_etf_may_be_pid(const struct kymo_meta *meta, uint64_t number, uint64_t serial);
-bool kymo_etf_may_be_port(const struct kymo_meta *meta, uint64_t number);
-/* Number of characters of a text, or -1 when it is not UTF-8 as Erlang takes it. */
-int kymo_etf_chars(const uint8_t *s, size_t len);
 
 #endif
