@@ -57,9 +57,8 @@
         #{dir := file:name_all(),
           policy => overwrite | discard,
           clock => auto | tsc | monotonic,
+          memory => pos_integer(),
           segment_size => pos_integer(),
-          ring_size => pos_integer(),
-          threads => pos_integer(),
           dict_size => pos_integer(),
           tags => [tag()] | all,
           calls => arity | arguments,
@@ -83,10 +82,13 @@
 %%   `discard': everything is written to files, and what comes too fast is lost</dd>
 %% <dt>`clock'</dt><dd>`auto' (default) and `tsc': the time stamp counter of the
 %%   processor where that is reliable, else `monotonic'</dd>
-%% <dt>`segment_size'</dt><dd>bytes, a power of two, 4096 to 1048576</dd>
-%% <dt>`ring_size'</dt><dd>bytes of each thread's ring: 2 to 65536 segments</dd>
-%% <dt>`threads'</dt><dd>how many threads can record, 1 to 4096</dd>
-%% <dt>`dict_size'</dt><dd>bytes for names, 4096 to 1073741824</dd>
+%% <dt>`memory'</dt><dd>bytes of the whole recorder, names included, whatever the number
+%%   of threads; default 48 MiB. Each thread that records takes 56 KiB more. The least
+%%   depends on the number of threads of the runtime: 1 MiB is enough for 50</dd>
+%% <dt>`segment_size'</dt><dd>bytes, a power of two, 4096 to 1048576; default: 65536, or
+%%   less where `memory' is small for the number of threads</dd>
+%% <dt>`dict_size'</dt><dd>bytes of `memory' for names, 4096 to 1073741824; default: a
+%%   twelfth</dd>
 %% <dt>`tags'</dt><dd>what is recorded of all that is traced; default `all'</dd>
 %% <dt>`calls'</dt><dd>`arity' (default), or the arguments too</dd>
 %% <dt>`returns'</dt><dd>values of `return_from' and `exception_from'; default `none'</dd>
@@ -107,6 +109,8 @@
 %% </dl>
 
 -type reason() :: {bad_option, Key :: atom(), Value :: term()}
+                | {bad_option, memory, Value :: term(), {at_least, Bytes :: pos_integer()}}
+                | {enospc, Needed :: pos_integer(), Available :: non_neg_integer()}
                 | {unknown_option, Key :: term()}
                 | too_many_recorders
                 | file:posix().
@@ -126,6 +130,10 @@
           lost := lost(),
           dict := #{used := non_neg_integer(), size := pos_integer(), full := non_neg_integer()},
           memory := pos_integer(),
+          memory_used := non_neg_integer(),
+          complete_from := integer(),
+          horizon := non_neg_integer(),
+          clock_epochs := non_neg_integer(),
           files := non_neg_integer(),
           files_removed := non_neg_integer(),
           events_removed := non_neg_integer(),
@@ -139,7 +147,11 @@
                         overwritten := non_neg_integer(),
                         lost := lost()}]}.
 %% `events' are recorded, `sampled_out' left out by sampling; `overwritten' were
-%% recorded, and newer ones have taken their place. `memory' in bytes. `full'
+%% recorded, and newer ones have taken their place. `memory' in bytes, and how much of
+%% it has been used. From `complete_from' on, in nanoseconds of
+%% `erlang:system_time/1', nothing was overwritten or removed: that is `horizon'
+%% milliseconds back from now, or from the end. `clock_epochs': how often the counter of
+%% the processor was corrected, after a suspend or a move of the machine. `full'
 %% counts names that found no room. `terms' is `external' on a runtime whose words
 %% for pids and ports the library does not understand: it then asks the runtime for
 %% their external form, and an event costs 0.1 us more. `interface' says how the
@@ -170,12 +182,18 @@
 %% @doc Starts a recorder. It records at once, whatever is traced with it.
 -spec open(options()) -> {ok, state()} | {error, reason()}.
 open(#{dir := Dir} = Options) ->
-    case nif_open(Options#{dir := native(Dir)}) of
+    case nif_open(Options#{dir := native(Dir)}, threads()) of
         {error, {bad_option, dir, _}} -> {error, {bad_option, dir, Dir}};
         Result -> Result
     end;
 open(Options) ->
-    nif_open(Options).
+    nif_open(Options, threads()).
+
+%% The threads of the runtime that may record: schedulers of all kinds, those of the
+%% asynchronous pool, and some more for threads of drivers and NIFs.
+threads() ->
+    Kinds = [schedulers, dirty_cpu_schedulers, dirty_io_schedulers, thread_pool_size],
+    min(4096, 8 + lists:sum([erlang:system_info(Kind) || Kind <- Kinds])).
 
 %% @doc Ends a recording. All files are complete when it returns.
 -spec stop(state()) -> ok | {error, already_stopped | file:posix()}.
@@ -305,7 +323,7 @@ explain_load(Text) ->
             Text
     end.
 
-nif_open(_Options) -> ?NOT_LOADED.
+nif_open(_Options, _Threads) -> ?NOT_LOADED.
 nif_stop(_State) -> ?NOT_LOADED.
 nif_pause(_State) -> ?NOT_LOADED.
 nif_resume(_State) -> ?NOT_LOADED.

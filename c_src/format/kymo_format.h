@@ -202,13 +202,16 @@ struct kymo_slot {
  *
  * The pool. Place i of the file `ring` holds bytes i * segment_bytes on. Each use
  * of a place has a number of its own, `order`, which counts up over all threads;
- * it is used by one thread (`instance`), as its segment number `seq`. Segments of
- * a thread are used, and reused, in the order of seq.
+ * it is used by one thread (`instance`), as its segment number `seq`. They are reused
+ * roughly in the order of `order`; a segment may survive others of its thread that
+ * are newer.
  *
- * The horizon. What is kept of a thread are its newest segments; it is complete
- * after ts_before of the oldest of them when its seq is above 1, or after gone_until
- * of its slot when none is left. The newest of these times over all threads is the
- * horizon: from there on the recording is complete but for losses that it tells.
+ * The horizon. Of each thread that has lost a segment to others, gone_until of its
+ * slot is the time of the newest event that is gone. ts_before of the oldest of its
+ * newest segments without a gap in seq says the same where meta is older than the
+ * pool (a power failure), and in a snapshot. The newest of all these times over all
+ * threads is the horizon: after it the recording is complete but for losses that it
+ * tells.
  *
  * Publication. `commit` is the number of bytes of the segment, header
  * included, that are complete; the producer stores it with release order after

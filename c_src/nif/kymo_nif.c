@@ -126,7 +126,7 @@ static ErlNifFunc functions[] = {
 #define NIF_X(name) {#name, 5, nif_##name, 0},
     NIF_TRACE_CALLBACKS(NIF_X)
 #undef NIF_X
-    {"nif_open", 1, nif_open, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"nif_open", 2, nif_open, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"nif_stop", 1, nif_stop, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"nif_pause", 1, nif_pause, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"nif_resume", 1, nif_resume, ERL_NIF_DIRTY_JOB_IO_BOUND},

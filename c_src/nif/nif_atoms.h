@@ -44,7 +44,7 @@
     X(garbage_collection, "garbage_collection")                                \
     /* options of open */                                                      \
     X(dir, "dir") X(policy, "policy") X(clock, "clock")                        \
-    X(segment_size, "segment_size") X(ring_size, "ring_size")                  \
+    X(segment_size, "segment_size") X(at_least, "at_least")                    \
     X(threads, "threads") X(dict_size, "dict_size") X(tags, "tags")            \
     X(returns, "returns") X(terms, "terms") X(gc, "gc")                        \
     X(content_bytes, "content_bytes") X(size_limit, "size_limit")              \
@@ -67,7 +67,9 @@
     X(state, "state") X(reason, "reason") X(segments, "segments")              \
     X(sampled_out, "sampled_out") X(overwritten, "overwritten")                \
     X(lost, "lost") X(dict, "dict") X(used, "used") X(full, "full")            \
-    X(memory, "memory") X(files, "files") X(files_removed, "files_removed")    \
+    X(memory, "memory") X(memory_used, "memory_used")                          \
+    X(complete_from, "complete_from") X(horizon, "horizon")                    \
+    X(clock_epochs, "clock_epochs") X(files, "files") X(files_removed, "files_removed")    \
     X(events_removed, "events_removed") X(io_error, "io_error")                \
     X(kind, "kind") X(number, "number") X(name, "name")                        \
     X(idle, "idle") X(active, "active")                                        \

@@ -81,7 +81,7 @@ static void read_node(ErlNifEnv *env, struct nif_handle *h, struct kymo_options 
 static const char *option_name(const char *what)
 {
     static const char *const names[][2] = {
-        {"segment_bytes", "segment_size"}, {"segs_per_ring", "ring_size"},   {"n_slots", "threads"},
+        {"segment_bytes", "segment_size"}, {"memory", "memory"},
         {"dict_bytes", "dict_size"},       {"content_max", "content_bytes"}, {"limit_bytes", "limit"},
         {"file_bytes", "file_size"},
     };
@@ -93,18 +93,26 @@ static const char *option_name(const char *what)
     return what;
 }
 
-static ERL_NIF_TERM open_error(ErlNifEnv *env, ERL_NIF_TERM map, int err, const char *what)
+static ERL_NIF_TERM open_error(ErlNifEnv *env, ERL_NIF_TERM map, int err, const struct kymo_open_error *why)
 {
     ERL_NIF_TERM key, value;
     if (err == ENFILE) {
         return error(env, nif_am.too_many_recorders);
     }
-    if (err == EINVAL && what != NULL) {
-        key = enif_make_atom(env, option_name(what));
+    if (err == EINVAL && why->option != NULL) {
+        key = enif_make_atom(env, option_name(why->option));
         if (!enif_get_map_value(env, map, key, &value)) {
             value = nif_am.undefined;
         }
+        if (why->needed != 0) {
+            return error(env, enif_make_tuple4(env, nif_am.bad_option, key, value,
+                                               enif_make_tuple2(env, nif_am.at_least, enif_make_uint64(env, why->needed))));
+        }
         return error(env, enif_make_tuple3(env, nif_am.bad_option, key, value));
+    }
+    if (err == ENOSPC && why->needed != 0) {
+        return error(env, enif_make_tuple3(env, nif_errno(env, err), enif_make_uint64(env, why->needed),
+                                           enif_make_uint64(env, why->available)));
     }
     return error(env, nif_errno(env, err));
 }
@@ -113,7 +121,7 @@ ERL_NIF_TERM nif_open(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
     char node[256], release[16];
-    const char *what = NULL;
+    struct kymo_open_error why = {0};
     ErlNifSysInfo sys;
     ERL_NIF_TERM result;
     struct nif_open *o = enif_alloc(sizeof *o);
@@ -128,6 +136,10 @@ ERL_NIF_TERM nif_open(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         goto out;
     }
     struct kymo_options *e = &o->engine;
+    if (!enif_get_uint(env, argv[1], &e->n_slots)) {
+        result = enif_make_badarg(env);
+        goto out;
+    }
     h->policy = e->policy;
     h->dir = strdup(o->dir);
     if (h->dir == NULL) {
@@ -142,10 +154,10 @@ ERL_NIF_TERM nif_open(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     e->identify = identify;
     e->erl_offset_ns = enif_time_offset(ERL_NIF_NSEC);
     e->erl_mono_ns = enif_monotonic_time(ERL_NIF_NSEC);
-    int err = kymo_recorder_open(e, &h->rec, &what);
+    int err = kymo_recorder_open(e, &h->rec, &why);
     if (err != 0) {
         h->rec = NULL;
-        result = open_error(env, argv[0], -err, what);
+        result = open_error(env, argv[0], -err, &why);
         goto out;
     }
     nif_handle_prepare(h);

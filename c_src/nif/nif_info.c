@@ -138,6 +138,10 @@ ERL_NIF_TERM nif_info(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     put(env, &map, nif_am.lost, lost_map(env, i.lost));
     put(env, &map, nif_am.dict, dict);
     put_count(env, &map, nif_am.memory, i.memory);
+    put_count(env, &map, nif_am.memory_used, i.used);
+    put(env, &map, nif_am.complete_from, enif_make_int64(env, i.complete_from_ns + i.wall_offset_ns));
+    put(env, &map, nif_am.horizon, enif_make_int64(env, (i.until_ns - i.complete_from_ns) / 1000000));
+    put_count(env, &map, nif_am.clock_epochs, i.epochs);
     put_count(env, &map, nif_am.files, i.files);
     put_count(env, &map, nif_am.files_removed, i.files_removed);
     put_count(env, &map, nif_am.events_removed, i.events_removed);

@@ -6,15 +6,13 @@
 #include "nif_atoms.h"
 #include "nif_tags.h"
 
-enum { SIZE_LIMIT_DEFAULT = 256, SIZE_LIMIT_MAX = 1000000, CONTENT_MAX = 16384 };
-enum { SEGMENT_MIN = 4096, SEGMENT_MAX = 1 << 20, SEGS_MIN = 2, SEGS_MAX = 65536, SLOTS_MAX = 4096 };
+enum { SIZE_LIMIT_DEFAULT = 256, SIZE_LIMIT_MAX = 1000000 };
 
 /* What the options say before they can be put together. */
 struct reading {
     ErlNifEnv *env;
     struct nif_open *o;
     struct nif_handle *h;
-    uint64_t ring_bytes;
     bool has_dir, has_tags, has_content;
 };
 
@@ -172,7 +170,7 @@ static bool read_owner(struct reading *r, ERL_NIF_TERM t)
 static bool read_content(struct reading *r, ERL_NIF_TERM t)
 {
     r->has_content = true;
-    return in_range32(r->env, t, 0, CONTENT_MAX, &r->h->content_max);
+    return in_range32(r->env, t, 0, KYMO_CONTENT_MAX, &r->h->content_max);
 }
 
 static bool is_power_of_two(uint32_t v)
@@ -196,17 +194,14 @@ static int read_option(struct reading *r, ERL_NIF_TERM key, ERL_NIF_TERM v)
         return read_clock(r, v);
     }
     if (key == nif_am.segment_size) {
-        return in_range32(env, v, SEGMENT_MIN, SEGMENT_MAX, &e->segment_bytes) &&
+        return in_range32(env, v, KYMO_SEGMENT_MIN, KYMO_SEGMENT_MAX, &e->segment_bytes) &&
                is_power_of_two(e->segment_bytes);
     }
-    if (key == nif_am.ring_size) {
-        return in_range(env, v, SEGMENT_MIN * SEGS_MIN, (uint64_t)SEGMENT_MAX * SEGS_MAX, &r->ring_bytes);
-    }
-    if (key == nif_am.threads) {
-        return in_range32(env, v, 1, SLOTS_MAX, &e->n_slots);
+    if (key == nif_am.memory) {
+        return in_range(env, v, 1, UINT64_C(1) << 42, &e->memory);
     }
     if (key == nif_am.dict_size) {
-        return in_range(env, v, 4096, 1u << 30, &e->dict_bytes);
+        return in_range(env, v, KYMO_DICT_MIN, KYMO_DICT_MAX, &e->dict_bytes);
     }
     if (key == nif_am.tags) {
         return read_tags(r, v);
@@ -239,7 +234,7 @@ static int read_option(struct reading *r, ERL_NIF_TERM key, ERL_NIF_TERM v)
         return read_limit(r, v);
     }
     if (key == nif_am.file_size) {
-        return in_range(env, v, SEGMENT_MIN, UINT64_MAX >> 1, &e->file_bytes);
+        return in_range(env, v, KYMO_SEGMENT_MIN, UINT64_MAX >> 1, &e->file_bytes);
     }
     if (key == nif_am.file_age) {
         return read_seconds(r, v, &e->file_ns);
@@ -269,17 +264,10 @@ static ERL_NIF_TERM put_together(struct reading *r, ERL_NIF_TERM map)
     if (!r->has_dir) {
         return bad_option(r->env, map, nif_am.dir);
     }
-    if (r->ring_bytes != 0) {
-        uint64_t segs = r->ring_bytes / e->segment_bytes;
-        if (r->ring_bytes % e->segment_bytes != 0 || segs < SEGS_MIN || segs > SEGS_MAX) {
-            return bad_option(r->env, map, nif_am.ring_size);
-        }
-        e->segs_per_ring = (uint32_t)segs;
-    }
     if (!r->has_tags) {
         nif_tags_all(r->h);
     }
-    if (r->h->content_max > e->segment_bytes / 4) {
+    if (e->segment_bytes != 0 && r->h->content_max > e->segment_bytes / 4) {
         if (r->has_content) {
             return bad_option(r->env, map, nif_am.content_bytes);
         }

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clocks. The TSC is read in a third of the time of CLOCK_MONOTONIC; it is used
- * where the CPU promises a constant, never stopping counter and the kernel itself
- * trusts it across cores. Pairs of both clocks let readers convert.
+ * Clocks. The counter of the processor is read in a third of the time of
+ * CLOCK_MONOTONIC. The TSC is used where the CPU promises that it is constant and
+ * never stops, and the kernel itself trusts it across cores; CNTVCT is such by its
+ * architecture. Pairs of both clocks let readers convert.
+ *
+ * A suspended machine may wake up with a counter that began anew, or that ran on
+ * while CLOCK_MONOTONIC stood still; so may a virtual machine that was moved. Ticks
+ * are the counter plus an offset, which is corrected so that they stay on the line
+ * of CLOCK_MONOTONIC. Producers notice a difference with the first event that is
+ * 2^32 ticks (1.4 s at 3 GHz) after the one before, or before it; the worker notices
+ * it within a second.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,9 +21,10 @@
 
 #include "kymo_internal.h"
 
-#define KYMO_CALIB_FIRST_STEP_NS 1000000000u
+#define KYMO_CHECK_NS 1000000000u
+#define KYMO_RATE_NS 100000000 /* a rate that was measured over less is not better than the last */
 
-#if KYMO_HAVE_TSC
+#if defined(__x86_64__)
 static bool tsc_invariant(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -36,68 +45,160 @@ static bool tsc_trusted(void)
     close(fd);
     return n == 4 && memcmp(buf, "tsc\n", 4) == 0;
 }
+
+static bool counter_reliable(void)
+{
+    return tsc_invariant() && tsc_trusted();
+}
+#else
+static bool counter_reliable(void)
+{
+    return KYMO_HAVE_COUNTER;
+}
 #endif
 
 enum kymo_clock kymo_clock_choose(enum kymo_clock asked)
 {
-#if KYMO_HAVE_TSC
-    if (asked == KYMO_CLOCK_TSC && tsc_invariant() && tsc_trusted())
-        return KYMO_CLOCK_TSC;
-#endif
-    (void)asked;
-    return KYMO_CLOCK_MONOTONIC;
+    return asked == KYMO_CLOCK_COUNTER && counter_reliable() ? KYMO_CLOCK_COUNTER : KYMO_CLOCK_MONOTONIC;
 }
 
-uint64_t kymo_clock_ticks(enum kymo_clock c)
-{
-#if KYMO_HAVE_TSC
-    if (c == KYMO_CLOCK_TSC)
-        return kymo_clock_tsc();
-#endif
-    (void)c;
-    return kymo_clock_mono();
-}
-
-struct kymo_calib kymo_clock_pair(enum kymo_clock c)
+struct kymo_calib kymo_clock_pair(enum kymo_clock c, uint64_t offset)
 {
     struct kymo_calib best = {0, 0};
+    uint64_t width = UINT64_MAX;
 
-#if KYMO_HAVE_TSC
-    if (c == KYMO_CLOCK_TSC) {
-        uint64_t width = UINT64_MAX;
-
-        /* An interrupt between the readings widens the pair: keep the tightest. */
-        for (int i = 0; i < 8; i++) {
-            uint64_t a = kymo_clock_tsc();
-            uint64_t ns = kymo_clock_mono();
-            uint64_t b = kymo_clock_tsc();
-
-            if (b - a < width) {
-                width = b - a;
-                best = (struct kymo_calib){a + (b - a) / 2, (int64_t)ns};
-            }
-        }
+    if (c == KYMO_CLOCK_MONOTONIC) {
+        best.ticks = kymo_clock_mono();
+        best.mono_ns = (int64_t)best.ticks;
         return best;
     }
-#endif
-    (void)c;
-    best.ticks = kymo_clock_mono();
-    best.mono_ns = (int64_t)best.ticks;
+    /* An interrupt between the readings widens the pair: keep the tightest. */
+    for (int i = 0; i < 8; i++) {
+        uint64_t a = kymo_counter();
+        uint64_t ns = kymo_clock_mono();
+        uint64_t b = kymo_counter();
+
+        if (b - a < width) {
+            width = b - a;
+            best = (struct kymo_calib){a + (b - a) / 2 + offset, (int64_t)ns};
+        }
+    }
     return best;
 }
 
-uint64_t kymo_clock_rate(enum kymo_clock c, struct kymo_calib from, struct kymo_calib to)
+uint64_t kymo_clock_now(const struct kymo_recorder *r)
+{
+    return r->clock == KYMO_CLOCK_COUNTER ? kymo_counter() + kymo_get(&r->offset) : kymo_clock_mono();
+}
+
+static uint64_t rate_between(enum kymo_clock c, struct kymo_calib from, struct kymo_calib to)
 {
     if (c == KYMO_CLOCK_MONOTONIC || to.mono_ns <= from.mono_ns)
         return 1000000000u;
     return (uint64_t)((double)(to.ticks - from.ticks) * 1e9 / (double)(to.mono_ns - from.mono_ns) + 0.5);
 }
 
+/* ---- the line -------------------------------------------------------------------- */
+
+struct line {
+    uint64_t ticks, ns, rate;
+};
+
+/* With ctl held, or before there are others. */
+static void set_line(struct kymo_recorder *r, struct kymo_calib at, uint64_t rate)
+{
+    struct kymo_clockline *l = &r->line;
+
+    kymo_set(&l->version, l->version + 1);
+    kymo_release_fence();
+    kymo_set(&l->ticks, at.ticks);
+    kymo_set(&l->ns, (uint64_t)at.mono_ns);
+    kymo_set(&l->rate, rate);
+    kymo_set_release(&l->version, l->version + 1);
+}
+
+/* False: it is being changed. */
+static bool get_line(const struct kymo_recorder *r, struct line *out)
+{
+    const struct kymo_clockline *l = &r->line;
+    uint32_t version = kymo_get_acquire(&l->version);
+
+    *out = (struct line){kymo_get(&l->ticks), kymo_get(&l->ns), kymo_get(&l->rate)};
+    kymo_acquire_fence();
+    return version % 2 == 0 && kymo_get(&l->version) == version && out->rate != 0;
+}
+
+__extension__ typedef __int128 wide;
+
+static uint64_t ticks_at(const struct line *l, uint64_t ns)
+{
+    return l->ticks + (uint64_t)((wide)(int64_t)(ns - l->ns) * (wide)l->rate / 1000000000);
+}
+
+int64_t kymo_clock_ns_of(const struct kymo_recorder *r, uint64_t ticks)
+{
+    struct line l = {0, 0, 0};
+
+    for (unsigned tries = 0; tries < 1000 && !get_line(r, &l); tries++)
+        ;
+    if (l.rate == 0)
+        return (int64_t)r->t0_ns;
+    return (int64_t)l.ns + (int64_t)((wide)(int64_t)(ticks - l.ticks) * 1000000000 / (wide)l.rate);
+}
+
+/* What may lie between the line and the counter, in ticks: the kernel slews
+ * CLOCK_MONOTONIC by up to 0.05 %. */
+static bool near(const struct line *l, uint64_t ticks, uint64_t want, uint64_t ns, uint64_t slack_ns)
+{
+    uint64_t distance = ticks > want ? ticks - want : want - ticks;
+    uint64_t since = ns > l->ns ? ns - l->ns : 0;
+
+    return distance <= (uint64_t)((wide)(slack_ns + since / 1000) * (wide)l->rate / 1000000000);
+}
+
+/* Gives all threads the offset with which the counter is on the line. False when
+ * another thread is at it. */
+static bool move_to(struct kymo_recorder *r, uint64_t by)
+{
+    uint64_t offset;
+
+    if (__atomic_exchange_n(&r->line.correcting, 1u, __ATOMIC_ACQUIRE) != 0)
+        return false;
+    offset = r->offset + by;
+    kymo_set(&r->offset, offset);
+    for (uint32_t i = 0; i < r->opt.n_slots; i++)
+        kymo_set(&r->writers[i].offset, offset);
+    kymo_add(&r->meta->epochs, 1u);
+    kymo_set_release(&r->line.correcting, 0u);
+    return true;
+}
+
+#define KYMO_PRODUCER_SLACK_NS 10000000u
+#define KYMO_WORKER_SLACK_NS 1000000u
+
+uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now)
+{
+    struct kymo_recorder *r = w->rec;
+    struct line l;
+    uint64_t ns, want;
+
+    if (r->clock != KYMO_CLOCK_COUNTER || !get_line(r, &l))
+        return now;
+    now = kymo_now(w); /* another thread may have corrected it */
+    ns = kymo_clock_mono();
+    want = ticks_at(&l, ns);
+    if (near(&l, now, want, ns, KYMO_PRODUCER_SLACK_NS))
+        return now;
+    (void)move_to(r, want - now);
+    return want;
+}
+
+/* ---- the table ------------------------------------------------------------------- */
+
 /* The table keeps one place for the end. Thinning out is announced by n_calib = 1,
  * so that whoever reads the file at that moment still finds valid points. */
-void kymo_calibrate(struct kymo_recorder *r, bool last)
+static void append_point(struct kymo_recorder *r, struct kymo_calib now, bool last)
 {
-    struct kymo_calib now = kymo_clock_pair(r->clock);
     uint32_t n = r->meta->n_calib;
 
     if (n + 1 >= KYMO_CALIB_MAX && !last) {
@@ -113,8 +214,53 @@ void kymo_calibrate(struct kymo_recorder *r, bool last)
         n++;
     }
     kymo_set_release(&r->meta->n_calib, n);
-    kymo_set(&r->meta->ticks_per_sec, kymo_clock_rate(r->clock, r->calib[0], r->calib[n - 1]));
-    if (r->calib_step_ns == 0)
-        r->calib_step_ns = KYMO_CALIB_FIRST_STEP_NS;
-    kymo_set(&r->calib_next_ns, (uint64_t)now.mono_ns + r->calib_step_ns);
+    r->calib_point_ns = (uint64_t)now.mono_ns + r->calib_step_ns;
+}
+
+void kymo_clock_start(struct kymo_recorder *r)
+{
+    struct kymo_calib now = kymo_clock_pair(r->clock, 0);
+
+    r->calib_step_ns = KYMO_CHECK_NS;
+    r->line_from = r->calib[0];
+    append_point(r, now, false);
+    r->meta->ticks_per_sec = rate_between(r->clock, r->calib[0], now);
+    set_line(r, now, r->meta->ticks_per_sec);
+    r->calib_next_ns = (uint64_t)now.mono_ns + KYMO_CHECK_NS;
+}
+
+/* True when the pair had left the line; then it is on it again, or the line begins
+ * anew where ticks would have to go back a little, which they never do. */
+static bool back_on_line(struct kymo_recorder *r, struct kymo_calib *now)
+{
+    struct line l;
+    uint64_t want, ns = (uint64_t)now->mono_ns;
+
+    if (r->clock != KYMO_CLOCK_COUNTER || !get_line(r, &l))
+        return false;
+    want = ticks_at(&l, ns);
+    if (near(&l, now->ticks, want, ns, KYMO_WORKER_SLACK_NS))
+        return false;
+    if (now->ticks < want || (now->ticks - want) >> 32 != 0) {
+        if (move_to(r, want - now->ticks))
+            now->ticks = want;
+    }
+    return true;
+}
+
+void kymo_calibrate(struct kymo_recorder *r, bool last)
+{
+    struct kymo_calib now = kymo_clock_pair(r->clock, kymo_get(&r->offset));
+    bool left = back_on_line(r, &now);
+    uint64_t rate = r->meta->ticks_per_sec;
+
+    if (left)
+        r->line_from = now; /* what was measured before says nothing of what follows */
+    if (left || last || (uint64_t)now.mono_ns >= r->calib_point_ns)
+        append_point(r, now, last);
+    if (now.mono_ns - r->line_from.mono_ns >= KYMO_RATE_NS)
+        rate = rate_between(r->clock, r->line_from, now);
+    kymo_set(&r->meta->ticks_per_sec, rate);
+    set_line(r, now, rate);
+    kymo_set(&r->calib_next_ns, (uint64_t)now.mono_ns + KYMO_CHECK_NS);
 }

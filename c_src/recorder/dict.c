@@ -21,14 +21,20 @@
 _Static_assert((1u << 30) / KYMO_ENTRY_MIN < (1u << 26), "an id fits in 26 bits of an MFA key");
 #define KYMO_ARITY_MAX 4095u
 
-/* Entries fill at most two thirds of the table: a search always ends. */
+/* A place for 32 bytes of dictionary: what is usual is longer. Entries fill at most
+ * seven eighths of the table, so that a search always ends. */
 static unsigned table_bits(uint64_t dict_bytes)
 {
     unsigned bits = 8;
 
-    while (((uint64_t)1 << bits) < dict_bytes / (KYMO_ENTRY_MIN * 2 / 3))
+    while (((uint64_t)1 << bits) < dict_bytes / 32)
         bits++;
     return bits;
+}
+
+static uint64_t table_most(const struct kymo_dict *d)
+{
+    return (d->mask + 1) / 8 * 7;
 }
 
 uint64_t kymo_dict_table_bytes(uint64_t dict_bytes)
@@ -101,6 +107,15 @@ static uint32_t insert(struct kymo_dict *d, const struct definition *def, uint64
     }
 }
 
+/* No further definition of that size will find room. */
+static uint32_t no_room(struct kymo_recorder *r, uint64_t total)
+{
+    if (total <= KYMO_ENTRY_COMMON)
+        kymo_set(&r->head.dict_full, 1u);
+    kymo_add(&r->meta->dict_full, (uint64_t)1);
+    return 0;
+}
+
 /* Appends an entry: its id, 0 when there is no room. *offset says where. */
 static uint32_t append(struct kymo_recorder *r, const struct definition *def, uint64_t *offset)
 {
@@ -109,12 +124,8 @@ static uint32_t append(struct kymo_recorder *r, const struct definition *def, ui
     struct kymo_dict_entry *e;
 
     do {
-        if (kymo_get(&r->head.dict_full) || def->len > UINT16_MAX || r->dict.bytes - used < total) {
-            if (total <= KYMO_ENTRY_COMMON)
-                kymo_set(&r->head.dict_full, 1u);
-            kymo_add(&r->meta->dict_full, (uint64_t)1);
-            return 0;
-        }
+        if (kymo_get(&r->head.dict_full) || def->len > UINT16_MAX || r->dict.bytes - used < total)
+            return no_room(r, total);
     } while (!__atomic_compare_exchange_n(&r->meta->dict_used, &used, used + total, true, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     KYMO_POINT(KYMO_AT_DICT_RESERVED);
@@ -133,10 +144,17 @@ static uint32_t append(struct kymo_recorder *r, const struct definition *def, ui
 static uint32_t define(struct kymo_recorder *r, const struct definition *def)
 {
     uint64_t offset;
-    uint32_t id = append(r, def, &offset);
+    uint32_t id;
 
-    if (id == 0)
+    if (kymo_add(&r->dict.found, (uint64_t)1) >= table_most(&r->dict)) {
+        (void)__atomic_fetch_sub(&r->dict.found, (uint64_t)1, __ATOMIC_RELAXED);
+        return no_room(r, KYMO_DICT_HDR);
+    }
+    id = append(r, def, &offset);
+    if (id == 0) {
+        (void)__atomic_fetch_sub(&r->dict.found, (uint64_t)1, __ATOMIC_RELAXED);
         return KYMO_DICT_NO_ROOM;
+    }
     return insert(&r->dict, def, (uint64_t)def->kind << 60 | (offset / 8) << 32 | id);
 }
 

@@ -148,10 +148,6 @@ int kymo_file_create(int dirfd, const char *name, uint64_t len)
     return rc;
 }
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 /* Makes every page present. The kernel's own way reports what a plain store would
  * turn into a signal; kernels before 5.14 don't know it. */
 static int touch(uint8_t *mem, size_t len)
@@ -169,7 +165,7 @@ static int touch(uint8_t *mem, size_t len)
     return 0;
 }
 
-int kymo_map_create(int dirfd, const char *name, uint64_t len, struct kymo_map *map)
+int kymo_mapping_create(int dirfd, const char *name, uint64_t len, struct kymo_mapping *map)
 {
     void *mem;
     int rc;
@@ -186,16 +182,16 @@ int kymo_map_create(int dirfd, const char *name, uint64_t len, struct kymo_map *
         rc = touch(mem, map->len);
     }
     if (rc != 0) {
-        kymo_map_close(map);
+        kymo_mapping_close(map);
         unlinkat(dirfd, name, 0);
     }
     return rc;
 }
 
-int kymo_map_private(uint64_t len, struct kymo_map *map)
+int kymo_mapping_private(uint64_t len, bool touched, struct kymo_mapping *map)
 {
-    void *mem =
-        mmap(NULL, (size_t)len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | (touched ? MAP_POPULATE : MAP_NORESERVE);
+    void *mem = mmap(NULL, (size_t)len, PROT_READ | PROT_WRITE, flags, -1, 0);
 
     if (mem == MAP_FAILED)
         return -errno;
@@ -205,11 +201,11 @@ int kymo_map_private(uint64_t len, struct kymo_map *map)
     return 0;
 }
 
-void kymo_map_close(struct kymo_map *map)
+void kymo_mapping_close(struct kymo_mapping *map)
 {
     if (map->mem != NULL)
         munmap(map->mem, map->len);
     if (map->fd >= 0)
         close(map->fd);
-    *map = (struct kymo_map){-1, NULL, 0};
+    *map = (struct kymo_mapping){-1, NULL, 0};
 }

@@ -16,28 +16,77 @@ static void copy_slot(const struct kymo_slot *from, struct kymo_slot *to)
     memcpy(to, words, sizeof words);
 }
 
+/* Content of the open segment of slot i, which its thread may close meanwhile. */
+static uint64_t open_bytes(const struct kymo_recorder *r, const struct kymo_slot *slot)
+{
+    uint64_t place = kymo_get(&slot->place);
+    const struct kymo_segment *seg;
+    uint64_t commit;
+
+    if (place >= r->pool.n || !kymo_pool_is_open(r, place))
+        return 0;
+    seg = kymo_segment_at(r, place);
+    commit = kymo_get_acquire(&seg->commit);
+    return commit > KYMO_SEG_HEADER ? commit - KYMO_SEG_HEADER : 0;
+}
+
 int kymo_recorder_slot(struct kymo_recorder *r, uint32_t i, struct kymo_slot *out)
 {
+    const struct kymo_slot *slot = &r->slots[i];
+    uint64_t closed, open;
+
     if (i >= kymo_get_acquire(&r->meta->slots_used))
         return -ERANGE;
-    copy_slot(&r->slots[i], out);
+    do { /* between the two a segment may be closed: its bytes are in one of them */
+        closed = kymo_get_acquire(&slot->bytes);
+        open = kymo_get(&slot->seq) == 0 ? 0 : open_bytes(r, slot);
+        kymo_acquire_fence();
+    } while (kymo_get(&slot->bytes) != closed);
+    copy_slot(slot, out);
+    out->bytes = closed + open;
     return 0;
+}
+
+/* Ticks of the newest event that is gone, 0: none is. */
+static uint64_t horizon(struct kymo_recorder *r, uint32_t used)
+{
+    uint64_t until = 0;
+
+    for (uint32_t i = 0; i < used; i++)
+        kymo_raise(&until, kymo_get(&r->slots[i].gone_until));
+    return until;
+}
+
+/* Bytes of the pool and the dictionary that have held something. */
+static uint64_t used_bytes(const struct kymo_recorder *r)
+{
+    uint64_t taken = kymo_get(&r->pool.next) - r->pool.n;
+
+    return (taken < r->pool.n ? taken : r->pool.n) * r->layout.segment_bytes + kymo_get(&r->meta->dict_used);
+}
+
+void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n)
+{
+    kymo_add(&r->meta->taken, n);
 }
 
 void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out)
 {
     const struct kymo_meta *m = r->meta;
+    uint64_t until;
 
     memset(out, 0, sizeof *out);
-    out->state = (enum kymo_state)kymo_get_acquire(&r->head.state);
-    out->reason = (enum kymo_reason)kymo_get(&m->reason);
+    out->state = kymo_state_of(r);
+    out->reason = (enum kymo_reason)(kymo_get(&r->head.state) >> 8);
     out->clock = r->clock;
     out->slots_used = (uint32_t)kymo_get_acquire(&m->slots_used);
     out->n_slots = r->opt.n_slots;
+    out->n_segments = r->layout.n_segments;
+    out->segment_bytes = r->layout.segment_bytes;
     for (uint32_t i = 0; i < out->slots_used; i++) {
         struct kymo_slot s;
 
-        copy_slot(&r->slots[i], &s);
+        (void)kymo_recorder_slot(r, i, &s);
         out->events += s.events;
         out->bytes += s.bytes;
         out->sampled_out += s.sampled_out;
@@ -50,9 +99,17 @@ void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out)
     out->dict_used = kymo_get(&m->dict_used);
     out->dict_bytes = r->dict.bytes;
     out->dict_full = kymo_get(&m->dict_full);
-    out->memory = r->meta_map.len + r->dict_map.len + r->ring_map.len + r->priv_map.len;
+    out->memory = m->memory;
+    out->used = used_bytes(r);
     out->files = kymo_get(&m->files);
     out->files_removed = kymo_get(&m->files_removed);
     out->events_removed = kymo_get(&m->events_removed);
+    until = horizon(r, out->slots_used);
+    out->complete_from_ns = until == 0 ? (int64_t)r->t0_ns : kymo_clock_ns_of(r, until);
+    out->until_ns = kymo_clock_ns_of(
+        r, out->state == KYMO_CLOSED ? (uint64_t)kymo_get(&m->end_ticks) : kymo_clock_now(r));
+    out->wall_offset_ns = m->t0_wall_ns - m->t0_mono_ns;
+    out->taken = kymo_get(&m->taken);
+    out->epochs = kymo_get(&m->epochs);
     out->io_errno = kymo_get(&m->io_errno);
 }

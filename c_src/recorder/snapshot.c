@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A copy of the rings of a living recorder. Writers are not stopped.
+ * A copy of the pool of a living recorder. Writers are not stopped.
  *
  * First the cut: how far each thread has come, all threads within microseconds.
- * Then each ring is copied from its cut backwards in time, until a segment turns
- * out to have been overwritten: what a thread loses under the copy is always the
- * oldest, so what is left is without gaps.
+ * Then the segments are copied from the newest to the oldest. Of a thread, nothing
+ * is taken that is older than a segment that was reused under the copy: so what a
+ * thread loses is always the oldest, and what is left is without gaps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,16 +15,26 @@
 #include <zlib.h>
 
 #include "kymo_internal.h"
+#include "kymo_record.h"
 
 struct cut {
     uint64_t seq;          /* the segment open at the cut, 0 = none */
     uint64_t commit;       /* its bytes */
+    uint64_t wanted;       /* the next segment to copy, downwards; 0 = no more */
+    uint64_t events;       /* copied */
     struct kymo_slot slot; /* counters, corrected for what was copied */
+};
+
+/* A segment in the pool, at the time of the cut. */
+struct found {
+    uint64_t order, place;
 };
 
 struct snapshot {
     struct kymo_recorder *r;
     struct cut *cuts;
+    struct found *found;
+    uint64_t n_found;
     uint32_t n_cuts;
     uint64_t ticks; /* of the cut */
     uint8_t *buf;   /* one segment */
@@ -43,13 +53,6 @@ __attribute__((no_sanitize("thread"), noinline)) static void copy_racy(void *to,
         dst[i] = src[i];
 }
 
-/* The lowest segment that may be looked at: the end may have given the space of
- * others back. */
-static uint64_t first_kept(const struct kymo_recorder *r, uint32_t i)
-{
-    return r->drained_gone ? kymo_get(&r->writers[i].drained) + 1 : 1;
-}
-
 static void take_cut(struct snapshot *s)
 {
     struct kymo_recorder *r = s->r;
@@ -57,40 +60,76 @@ static void take_cut(struct snapshot *s)
     for (uint32_t i = 0; i < s->n_cuts; i++) {
         const struct kymo_slot *slot = &r->slots[i];
         struct cut *c = &s->cuts[i];
-        const struct kymo_segment *seg;
 
-        do {
+        for (;;) {
+            const struct kymo_segment *seg;
+            uint64_t place, order;
+
             c->seq = kymo_get_acquire(&slot->seq);
-            if (c->seq < first_kept(r, i))
-                c->seq = 0;
-            if (c->seq == 0)
+            place = kymo_get(&slot->place);
+            if (c->seq == 0 || place >= r->pool.n || kymo_pool_is_retired(r, place))
                 break;
-            seg = kymo_segment_at(r, r->writers[i].ring, c->seq);
+            seg = kymo_segment_at(r, place);
+            order = kymo_get(&seg->order);
             c->commit = kymo_get_acquire(&seg->commit);
-        } while (kymo_get(&seg->seq) != c->seq || c->commit == 0);
+            kymo_acquire_fence();
+            if (kymo_get_acquire(&slot->seq) == c->seq && kymo_get(&slot->place) == place) {
+                /* Closed by a thread that has ended, and reused since: all of it goes. */
+                bool mine = kymo_get(&seg->instance) == i && kymo_get(&seg->order) == order;
+
+                c->commit = mine ? c->commit : 0;
+                break;
+            }
+        }
+        c->wanted = c->seq;
         (void)kymo_recorder_slot(r, i, &c->slot);
     }
-    s->ticks = kymo_clock_ticks(r->clock);
+    s->ticks = kymo_clock_now(r);
 }
 
-/* Segment seq of slot i into s->buf; its length, 0 when it is no longer there. */
-static size_t copy_segment(struct snapshot *s, uint32_t i, uint64_t seq)
+static int newest_first(const void *a, const void *b)
+{
+    const struct found *x = a, *y = b;
+
+    return x->order > y->order ? -1 : x->order < y->order;
+}
+
+static void find_segments(struct snapshot *s)
+{
+    struct kymo_recorder *r = s->r;
+
+    for (uint64_t place = 0; place < r->pool.n; place++) {
+        uint64_t order;
+
+        if (kymo_pool_is_retired(r, place))
+            continue;
+        order = kymo_get(&kymo_segment_at(r, place)->order);
+        if (order != 0)
+            s->found[s->n_found++] = (struct found){order, place};
+    }
+    qsort(s->found, s->n_found, sizeof *s->found, newest_first);
+}
+
+/* The segment into s->buf; its length, 0 when it is no longer there. */
+static size_t copy_segment(struct snapshot *s, const struct found *f)
 {
     const struct kymo_recorder *r = s->r;
-    const struct kymo_segment *from = kymo_segment_at(r, r->writers[i].ring, seq);
+    const struct kymo_segment *from = kymo_segment_at(r, f->place);
     const struct kymo_segment *copy = (const struct kymo_segment *)(void *)s->buf;
     uint64_t commit = kymo_get_acquire(&from->commit);
+    uint64_t instance = kymo_get(&from->instance);
 
-    if (commit < KYMO_SEG_HEADER || commit > r->opt.segment_bytes)
+    if (commit < KYMO_SEG_HEADER || commit > r->layout.segment_bytes || instance >= s->n_cuts)
         return 0;
-    if (seq == s->cuts[i].seq && commit > s->cuts[i].commit)
-        commit = s->cuts[i].commit;
     copy_racy(s->buf, from, (size_t)kymo_round8(commit));
     KYMO_POINT(KYMO_AT_COPY);
     kymo_acquire_fence();
-    if (kymo_get_acquire(&from->commit) < commit || kymo_get(&from->seq) != seq || copy->seq != seq)
+    if (kymo_get_acquire(&from->commit) < commit || kymo_get(&from->order) != f->order ||
+        copy->order != f->order || copy->instance != instance)
         return 0;
-    return (size_t)commit;
+    if (copy->seq == s->cuts[instance].seq && commit > s->cuts[instance].commit)
+        commit = s->cuts[instance].commit;
+    return commit < KYMO_SEG_HEADER ? 0 : (size_t)commit;
 }
 
 /* Completes the header of the copy. The segment that was open at the cut has to
@@ -98,24 +137,20 @@ static size_t copy_segment(struct snapshot *s, uint32_t i, uint64_t seq)
 static void complete(struct snapshot *s, const struct cut *c, size_t len)
 {
     struct kymo_segment *seg = (struct kymo_segment *)(void *)s->buf;
-    size_t at = KYMO_SEG_HEADER;
 
     if (seg->seq == c->seq) {
-        uint64_t ticks = seg->ts_begin, lost = 0, events = 0;
-        unsigned id;
+        uint64_t lost = 0, events = 0;
+        struct kymo_event ev;
+        struct kymo_scan scan;
 
-        while (at < len) {
-            size_t n = kymo_record_step(s->buf + at, len - at, &ticks, &id);
-
-            if (n == 0)
-                break;
-            events += id < KYMO_E_FIRST_NOTE;
-            at += n;
-        }
+        seg->content_bits = 0; /* it may have been closed since: ts_end is of later */
+        kymo_scan_start(&scan, s->buf, (uint32_t)len);
+        while (kymo_scan_peek(&scan) == KYMO_PEEK_RECORD && kymo_scan_decode(&scan, &ev))
+            events += ev.id < KYMO_E_FIRST_NOTE;
         for (unsigned i = 0; i < KYMO_LOSS_CAUSES; i++)
             lost += c->slot.lost[i];
-        len = at;
-        seg->ts_end = ticks;
+        len = scan.pos;
+        seg->ts_end = scan.ticks;
         seg->events = events;
         seg->discarded = lost > seg->lost_before ? lost : seg->lost_before;
     }
@@ -127,43 +162,56 @@ static void complete(struct snapshot *s, const struct cut *c, size_t len)
     seg->flags |= KYMO_SEG_CRC;
 }
 
-static int copy_ring(struct snapshot *s, uint32_t i)
+/* Appends the segment in s->buf to the data file. */
+static int keep(struct snapshot *s, struct cut *c, size_t len)
 {
     const struct kymo_segment *seg = (const struct kymo_segment *)(void *)s->buf;
-    uint64_t per_ring = s->r->opt.segs_per_ring;
-    struct cut *c = &s->cuts[i];
-    uint64_t oldest = c->seq > per_ring ? c->seq - per_ring + 1 : 1;
-    uint64_t events = 0;
+    int rc;
 
-    if (oldest < first_kept(s->r, i))
-        oldest = first_kept(s->r, i);
-    for (uint64_t seq = c->seq; seq >= oldest; seq--) {
-        size_t len = copy_segment(s, i, seq);
-        int rc;
-
-        if (len == 0)
-            break;
-        complete(s, c, len);
-        rc = kymo_write_all(s->data, s->buf, (size_t)(seg->packet_bits / 8), s->size);
-        if (rc != 0)
-            return rc;
-        if (seq == c->seq)
-            c->slot.events = seg->events_before + seg->events;
-        s->size += seg->packet_bits / 8;
-        s->segments++;
-        events += seg->events;
-    }
-    c->slot.overwritten = c->slot.events - events;
-    c->slot.drained_seq = 0;
-    c->slot.io_lost = 0;
-    s->events += events;
+    complete(s, c, len);
+    rc = kymo_write_all(s->data, s->buf, (size_t)(seg->packet_bits / 8), s->size);
+    if (rc != 0)
+        return rc;
+    if (seg->seq == c->seq)
+        c->slot.events = seg->events_before + seg->events;
+    c->slot.gone_until = seg->seq > 1 ? seg->ts_before : 0;
+    c->wanted = seg->seq - 1;
+    c->events += seg->events;
+    s->size += seg->packet_bits / 8;
+    s->segments++;
+    s->events += seg->events;
     return 0;
+}
+
+static int copy_pool(struct snapshot *s)
+{
+    const struct kymo_segment *seg = (const struct kymo_segment *)(void *)s->buf;
+    int rc = 0;
+
+    find_segments(s);
+    for (uint64_t i = 0; rc == 0 && i < s->n_found; i++) {
+        size_t len = copy_segment(s, &s->found[i]);
+
+        /* What was opened after the cut is not wanted; nor what is behind a gap. */
+        if (len > 0 && seg->seq == s->cuts[seg->instance].wanted)
+            rc = keep(s, &s->cuts[seg->instance], len);
+    }
+    for (uint32_t i = 0; i < s->n_cuts; i++) {
+        struct cut *c = &s->cuts[i];
+
+        if (c->events == 0 && c->wanted == c->seq)
+            c->slot.gone_until = kymo_get(&s->r->slots[i].gone_until);
+        c->slot.overwritten = c->slot.events - c->events;
+        c->slot.drained_seq = 0;
+        c->slot.io_lost = 0;
+    }
+    return rc;
 }
 
 static int copy_dict(struct snapshot *s, uint64_t *used)
 {
     const uint8_t *mem = s->r->dict.mem;
-    size_t max = s->r->opt.segment_bytes;
+    size_t max = s->r->layout.segment_bytes;
     int rc = 0;
 
     *used = kymo_get(&s->r->meta->dict_used);
@@ -201,6 +249,8 @@ static int write_meta(struct snapshot *s, uint64_t dict_used)
     m->dict_bytes = dict_used;
     m->dict_used = dict_used;
     m->slots_used = s->n_cuts;
+    m->memory = 0;
+    m->locked = 0;
     m->end_ticks = (int64_t)s->ticks;
     /* A slot that was taken after the cut is not in it. */
     memset(slots, 0, s->r->opt.n_slots * sizeof *slots);
@@ -223,12 +273,11 @@ static int copy_all(struct snapshot *s)
     uint64_t dict_used = 0;
     int rc = 0;
 
-    if (kymo_get(&s->r->head.state) < KYMO_STOPPING)
+    if (kymo_state_of(s->r) < KYMO_STOPPING)
         kymo_calibrate(s->r, false);
     take_cut(s);
     KYMO_POINT(KYMO_AT_CUT);
-    for (uint32_t i = 0; rc == 0 && i < s->n_cuts; i++)
-        rc = copy_ring(s, i);
+    rc = copy_pool(s);
     /* The dictionary after the segments: all they refer to is in it by now. */
     if (rc == 0)
         rc = copy_dict(s, &dict_used);
@@ -291,8 +340,9 @@ int kymo_recorder_snapshot(struct kymo_recorder *r, const char *dir, uint64_t *s
     kymo_no_sigxfsz(&sigs);
     s.n_cuts = (uint32_t)kymo_get_acquire(&r->meta->slots_used);
     s.cuts = calloc((size_t)s.n_cuts + 1, sizeof *s.cuts);
-    s.buf = calloc(1, r->opt.segment_bytes);
-    rc = s.cuts == NULL || s.buf == NULL ? -ENOMEM : 0;
+    s.found = calloc(r->pool.n, sizeof *s.found);
+    s.buf = calloc(1, r->layout.segment_bytes);
+    rc = s.cuts == NULL || s.found == NULL || s.buf == NULL ? -ENOMEM : 0;
     if (rc == 0)
         rc = s.dirfd = kymo_dir_open(dir, &created);
     if (rc >= 0) {
@@ -304,6 +354,7 @@ int kymo_recorder_snapshot(struct kymo_recorder *r, const char *dir, uint64_t *s
             rmdir(dir);
     }
     free(s.buf);
+    free(s.found);
     free(s.cuts);
     kymo_allow_sigxfsz(&sigs);
     pthread_mutex_unlock(&r->ctl);

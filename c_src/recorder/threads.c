@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "kymo_internal.h"
 
@@ -35,7 +36,7 @@ static void leave_slot(struct kymo_writer *w)
 
     /* A thread that ended inside get .. put, by pthread_exit, is in it no more. */
     kymo_writer_put(w);
-    /* Someone else owns the ring when the recorder is not active: then whoever
+    /* Someone else owns the segment when the recorder is not active: then whoever
      * takes the slot next, or the end, closes the segment. */
     if (kymo_writer_enter(w, &r->head)) {
         kymo_segment_close(w);
@@ -138,7 +139,17 @@ static void take_slot(struct kymo_writer *w)
     kymo_set_release(&slot->used, 1u);
 }
 
-struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r)
+/* The caches of a slot: pages that only threads that record take. */
+static void prepare_caches(struct kymo_writer *w)
+{
+    uintptr_t begin = (uintptr_t)w->mfas & ~(uintptr_t)4095;
+    uintptr_t end = ((uintptr_t)w->mfas + KYMO_CACHES_BYTES + 4095) & ~(uintptr_t)4095;
+
+    /* Where the kernel is too old the first definitions take the pages. */
+    (void)madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
+}
+
+struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r, bool count)
 {
     struct kymo_tls *t;
     struct kymo_tls_entry *e;
@@ -161,6 +172,7 @@ struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r)
             kymo_set_release(&w->owner, 0u);
             return NULL;
         }
+        prepare_caches(w);
         take_slot(w);
         e->writer = w;
         e->refused = 0;
@@ -169,7 +181,8 @@ struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r)
     }
     if (e != NULL)
         e->refused = epoch;
-    kymo_add(&r->meta->no_slot, (uint64_t)1);
+    if (count)
+        kymo_add(&r->meta->no_slot, (uint64_t)1);
     return NULL;
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker thread: watches the limit on duration, calibrates the clock, drains
- * closed segments to data files (discard), and ends the recording. It sleeps on
+ * The worker thread: watches the limit on duration and the clock, drains closed
+ * segments to data files (discard) or adds their CRCs (overwrite), and ends the
+ * recording. It sleeps on
  * a futex, so that a producer that reaches a limit can wake it without a lock.
  */
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,6 +17,11 @@
 #define KYMO_NAP_MIN_NS 1000000u
 #define KYMO_NAP_MAX_NS 10000000u
 #define KYMO_RETRY_NS 100000000u
+/* Under overwrite: so many segments at a time that a flood of events costs the worker
+ * a few percent of a processor at most. */
+#define KYMO_SUM_NAP_MIN_NS 100000000u
+#define KYMO_SUM_NAP_MAX_NS 1000000000u
+#define KYMO_SUM_MOST 64u
 
 void kymo_wake(struct kymo_recorder *r)
 {
@@ -33,37 +40,31 @@ static void doze(struct kymo_recorder *r, uint32_t seen, uint64_t ns)
 
 struct pass {
     uint64_t drained; /* segments */
-    bool backlog;     /* a ring was more than a quarter full */
+    bool backlog;     /* the pool was more than a quarter full */
     bool failed;
 };
 
 static struct pass drain(struct kymo_recorder *r)
 {
-    uint32_t used = (uint32_t)kymo_get_acquire(&r->meta->slots_used);
-    struct pass p = {0, false, false};
+    uint64_t full = kymo_pool_full(r);
+    struct pass p = {0, full * 4 > r->pool.n, false};
 
-    for (uint32_t i = 0; i < used && !p.failed; i++) {
-        struct kymo_writer *w = &r->writers[i];
-        uint64_t closed = kymo_get_acquire(&w->closed_seq);
-        uint64_t done = w->drained;
+    for (uint64_t i = 0; i < full && !p.failed; i++) {
+        const struct kymo_segment *seg = kymo_segment_at(r, r->pool.full[i].place);
+        struct kymo_slot *slot = &r->slots[seg->instance];
+        uint64_t seq = seg->seq;
+        int rc;
 
-        if ((closed - done) * 4 > r->opt.segs_per_ring)
-            p.backlog = true;
-        while (done < closed) {
-            int rc;
-
-            KYMO_POINT(KYMO_AT_DRAIN);
-            rc = kymo_datafile_write(r, kymo_segment_at(r, w->ring, done + 1));
-            if (rc != 0) {
-                kymo_set(&r->meta->io_errno, (uint32_t)-rc);
-                p.failed = true;
-                break;
-            }
-            done++;
-            p.drained++;
-            kymo_set(&w->slot->drained_seq, done);
-            kymo_set_release(&w->drained, done);
+        KYMO_POINT(KYMO_AT_DRAIN);
+        rc = kymo_datafile_write(r, seg);
+        if (rc != 0) {
+            kymo_set(&r->meta->io_errno, (uint32_t)-rc);
+            p.failed = true;
+            break;
         }
+        p.drained++;
+        kymo_set(&slot->drained_seq, seq);
+        kymo_pool_drained(r, r->pool.full[i].place);
     }
     if (p.failed)
         kymo_set(&r->io_failing, 1u);
@@ -79,26 +80,28 @@ static void note_error(struct kymo_recorder *r, int rc)
 }
 
 /* Segments that no data file has. Whoever reads the recording finds them in the
- * ring; only when somebody has removed that under the recorder they are lost. */
+ * pool; only when somebody has removed that under the recorder they are lost. */
 static void count_undelivered(struct kymo_recorder *r)
 {
     struct stat st;
     bool gone = fstat(r->ring_map.fd, &st) == 0 && st.st_nlink == 0;
 
-    for (uint32_t i = 0; i < r->opt.n_slots; i++) {
-        struct kymo_writer *w = &r->writers[i];
-        uint64_t n = 0;
+    for (uint64_t place = 0; place < r->pool.n; place++) {
+        struct kymo_segment *seg = kymo_segment_at(r, place);
+        struct kymo_writer *w;
 
-        for (uint64_t seq = w->drained + 1; gone && seq <= w->closed_seq; seq++)
-            n += kymo_segment_at(r, w->ring, seq)->events;
-        kymo_set(&w->slot->io_lost, n);
+        if (!kymo_pool_is_full(r, place))
+            continue;
+        w = &r->writers[seg->instance];
+        if (gone)
+            kymo_set(&w->slot->io_lost, w->slot->io_lost + seg->events);
         /* There may have been no room for the last losses. */
-        if (w->drained < w->closed_seq)
-            kymo_segment_at(r, w->ring, w->closed_seq)->discarded = w->lost_total;
+        if (seg->seq == w->closed_seq)
+            seg->discarded = w->lost_total;
     }
 }
 
-/* On a full disk the rings have room themselves, once nobody writes to them: what
+/* On a full disk the pool has room itself, once nobody writes to them: what
  * is in data files goes, as soon as it is safe there. */
 static struct pass drain_hard(struct kymo_recorder *r)
 {
@@ -112,7 +115,7 @@ static struct pass drain_hard(struct kymo_recorder *r)
 }
 
 /* The end of a discard recording. Losses that no later event could tell get a
- * segment of their own, now that the rings are drained. What can't be written
+ * segment of their own, now that the pool is drained. What can't be written
  * stays in the ring file, which is removed otherwise. */
 static void finish_discard(struct kymo_recorder *r, uint64_t now)
 {
@@ -141,8 +144,9 @@ static void finish(struct kymo_recorder *r)
     uint64_t now;
 
     pthread_mutex_lock(&r->ctl);
+    kymo_publish_state(r);
     kymo_quiesce(r);
-    now = kymo_clock_ticks(r->clock);
+    now = kymo_clock_now(r);
     for (uint32_t i = 0; i < r->opt.n_slots; i++) {
         struct kymo_writer *w = &r->writers[i];
 
@@ -153,11 +157,12 @@ static void finish(struct kymo_recorder *r)
     if (r->opt.policy == KYMO_DISCARD) {
         finish_discard(r, now);
     } else {
+        (void)kymo_pool_sum(r, UINT_MAX);
         kymo_ring_give_back(r, KYMO_GIVE_UNUSED);
         note_error(r, fsync(r->ring_map.fd));
     }
     kymo_calibrate(r, true);
-    kymo_set(&r->meta->end_ticks, (int64_t)kymo_clock_ticks(r->clock));
+    kymo_set(&r->meta->end_ticks, (int64_t)kymo_clock_now(r));
     note_error(r, ftruncate(r->dict_map.fd, (off_t)kymo_get(&r->meta->dict_used)));
     note_error(r, fsync(r->dict_map.fd));
     note_error(r, fsync(r->dirfd));
@@ -165,7 +170,7 @@ static void finish(struct kymo_recorder *r)
     pthread_mutex_unlock(&r->ctl);
 }
 
-/* A snapshot in progress is not waited for: the rings must be drained. */
+/* A snapshot in progress is not waited for: the pool must be drained. */
 static void calibrate(struct kymo_recorder *r, uint64_t now)
 {
     if (pthread_mutex_trylock(&r->ctl) == 0) {
@@ -199,9 +204,14 @@ void *kymo_worker(void *recorder)
             (void)kymo_begin_stop(r, KYMO_R_DURATION);
             break;
         }
-        if (r->clock == KYMO_CLOCK_TSC && now >= kymo_get(&r->calib_next_ns))
+        if (r->clock == KYMO_CLOCK_COUNTER && now >= kymo_get(&r->calib_next_ns))
             calibrate(r, now);
-        if (r->opt.policy == KYMO_DISCARD) {
+        if (r->opt.policy == KYMO_OVERWRITE) {
+            nap = kymo_pool_sum(r, KYMO_SUM_MOST) > 0  ? KYMO_SUM_NAP_MIN_NS
+                  : nap * 2 < KYMO_SUM_NAP_MAX_NS ? nap * 2
+                                                  : KYMO_SUM_NAP_MAX_NS;
+            wait = nap;
+        } else {
             struct pass p;
 
             kymo_datafile_age(r, now);
@@ -212,7 +222,7 @@ void *kymo_worker(void *recorder)
             nap = nap > KYMO_NAP_MAX_NS && !p.failed ? KYMO_NAP_MAX_NS : nap;
             wait = nap;
         }
-        if (r->clock == KYMO_CLOCK_TSC)
+        if (r->clock == KYMO_CLOCK_COUNTER)
             wait = until(now, kymo_get(&r->calib_next_ns), wait);
         if (r->opt.limit_ns != 0)
             wait = until(now, r->t0_ns + r->opt.limit_ns, wait);

@@ -30,9 +30,15 @@ static bool lease(struct kymo_writer *w)
     return true;
 }
 
+/* Sends the producer through kymo_reserve_slow with its next event. */
+static void force_slow(struct kymo_writer *w)
+{
+    kymo_set(&w->end, (uintptr_t)w->cur);
+}
+
 static void limit_reached(struct kymo_writer *w, enum kymo_reason why)
 {
-    w->end = w->cur;
+    force_slow(w);
     if (kymo_begin_stop(w->rec, why))
         kymo_wake(w->rec);
 }
@@ -49,7 +55,7 @@ void kymo_lease_return(struct kymo_writer *w)
         return;
     kymo_add(&w->rec->events_left, w->events_stop - w->slot->events);
     w->events_stop = w->slot->events;
-    w->end = w->cur;
+    force_slow(w);
 }
 
 /* The distance to the next event taken is uniform in 0 .. 2N-2 events left out: a
@@ -67,54 +73,66 @@ void kymo_sample_next(struct kymo_writer *w)
 
 void kymo_segment_close(struct kymo_writer *w)
 {
+    struct kymo_recorder *r = w->rec;
     struct kymo_segment *s = w->seg;
+    uint64_t used;
 
     if (s == NULL)
         return;
+    used = s->commit;
     s->ts_end = w->last;
     s->discarded = w->lost_total;
-    s->events = w->slot->events - w->events_at_open;
-    kymo_set_release(&s->content_bits, s->commit * 8);
+    s->events = w->slot->events - s->events_before;
+    kymo_set(&w->slot->bytes, w->slot->bytes + used - KYMO_SEG_HEADER);
+    kymo_set_release(&s->content_bits, used * 8);
+    if (r->opt.limit_bytes != 0)
+        (void)__atomic_fetch_sub(&r->bytes_opened, r->layout.segment_bytes - used, __ATOMIC_RELAXED);
     kymo_set_release(&w->closed_seq, w->seq);
     w->seg = NULL;
     w->cur = NULL;
-    w->end = NULL;
+    kymo_set(&w->end, (uintptr_t)0);
     w->seg_end = NULL;
+    kymo_pool_release(w);
 }
 
-/* 0; -ENOBUFS when the segment is not drained yet; -ESHUTDOWN when the limit on
- * bytes is reached. */
+/* Within the limit on bytes. */
+static bool may_open(struct kymo_writer *w)
+{
+    struct kymo_recorder *r = w->rec;
+    uint64_t bytes = r->layout.segment_bytes;
+
+    if (r->opt.limit_bytes == 0 || kymo_add(&r->bytes_opened, bytes) + bytes <= r->opt.limit_bytes)
+        return true;
+    (void)__atomic_fetch_sub(&r->bytes_opened, bytes, __ATOMIC_RELAXED);
+    limit_reached(w, KYMO_R_BYTES);
+    return false;
+}
+
+/* 0; -ENOBUFS when nothing is drained yet; -ESHUTDOWN when the limit on bytes is
+ * reached. */
 static int segment_open(struct kymo_writer *w, uint64_t now)
 {
     struct kymo_recorder *r = w->rec;
-    uint64_t seq = w->seq + 1;
-    bool reused = seq > r->opt.segs_per_ring;
-    struct kymo_segment *s = kymo_segment_at(r, w->ring, seq);
+    struct kymo_segment *s;
 
-    if (reused && r->opt.policy == KYMO_DISCARD && kymo_get_acquire(&w->drained) < seq - r->opt.segs_per_ring)
-        return -ENOBUFS;
-    if (r->opt.limit_bytes != 0 &&
-        kymo_add(&r->bytes_opened, (uint64_t)r->opt.segment_bytes) + r->opt.segment_bytes >
-            r->opt.limit_bytes) {
-        limit_reached(w, KYMO_R_BYTES);
+    if (!may_open(w))
         return -ESHUTDOWN;
+    s = kymo_pool_take(w, &w->order);
+    if (s == NULL) {
+        if (r->opt.limit_bytes != 0)
+            (void)__atomic_fetch_sub(&r->bytes_opened, (uint64_t)r->layout.segment_bytes, __ATOMIC_RELAXED);
+        return -ENOBUFS;
     }
-    if (reused && r->opt.policy == KYMO_OVERWRITE)
-        kymo_set(&w->slot->overwritten, w->slot->overwritten + s->events);
-
-    /* A reader that sees any of the new header also sees commit 0 or the new one. */
-    kymo_set(&s->commit, (uint64_t)0);
-    kymo_release_fence();
     KYMO_POINT(KYMO_AT_SEGMENT_RESET);
     s->magic = KYMO_SEG_MAGIC;
     memcpy(s->uuid, r->meta->uuid, sizeof s->uuid);
     s->stream_id = 0;
-    s->instance = w->index;
+    kymo_set(&s->instance, (uint64_t)w->index);
     s->ts_begin = now;
     s->ts_end = 0;
     s->content_bits = 0;
-    s->packet_bits = (uint64_t)r->opt.segment_bytes * 8;
-    kymo_set(&s->seq, seq);
+    s->packet_bits = (uint64_t)r->layout.segment_bytes * 8;
+    s->seq = w->seq + 1;
     s->discarded = w->lost_total;
     s->events = 0;
     s->thread_kind = w->thread_kind;
@@ -123,17 +141,22 @@ static int segment_open(struct kymo_writer *w, uint64_t now)
     s->flags = 0;
     s->lost_before = w->lost_total;
     s->events_before = w->slot->events;
+    kymo_set(&s->order, w->order);
+    s->ts_before = w->last;
+    s->mono_ns = (int64_t)kymo_clock_mono();
+    s->epoch = kymo_get(&r->meta->epochs);
+    s->reserved = 0;
     KYMO_POINT(KYMO_AT_SEGMENT_OPEN);
 
     w->seg = s;
-    w->seq = seq;
+    w->seq++;
     w->last = now;
     w->cur = (uint8_t *)s + KYMO_SEG_HEADER;
-    w->seg_end = (uint8_t *)s + r->opt.segment_bytes;
-    w->end = w->seg_end;
-    w->events_at_open = w->slot->events;
+    w->seg_end = (uint8_t *)s + r->layout.segment_bytes;
+    kymo_set(&w->end, (uintptr_t)w->seg_end);
     kymo_set_release(&s->commit, (uint64_t)KYMO_SEG_HEADER);
-    kymo_set_release(&w->slot->seq, seq);
+    kymo_set(&w->slot->place, w->order % r->pool.n);
+    kymo_set_release(&w->slot->seq, w->seq);
     return 0;
 }
 
@@ -161,13 +184,12 @@ static bool has_room(const struct kymo_writer *w, size_t body, uint64_t now)
 /* As kymo_commit, but a note is not an event. */
 static void commit_note(struct kymo_writer *w, uint8_t *end)
 {
-    bool forced = w->end <= w->cur;
+    bool forced = kymo_room(w) <= 0;
 
     w->last = w->pending;
-    kymo_set(&w->slot->bytes, w->slot->bytes + (uint64_t)(end - w->cur));
     w->cur = end;
     if (forced)
-        w->end = end;
+        force_slow(w);
     kymo_set_release(&w->seg->commit, (uint64_t)(end - (uint8_t *)w->seg));
 }
 
@@ -215,7 +237,7 @@ void kymo_lose(struct kymo_writer *w, enum kymo_loss cause)
     if ((unsigned)cause >= KYMO_LOSS_CAUSES)
         cause = KYMO_LOST_BAD_TERM;
     count_lost(w, cause);
-    w->end = w->cur;
+    force_slow(w);
 }
 
 /* The interrupted code below on this stack may be anywhere: only count. */
@@ -232,17 +254,21 @@ uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, 
         limit_reached(w, KYMO_R_EVENTS);
         return NULL;
     }
-    if (max_body > r->opt.segment_bytes - KYMO_SEG_HEADER - KYMO_HDR_COMPACT) {
+    if (max_body > r->layout.segment_bytes - KYMO_SEG_HEADER - KYMO_HDR_COMPACT) {
         kymo_lose(w, KYMO_LOST_TOO_BIG);
         return NULL;
     }
+    if ((now - w->last) >> 32 != 0 && w->seq != 0)
+        now = kymo_clock_correct(w, now);
     if (now < w->last)
         now = w->last;
+    if (w->seg != NULL && (kymo_pool_aged(w) || w->seg->epoch != kymo_get(&r->meta->epochs)))
+        kymo_segment_close(w);
     /* Ends: in a new segment the header is compact, and once the losses are told
      * the record has a segment of its own if it needs one. */
     for (;;) {
         if (w->seg != NULL && kymo_write_losses(w, now, false) && has_room(w, max_body, now)) {
-            w->end = w->seg_end;
+            kymo_set(&w->end, (uintptr_t)w->seg_end);
             return put_header(w, id, now);
         }
         kymo_segment_close(w);
@@ -259,13 +285,11 @@ uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, 
 void kymo_writer_init(struct kymo_recorder *r, uint32_t index)
 {
     struct kymo_writer *w = &r->writers[index];
-    uint64_t ring_bytes = (uint64_t)r->opt.segs_per_ring * r->opt.segment_bytes;
 
     w->rec = r;
     w->index = index;
     w->slot = &r->slots[index];
-    w->ring = (uint8_t *)r->ring_map.mem + index * ring_bytes;
-    w->tsc = r->clock == KYMO_CLOCK_TSC;
+    w->counter = r->clock == KYMO_CLOCK_COUNTER;
     w->sample = r->opt.sample_kind == 0 ? r->opt.sample : 1;
     w->rng = kymo_mix(r->head.generation ^ ((uint64_t)index << 32) ^ r->t0_ns) | 1;
     w->events_stop = r->opt.limit_events == 0 ? UINT64_MAX : 0;

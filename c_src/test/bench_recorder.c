@@ -150,7 +150,7 @@ static struct kymo_recorder *open_one(const char *name, enum kymo_policy policy,
 {
     struct kymo_options o;
     struct kymo_recorder *r;
-    const char *what;
+    struct kymo_open_error why;
     char dir[512];
     int rc;
 
@@ -161,11 +161,13 @@ static struct kymo_recorder *open_one(const char *name, enum kymo_policy policy,
     o.clock = clock;
     o.sample = sample;
     o.n_slots = 2;
-    o.segs_per_ring = segs;
+    o.memory = (uint64_t)segs * 2 * 65536 + (12u << 20);
+    o.segment_bytes = 65536;
+    o.dict_bytes = 8u << 20;
     o.max_files = 2;
-    rc = kymo_recorder_open(&o, &r, &what);
+    rc = kymo_recorder_open(&o, &r, &why);
     if (rc != 0) {
-        fprintf(stderr, "bench_recorder: %s: %s %s\n", dir, strerror(-rc), what != NULL ? what : "");
+        fprintf(stderr, "bench_recorder: %s: %s %s\n", dir, strerror(-rc), why.option != NULL ? why.option : "");
         exit(1);
     }
     return r;

@@ -8,6 +8,7 @@
 #include "rec_check.h"
 
 #define PRODUCERS 3u
+#define PER_SEGMENT ((4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES)
 
 /* Survives the child: what each producer knows to be committed. */
 struct knows {
@@ -122,6 +123,7 @@ static void crash(enum kymo_policy policy, enum kymo_point at, uint64_t after)
     char byte;
     pid_t pid;
 
+    rc_pool(&o, PRODUCERS + 1, 16);
     memset(knows, 0, PRODUCERS * sizeof *knows);
     assert_int_equal(pipe(fds), 0);
     pid = fork();
@@ -141,19 +143,28 @@ static void crash(enum kymo_policy policy, enum kymo_point at, uint64_t after)
     for (uint32_t i = 0; i < rec.meta.slots_used; i++) {
         uint64_t first = 0, last = 0, n = rc_consecutive(&rec, i, &first, &last);
         const struct knows *k = &knows[last >> 48];
+        const struct kymo_slot *slot = &rec.slots[i];
 
         if (n == 0)
             continue;
         last &= 0xffffffffffffu;
         first &= 0xffffffffffffu;
-        /* The last that the producer knew of is there, and at most the next. */
-        assert_in_range(last + 1, k->committed, k->committed + 1);
-        assert_in_range(rec.slots[i].events, last, last + 2);
-        if (policy == KYMO_DISCARD)
-            assert_int_equal(first, 0); /* all there is, in files and ring together */
-        else if (last > 1000)
-            assert_true(n > 2 * (4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES); /* the ring but a segment or two */
+        assert_in_range(slot->events, k->committed - 1, k->committed + 1);
+        if (policy == KYMO_DISCARD) {
+            /* All there is, in files and pool together: the last that the producer
+             * knew of, and at most the next. */
+            assert_int_equal(first, 0);
+            assert_in_range(last + 1, k->committed, k->committed + 1);
+        } else {
+            /* What is not there is counted, but for the segment that was about to be
+             * reused: that is both. */
+            assert_in_range(n + slot->overwritten, k->committed, k->committed + 1 + PER_SEGMENT);
+            assert_true(last + 1 >= k->committed || slot->gone_until != 0);
+        }
     }
+    /* The pool, but for a segment that each thread has not begun to fill. */
+    if (rec.slots[0].overwritten > 0)
+        assert_true(rec.real > (16 - PRODUCERS - 4) * PER_SEGMENT);
     check_names(&rec);
     rc_free(&rec);
     rc_remove(o.dir);

@@ -77,12 +77,14 @@ static void stop_under_load(void **state)
     for (unsigned round = 0; round < 20; round++) {
         enum kymo_policy policy = round % 2 ? KYMO_DISCARD : KYMO_OVERWRITE;
         struct kymo_options o = rc_options(rc_path("load"), policy);
-        struct kymo_recorder *r = rc_open(&o);
+        struct kymo_recorder *r;
         struct producer p[PRODUCERS];
         struct kymo_info at_stop, later;
         struct rc_rec rec;
         uint64_t sum;
 
+        rc_pool(&o, PRODUCERS + 1, 16);
+        r = rc_open(&o);
         if (round % 4 >= 2)
             r->head.fenced = 1; /* as where membarrier(2) is missing */
         start(p, r);
@@ -237,12 +239,14 @@ static void waits_for_a_standing_producer(void **state)
 static void pause_under_load(void **state)
 {
     struct kymo_options o = rc_options(rc_path("pauses"), KYMO_OVERWRITE);
-    struct kymo_recorder *r = rc_open(&o);
+    struct kymo_recorder *r;
     struct producer p[PRODUCERS];
     uint64_t sum;
     struct rc_rec rec;
 
     (void)state;
+    rc_pool(&o, PRODUCERS, 16);
+    r = rc_open(&o);
     start(p, r);
     for (unsigned i = 0; i < 50; i++) {
         uint64_t n;
@@ -272,7 +276,7 @@ static void snapshots_under_load(void **state)
         struct kymo_recorder *r;
         uint64_t segments, events, total = 0;
 
-        o.segs_per_ring = 16;
+        rc_pool(&o, 8, 128);
         r = rc_open(&o);
         start(p, r);
         await_events(r, 20000);
@@ -351,7 +355,7 @@ static void churn_under_control(void **state)
         uint64_t sum = 0;
         struct rc_rec rec;
 
-        o.n_slots = 4; /* less than threads at times */
+        rc_pool(&o, 4, 16); /* less than threads at times */
         c[0] = (struct churn){.r = rc_open(&o)};
         c[1] = c[0];
         for (unsigned i = 0; i < 2; i++)
@@ -431,7 +435,7 @@ static void definitions_by_many(void **state)
     assert_non_null(d);
     assert_non_null(names);
     o.dict_bytes = 1u << 20;
-    o.segs_per_ring = 64;
+    rc_pool(&o, 8, 512);
     r = rc_open(&o);
     pthread_barrier_init(&b, NULL, PRODUCERS);
     for (unsigned i = 0; i < PRODUCERS; i++) {

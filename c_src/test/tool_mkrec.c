@@ -28,6 +28,7 @@ static const char *const kind_names[N_KINDS] = {"call", "return", "send", "sched
 static struct {
     const char *dir;
     const char *snapshot;
+    uint64_t half; /* segments of the pool */
     uint64_t events;
     unsigned threads, procs;
     uint64_t seed;
@@ -301,7 +302,7 @@ static void wait_for_worker(struct player *p)
     if (w == NULL)
         return;
     kymo_writer_put(w);
-    while (kymo_recorder_slot(p->rec, slot, &s) == 0 && s.seq > s.drained_seq + opt.rec.segs_per_ring / 2)
+    while (kymo_recorder_slot(p->rec, slot, &s) == 0 && s.seq > s.drained_seq + opt.half)
         usleep(200);
 }
 
@@ -344,9 +345,9 @@ static void usage(int status)
             "  --content PCT     records with contents, of those that can have them (5)\n"
             "  --opts PCT        records with options (1)\n"
             "  --no-gc-sizes\n"
-            "  --lossy           policy discard: don't wait for the worker when the ring is half full\n"
-            "  --segment BYTES, --segs N, --file-bytes N, --dict-bytes N, --limit-events N\n"
-            "  --clock tsc|mono\n"
+            "  --lossy           policy discard: don't wait for the worker when the pool is half full\n"
+            "  --segment BYTES, --memory BYTES, --file-bytes N, --dict-bytes N, --limit-events N\n"
+            "  --clock counter|mono\n"
             "  --seed N\n"
             "  --snapshot DIR    also a snapshot, before the end\n"
             "  --crash           _exit without closing\n");
@@ -397,7 +398,7 @@ static void parse(int argc, char **argv)
         NO_GC,
         LOSSY,
         SEGMENT,
-        SEGS,
+        MEMORY,
         FILE_BYTES,
         DICT_BYTES,
         LIMIT,
@@ -419,7 +420,7 @@ static void parse(int argc, char **argv)
         {"no-gc-sizes", 0, NULL, NO_GC},
         {"lossy", 0, NULL, LOSSY},
         {"segment", 1, NULL, SEGMENT},
-        {"segs", 1, NULL, SEGS},
+        {"memory", 1, NULL, MEMORY},
         {"file-bytes", 1, NULL, FILE_BYTES},
         {"dict-bytes", 1, NULL, DICT_BYTES},
         {"limit-events", 1, NULL, LIMIT},
@@ -445,7 +446,7 @@ static void parse(int argc, char **argv)
         case NO_GC: opt.sizes = false; break;
         case LOSSY: opt.lossy = true; break;
         case SEGMENT: opt.rec.segment_bytes = (uint32_t)number(optarg); break;
-        case SEGS: opt.rec.segs_per_ring = (uint32_t)number(optarg); break;
+        case MEMORY: opt.rec.memory = number(optarg); break;
         case FILE_BYTES: opt.rec.file_bytes = number(optarg); break;
         case DICT_BYTES: opt.rec.dict_bytes = number(optarg); break;
         case LIMIT: opt.rec.limit_events = number(optarg); break;
@@ -518,7 +519,8 @@ static void print_info(struct kymo_recorder *rec)
 int main(int argc, char **argv)
 {
     struct kymo_recorder *rec;
-    const char *what;
+    struct kymo_open_error why;
+    struct kymo_info info;
     int rc;
 
     kymo_options_init(&opt.rec);
@@ -532,9 +534,11 @@ int main(int argc, char **argv)
     opt.rec.erts_version = "0.0";
     opt.rec.detail |= opt.content_pct > 0 ? KYMO_D_ARGS | KYMO_D_RETURNS | KYMO_D_MSG | KYMO_D_TERMS : 0;
     opt.rec.identify = thread_is;
-    rc = kymo_recorder_open(&opt.rec, &rec, &what);
+    rc = kymo_recorder_open(&opt.rec, &rec, &why);
     if (rc != 0)
-        die(what != NULL ? what : opt.dir, rc);
+        die(why.option != NULL ? why.option : opt.dir, rc);
+    kymo_recorder_info(rec, &info);
+    opt.half = info.n_segments / 2;
     play_all(rec);
     if (opt.snapshot != NULL) {
         uint64_t segments, events;

@@ -43,7 +43,8 @@ static void refuses(struct kymo_recorder *r)
     assert_false(record(r, 0));
     after = rc_info(r);
     assert_int_equal(after.events, before.events);
-    assert_int_equal(after.bytes, before.bytes);
+    if (before.state < KYMO_STOPPING) /* the worker writes a note at the end */
+        assert_int_equal(after.bytes, before.bytes);
     assert_int_equal(after.sampled_out, before.sampled_out);
     assert_int_equal(rc_lost(&after), rc_lost(&before));
 }
@@ -59,11 +60,11 @@ static void is_the_same_as_steps(void **state)
     uint32_t mfa;
 
     (void)state;
-    o.segs_per_ring = 256;
+    rc_pool(&o, 1, 256);
     r = rc_open(&o);
     mfa = define(r);
     for (uint64_t i = 0; i < n; i++) {
-        if (i % 3 == 0) {
+        if (i % 4 == 0) { /* no divisor of the records of a segment */
             steps(r, i, mfa);
         } else if (!record(r, i)) {
             refused++;
@@ -99,12 +100,14 @@ static void *in_another_thread(void *arg)
 static void refuses_what_is_rare(void **state)
 {
     struct kymo_options o = rc_options(rc_path("rare"), KYMO_OVERWRITE);
-    struct kymo_recorder *r = rc_open(&o);
+    struct kymo_recorder *r;
     struct kymo_writer *w;
     pthread_t thread;
     uint32_t mfa;
 
     (void)state;
+    rc_pool(&o, 2, 8);
+    r = rc_open(&o);
     refuses(r);
     mfa = define(r);
     refuses(r); /* no segment is open */

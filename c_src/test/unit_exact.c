@@ -232,7 +232,6 @@ static void the_ring_stays(void **state)
     (void)state;
     if (!have_disk)
         skip();
-    o.n_slots = 1;
     r = rc_open(&o);
     fill_disk();
     made = produce_until_lost(r, 700);

@@ -84,11 +84,11 @@ static void refuses_bad_options(void **state)
     do { \
         struct kymo_options o = good; \
         struct kymo_recorder *r = (struct kymo_recorder *)&o; \
-        const char *what = NULL; \
+        struct kymo_open_error why; \
         o.field = value; \
-        assert_int_equal(kymo_recorder_open(&o, &r, &what), -EINVAL); \
+        assert_int_equal(kymo_recorder_open(&o, &r, &why), -EINVAL); \
         assert_null(r); \
-        assert_string_equal(what, name); \
+        assert_string_equal(why.option, name); \
         assert_int_equal(kymo_recorder_open(&o, &r, NULL), -EINVAL); \
         assert_int_not_equal(access(good.dir, F_OK), 0); \
     } while (0)
@@ -99,8 +99,8 @@ static void refuses_bad_options(void **state)
     REFUSED("segment_bytes", segment_bytes, 2048);
     REFUSED("segment_bytes", segment_bytes, 5000);
     REFUSED("segment_bytes", segment_bytes, 2u << 20);
-    REFUSED("segs_per_ring", segs_per_ring, 1);
-    REFUSED("segs_per_ring", segs_per_ring, 65537);
+    REFUSED("memory", memory, 0);
+    REFUSED("memory", memory, kymo_options_least(&good) / 2);
     REFUSED("n_slots", n_slots, 0);
     REFUSED("n_slots", n_slots, 4097);
     REFUSED("dict_bytes", dict_bytes, 4095);
@@ -122,11 +122,12 @@ static void refuses_bad_options(void **state)
 static void fails(const struct kymo_options *o, int error)
 {
     struct kymo_recorder *r = NULL;
-    const char *what = "?";
+    struct kymo_open_error why;
 
-    assert_int_equal(kymo_recorder_open(o, &r, &what), -error);
+    assert_int_equal(kymo_recorder_open(o, &r, &why), -error);
     assert_null(r);
-    assert_null(what);
+    assert_null(why.option);
+    assert_int_equal(why.needed != 0, error == ENOSPC);
 }
 
 static void refuses_bad_folders(void **state)
@@ -213,7 +214,7 @@ static int file_size_limit(void)
     sigset_t pending;
 
     o.dict_bytes = 8192;
-    o.segs_per_ring = 64; /* a ring of 2 MiB */
+    rc_pool(&o, 8, 512); /* of 2 MiB */
     CHECK(setrlimit(RLIMIT_FSIZE, &l) == 0);
     CHECK(child_fails(&o, rc_root, EFBIG) == 0); /* SIGXFSZ would have ended this process */
     sigpending(&pending);
@@ -233,10 +234,9 @@ static int full_disk(void)
         fprintf(stderr, "full_disk: skipped, it needs the right to mount a tmpfs\n");
         return 77;
     }
-    o.segs_per_ring = 64;
+    rc_pool(&o, 8, 512);
     CHECK(child_fails(&o, tiny, ENOSPC) == 0);
-    o.segs_per_ring = 2;
-    o.n_slots = 2;
+    rc_pool(&o, 2, 8);
     CHECK(kymo_recorder_open(&o, &r, NULL) == 0);
     kymo_recorder_close(r);
     CHECK(mount(NULL, tiny, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
@@ -298,9 +298,8 @@ static int without_memory(void)
         fprintf(stderr, "without_memory: skipped, sanitizers need the address space\n");
         return 77;
     }
-    o.n_slots = 1;
     o.segment_bytes = 1u << 20;
-    o.segs_per_ring = 300;
+    rc_pool(&o, 1, 300);
     CHECK(setrlimit(RLIMIT_AS, &l) == 0);
     CHECK(child_fails(&o, rc_root, ENOMEM) == 0);
     return 0;
@@ -348,7 +347,6 @@ static void many_at_once(void **state)
     for (unsigned i = 0; i < KYMO_MAX_RECORDERS; i++) {
         (void)snprintf(names[i], sizeof names[i], "many%u", i);
         o = rc_options(rc_path(names[i]), i % 2 ? KYMO_DISCARD : KYMO_OVERWRITE);
-        o.n_slots = 1;
         all[i] = rc_open(&o);
     }
     o.dir = rc_path("one-more");

@@ -150,6 +150,7 @@ static void leases_come_back(void **state)
     pthread_t t;
 
     (void)state;
+    rc_pool(&o, 8, 32);
     o.limit_events = 100000;
     h.r = rc_open(&o);
     for (unsigned i = 0; i < 100; i++) {
@@ -286,6 +287,7 @@ static void calibration_thins_out(void **state)
     (void)state;
     pthread_mutex_lock(&r->ctl); /* as the worker does */
     for (unsigned i = 0; i < 3000; i++) {
+        r->calib_point_ns = 0; /* it is time for a point */
         kymo_calibrate(r, false);
         assert_true(r->meta->n_calib < KYMO_CALIB_MAX);
     }

@@ -30,7 +30,7 @@ static void records_are_as_described(void **state)
     uint8_t *ring = rc_slurp(o.dir, "ring", &len);
     const struct kymo_segment *s = (const struct kymo_segment *)(void *)ring;
     assert_non_null(ring);
-    assert_int_equal(len, 8 * 4 * 4096);
+    assert_int_equal(len, 4 * 4096);
     assert_int_equal(s->commit, KYMO_SEG_HEADER + KYMO_HDR_COMPACT + sizeof body);
     assert_int_equal(s->content_bits, 0); /* open */
     assert_int_equal(s->packet_bits, 4096 * 8);
@@ -169,7 +169,7 @@ static void samples(void **state)
     (void)state;
     o = rc_options(rc_path("sample"), KYMO_OVERWRITE);
     o.sample = 10;
-    o.segs_per_ring = 512;
+    rc_pool(&o, 1, 512);
     r = rc_open(&o);
     for (uint64_t i = 0; i < 100000; i++) {
         struct kymo_writer *w = kymo_writer_get(r);
@@ -358,11 +358,11 @@ static void a_stopped_ring_gives_space_back(void **state)
         skip();
     }
     o.segment_bytes = 65536;
-    o.segs_per_ring = 16;
+    rc_pool(&o, 1, 16);
     r = rc_open(&o);
     assert_true(on_disk(o.dir, &size) >= size);
-    assert_int_equal(size, 8 * 16 * 65536);
-    assert_int_equal(rc_calls(r, 0, PER_SEGMENT + 1), PER_SEGMENT + 1); /* two segments of one ring */
+    assert_int_equal(size, 16 * 65536);
+    assert_int_equal(rc_calls(r, 0, PER_SEGMENT + 1), PER_SEGMENT + 1); /* two segments */
     assert_int_equal(kymo_recorder_pause(r), 0);
     assert_int_equal(kymo_recorder_resume(r), 0);
     assert_int_equal(kymo_recorder_snapshot(r, rc_path("space-before"), NULL, NULL), 0);
@@ -392,7 +392,6 @@ static void a_used_ring_keeps_its_space(void **state)
     struct rc_rec rec;
 
     (void)state;
-    o.n_slots = 1;
     r = rc_open(&o);
     (void)rc_calls(r, 0, 5000);
     kymo_recorder_close(r);

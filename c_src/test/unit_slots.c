@@ -51,8 +51,7 @@ static void threads_come_and_go(void **state)
     struct rc_rec rec;
 
     (void)state;
-    o.n_slots = 1;
-    o.segs_per_ring = 256;
+    rc_pool(&o, 1, 256);
     o.identify = identify;
     next_no = 0;
     r = rc_open(&o);
@@ -84,7 +83,6 @@ static void no_slot_is_counted(void **state)
     struct rc_rec rec;
 
     (void)state;
-    o.n_slots = 1;
     r = rc_open(&o);
     assert_int_equal(kymo_recorder_slot(r, 0, &slot), -ERANGE);
     assert_int_equal(in_thread(r, 0, 3), 3);
@@ -136,7 +134,6 @@ static void a_refused_thread_gets_its_slot(void **state)
     pthread_t th, tx;
 
     (void)state;
-    o.n_slots = 1;
     x.r = rc_open(&o);
     x.b = &b;
     holder = x;
@@ -196,7 +193,6 @@ static void a_thread_leaves_in_a_pause(void **state)
     pthread_t t;
 
     (void)state;
-    o.n_slots = 1;
     o.limit_events = 10000;
     r = rc_open(&o);
     x.r = r;
@@ -323,7 +319,7 @@ static void unload_and_load(void **state)
     kymo_recorder_close(r);
     o.dir = rc_path("unload2");
     o.policy = KYMO_OVERWRITE;
-    o.n_slots = 2;
+    rc_pool(&o, 2, 8);
     r = rc_open(&o);
     assert_true(rc_call(r, 1));
     for (unsigned i = 0; i < 10; i++)

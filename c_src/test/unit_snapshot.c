@@ -39,7 +39,9 @@ static void copies_open_and_closed_segments(void **state)
     /* A record with everything that has a length of its own. */
     w = kymo_writer_get(r);
     p = kymo_reserve(w, KYMO_E_GC_MAJOR_END | KYMO_HAS_CONTENT | KYMO_HAS_OPTS, 200);
-    p = kymo_put64(kymo_put64(kymo_put8(kymo_put64(p, 1), 2), 8), 8);
+    p = kymo_put8(kymo_put64(p, 1), KYMO_GC_SIZES);
+    for (unsigned i = 0; i < KYMO_GC_SIZES; i++)
+        p = kymo_put64(p, 8);
     p = kymo_put16(kymo_put16(kymo_put8(p, 0), 2), 0);
     memset(p, 0, KYMO_OPTS_HDR);
     p = kymo_put16(p + KYMO_OPTS_HDR - 2, 3);
@@ -250,7 +252,6 @@ static void a_segment_being_opened_is_left_out(void **state)
         (void)snprintf(name, sizeof name, "opening%u", i);
         (void)snprintf(copy, sizeof copy, "opening%u-snapshot", i);
         o = rc_options(rc_path(name), KYMO_OVERWRITE);
-        o.n_slots = 1;
         c.r = rc_open(&o);
         /* A thread that is gone has filled the ring; the next one has its slot. */
         struct copy fill = {.r = c.r};

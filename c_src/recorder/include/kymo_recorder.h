@@ -28,21 +28,21 @@
 #include "kymo_format.h"
 
 struct kymo_recorder;
-struct kymo_writer; /* one thread's ring in one recorder; see kymo_writer.h */
+struct kymo_writer; /* one thread in one recorder; see kymo_writer.h */
 
 struct kymo_options {
     const char *dir; /* created (0700) when missing; must not hold a recording */
     enum kymo_policy policy;
-    enum kymo_clock clock;  /* asked for; monotonic is used where the TSC is not invariant */
-    uint32_t segment_bytes; /* power of two, 4096 .. 1 MiB */
-    uint32_t segs_per_ring; /* 2 .. 65536 */
-    uint32_t n_slots;       /* 1 .. 4096 */
-    uint64_t dict_bytes;    /* 4096 .. 1 GiB */
+    enum kymo_clock clock;  /* asked for; monotonic is used where the counter can't be relied on */
+    uint64_t memory;        /* bytes of all that open maps; see kymo_options_least */
+    uint32_t segment_bytes; /* power of two, 4096 .. 1 MiB; 0 = chosen from memory and n_slots */
+    uint32_t n_slots;       /* threads that may record, 1 .. 4096 */
+    uint64_t dict_bytes;    /* 4096 .. 1 GiB; 0 = a twelfth of memory */
     uint32_t detail;        /* KYMO_D_*: copied to meta */
-    uint32_t content_max;   /* 0 .. segment_bytes / 4, at most 16384 */
+    uint32_t content_max;   /* 0 .. segment_bytes / 4, at most KYMO_CONTENT_MAX */
     uint32_t sample;        /* 1 in N, at least 1 */
     uint32_t sample_kind;   /* 0 by event, 1 by process: applied by the caller */
-    uint64_t limit_bytes;   /* 0 = none; bytes of closed and open segments written */
+    uint64_t limit_bytes;   /* 0 = none; bytes of closed segments, open ones in full */
     uint64_t limit_events;  /* 0 = none; never more than this many are recorded */
     uint64_t limit_ns;      /* 0 = none; from open */
     uint64_t file_bytes;    /* discard: a data file is closed at this size; 0 = never */
@@ -63,14 +63,22 @@ struct kymo_options {
 /* Defaults for everything but dir. Never fails. */
 void kymo_options_init(struct kymo_options *o);
 
+/* Why open failed. */
+struct kymo_open_error {
+    const char *option; /* -EINVAL: the name of the member of kymo_options, else NULL */
+    uint64_t needed;    /* bytes: -EINVAL of memory, the least; -ENOSPC, on the file system */
+    uint64_t available; /* -ENOSPC: bytes that the file system has for this user */
+};
+
 /* Creates the files, reserves their disk space (so that a full disk is an
  * error here and never a signal later), maps and touches them, starts the
- * worker, and enters KYMO_ACTIVE. Everything is undone on failure.
- * -EINVAL (*what then names the option), -EEXIST the folder holds a recording,
- * -EACCES, -ENOENT, -ENOTDIR, -ENOSPC, -EDQUOT, -EROFS, -EFBIG (a limit on file
- * sizes), -ENOMEM, -EAGAIN, and -ENFILE when KYMO_MAX_RECORDERS are open. */
+ * worker, and enters KYMO_ACTIVE. Everything is undone on failure, and *why (may
+ * be NULL) filled in.
+ * -EINVAL, -EEXIST the folder holds a recording, -EACCES, -ENOENT, -ENOTDIR,
+ * -ENOSPC, -EDQUOT, -EROFS, -EFBIG (a limit on file sizes), -ENOMEM, -EAGAIN, and
+ * -ENFILE when KYMO_MAX_RECORDERS are open. */
 #define KYMO_MAX_RECORDERS 64u
-int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out, const char **what);
+int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out, struct kymo_open_error *why);
 
 /* Ends the recording: no event is accepted once it returns, all segments are
  * closed, drained (discard), files complete, worker joined. The mappings stay
@@ -92,7 +100,7 @@ void kymo_recorder_close(struct kymo_recorder *r);
 int kymo_recorder_pause(struct kymo_recorder *r);
 int kymo_recorder_resume(struct kymo_recorder *r);
 
-/* Copies what the rings hold now into a new recording at dir, without
+/* Copies what the pool holds now into a new recording at dir, without
  * stopping writers: closed segments, open ones up to their commit, dictionary,
  * counters. A segment overwritten under the copy is left out and counted as
  * overwritten in the copy's meta. Works after stop too. *segments, *events (may
@@ -109,17 +117,34 @@ struct kymo_info {
     uint64_t events, bytes, sampled_out, overwritten;
     uint64_t lost[KYMO_LOSS_CAUSES];
     uint64_t dict_used, dict_bytes, dict_full;
-    uint64_t memory; /* bytes mapped by the recorder: constant */
+    uint64_t memory; /* bytes mapped by open: constant, at most kymo_options.memory */
+    uint64_t used;   /* of these: whatever has held records or definitions */
     uint64_t files, files_removed, events_removed;
+    /* CLOCK_MONOTONIC ns: from there on the recording is complete but for losses;
+     * the time of open when nothing was overwritten or removed yet. */
+    int64_t complete_from_ns;
+    int64_t until_ns; /* likewise: now, or when the recorder closed */
+    int64_t wall_offset_ns; /* from CLOCK_MONOTONIC to the Unix epoch, as it was at open */
+    uint64_t taken;  /* see kymo_recorder_note_taken */
+    uint32_t epochs; /* of the clock, see enum kymo_clock */
     uint32_t io_errno;
     uint32_t slots_used, n_slots;
+    uint32_t n_segments, segment_bytes;
 };
 void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out);
-/* Counters of slot i (0 .. slots_used-1). -ERANGE. */
+/* Counters of slot i (0 .. slots_used-1); bytes include those of its open segment.
+ * -ERANGE. */
 int kymo_recorder_slot(struct kymo_recorder *r, uint32_t i, struct kymo_slot *out);
 
-/* Memory the given options will map, in bytes; same value as kymo_info.memory. */
+/* Adds n to the number of patterns, flags and sessions of the caller's that were
+ * found to be gone though the caller did not remove them. */
+void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n);
+
+/* Bytes that the given options will map, as kymo_info.memory; 0 when they are
+ * not valid. */
 uint64_t kymo_options_memory(const struct kymo_options *o);
+/* The least `memory` that goes with the other options: two segments for each slot. */
+uint64_t kymo_options_least(const struct kymo_options *o);
 
 /* Ends all recorders (KYMO_R_UNLOAD) and joins their workers. For unload and
  * for the halt of the node. */

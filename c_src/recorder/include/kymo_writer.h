@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a tracing thread does. Everything here is for producer threads, is
- * wait-free, and never blocks, allocates or enters the kernel (but see
- * kymo_writer_get).
+ * What a tracing thread does. Everything here is for producer threads and never
+ * blocks, allocates or enters the kernel (but see kymo_writer_get). Recording is
+ * wait-free but for the change of segments, and definitions are lock-free.
  *
  *     struct kymo_writer *w = kymo_writer_get(r);
  *     if (w == NULL) return;                        // counted as lost, or not active
@@ -38,6 +38,9 @@ static inline bool kymo_recorder_ended(const struct kymo_recorder *r);
  * as KYMO_LOST_NO_SLOT), or the thread already is between get and put (counted
  * as KYMO_LOST_REENTRY). */
 static inline struct kymo_writer *kymo_writer_get(struct kymo_recorder *r);
+/* The same for what is no event, such as a definition alone: nothing is counted
+ * as lost. */
+static inline struct kymo_writer *kymo_writer_borrow(struct kymo_recorder *r);
 static inline void kymo_writer_put(struct kymo_writer *w);
 
 /* 1 in N by event: true when this event is to be recorded, else counted as

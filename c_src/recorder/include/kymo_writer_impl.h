@@ -3,7 +3,7 @@
  * The inline half of kymo_writer.h: what a traced event costs. Included by
  * kymo_writer.h only. Users of the writer must not touch these structures.
  *
- * Memory order. A writer belongs to the thread that took its slot. Three things
+ * Memory order. A writer belongs to the thread that took its slot. Four things
  * are shared:
  *   busy      stored by the producer around its critical section. The one who
  *             stops or pauses changes `state`, makes every producer pass a
@@ -11,6 +11,10 @@
  *             then waits until busy is 0: from there on the writer is its own.
  *   commit    in the segment: release after every record (kymo_format.h).
  *   counters  in the slot: relaxed, single writer.
+ *   end       any thread may store 0 there, relaxed, to send the producer through
+ *             kymo_reserve_slow with its next event (pool.c). When that is lost
+ *             under a store of the producer's own, it is repeated a lap later.
+ *   offset    stored by whoever corrects the clock (clock.c), relaxed.
  */
 #ifndef KYMO_WRITER_IMPL_H
 #define KYMO_WRITER_IMPL_H
@@ -26,7 +30,7 @@
 
 /* The part of struct kymo_recorder that producers read. */
 struct kymo_recorder_head {
-    uint32_t state;      /* enum kymo_state; atomic */
+    uint32_t state;      /* enum kymo_state | enum kymo_reason << 8; atomic */
     uint32_t index;      /* in the thread tables, 0 .. KYMO_MAX_RECORDERS-1 */
     uint64_t generation; /* differs between all recorders of the process, never 0 */
     uint32_t fenced;     /* membarrier can't be used: order busy and state with seq_cst */
@@ -46,17 +50,20 @@ struct kymo_cached_atom {
     uint32_t unused;
 };
 
+#define KYMO_CACHES_BYTES \
+    ((sizeof(struct kymo_cached_mfa) << KYMO_MFA_CACHE_BITS) + (sizeof(struct kymo_cached_atom) << KYMO_ATOM_CACHE_BITS))
+
 struct kymo_writer {
     /* Every event. */
     uint8_t *cur;             /* next free byte of the open segment */
-    uint8_t *end;             /* stop here; <= cur forces the slow path */
+    uintptr_t end;            /* stop here; <= cur forces the slow path; atomic */
     uint64_t last;            /* time of the last record, or ts_begin */
     uint64_t pending;         /* time of the reserved record */
     uint64_t events_stop;     /* value of slot->events at which the lease is used up */
     struct kymo_segment *seg; /* the open segment; NULL = none */
     struct kymo_slot *slot;   /* in the mapped meta */
     uint32_t busy;            /* inside get .. put; atomic */
-    uint32_t tsc;             /* the clock is the TSC */
+    uint32_t counter;         /* the clock is the counter of the processor */
 
     /* Most events. */
     struct kymo_cached_mfa *mfas;
@@ -66,22 +73,21 @@ struct kymo_writer {
     uint64_t rng;
     uint32_t sample; /* 1 = take all */
     uint32_t index;  /* of the slot */
+    uint64_t offset; /* from the counter to ticks; atomic */
+    uint64_t unused;
 
     /* Once per segment. */
-    uint8_t *ring;    /* first segment of this slot's ring */
     uint8_t *seg_end; /* end of the open segment */
     uint64_t seq;     /* last segment opened, 0 = none yet */
-    uint64_t events_at_open;
+    uint64_t order;   /* of the open segment */
     uint64_t lost_total;
     uint64_t noted[KYMO_LOSS_CAUSES]; /* losses already told in the stream */
+    uint32_t owner;                   /* 1 = a thread has the slot; atomic */
+    uint32_t thread_kind, thread_no;
 
     /* Shared with the worker (policy discard). */
+    uint32_t own_free;   /* reserved segments that this thread may still take; atomic */
     uint64_t closed_seq; /* segments up to this one are complete; release by the producer */
-    uint32_t owner;      /* 1 = a thread has the slot; atomic */
-    uint32_t thread_kind, thread_no;
-    uint32_t unused;
-    uint64_t drained
-        __attribute__((aligned(64))); /* segments up to this one may be reused; release by the worker */
 } __attribute__((aligned(64)));
 
 /* A thread's writers, one per open recorder. */
@@ -99,7 +105,7 @@ struct kymo_tls {
 extern _Thread_local struct kymo_tls *kymo_tls_current
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r);
+struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r, bool count);
 void kymo_writer_reentered(struct kymo_writer *w);
 uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, uint64_t now);
 void kymo_lease_spent(struct kymo_writer *w);
@@ -148,13 +154,23 @@ static inline struct kymo_writer *kymo_writer_get(struct kymo_recorder *r)
     struct kymo_writer *w;
 
     if (KYMO_UNLIKELY(e->generation != h->generation))
-        return kymo_writer_attach(r);
+        return kymo_writer_attach(r, true);
     w = e->writer;
     if (KYMO_UNLIKELY(w->busy)) {
         kymo_writer_reentered(w);
         return NULL;
     }
     return kymo_writer_enter(w, h) ? w : NULL;
+}
+
+static inline struct kymo_writer *kymo_writer_borrow(struct kymo_recorder *r)
+{
+    const struct kymo_recorder_head *h = kymo_head(r);
+    const struct kymo_tls_entry *e = &kymo_tls_current->e[h->index];
+
+    if (e->generation != h->generation)
+        return kymo_writer_attach(r, false);
+    return !e->writer->busy && kymo_writer_enter(e->writer, h) ? e->writer : NULL;
 }
 
 static inline void kymo_writer_put(struct kymo_writer *w)
@@ -184,22 +200,32 @@ static inline uint64_t kymo_clock_mono(void)
 }
 
 #if defined(__x86_64__)
-#define KYMO_HAVE_TSC 1
-static inline uint64_t kymo_clock_tsc(void)
+#define KYMO_HAVE_COUNTER 1
+static inline uint64_t kymo_counter(void)
 {
     return __builtin_ia32_rdtsc();
 }
+#elif defined(__aarch64__)
+#define KYMO_HAVE_COUNTER 1
+static inline uint64_t kymo_counter(void)
+{
+    uint64_t v;
+
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+    return v;
+}
 #else
-#define KYMO_HAVE_TSC 0
+#define KYMO_HAVE_COUNTER 0
+static inline uint64_t kymo_counter(void)
+{
+    return 0;
+}
 #endif
 
 static inline uint64_t kymo_now(const struct kymo_writer *w)
 {
-#if KYMO_HAVE_TSC
-    if (KYMO_LIKELY(w->tsc))
-        return kymo_clock_tsc();
-#endif
-    (void)w;
+    if (KYMO_HAVE_COUNTER && KYMO_LIKELY(w->counter))
+        return kymo_counter() + __atomic_load_n(&w->offset, __ATOMIC_RELAXED);
     return kymo_clock_mono();
 }
 
@@ -230,7 +256,7 @@ static inline uint8_t *kymo_put64(uint8_t *p, uint64_t v)
     return p + sizeof v;
 }
 
-/* Asks for the place of a record of some time ahead: the ring is larger than the
+/* Asks for the place of a record of some time ahead: the pool is larger than the
  * caches, and the processor's own guesses end with each page. Never a fault, so
  * it may lie behind the end. The compiler's builtin asks for a line to read where
  * it was not told that the processor can do better; others take this for a nop. */
@@ -244,14 +270,19 @@ static inline void kymo_prefetch(const uint8_t *p)
 #endif
 }
 
+/* Room in the open segment, negative when `end` lies before `cur`. */
+static inline ptrdiff_t kymo_room(const struct kymo_writer *w)
+{
+    return (ptrdiff_t)(__atomic_load_n(&w->end, __ATOMIC_RELAXED) - (uintptr_t)w->cur);
+}
+
 static inline uint8_t *kymo_reserve(struct kymo_writer *w, unsigned id, size_t max_body)
 {
     uint64_t now = kymo_now(w);
     uint8_t *p = w->cur;
 
-    /* A clock that went back gives a huge difference: the slow path clamps it.
-     * The room is compared with its sign: `end` may lie before `cur`. */
-    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0 || w->end - p < (ptrdiff_t)(max_body + KYMO_HDR_COMPACT)))
+    /* A clock that went back gives a huge difference: the slow path sees to it. */
+    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0 || kymo_room(w) < (ptrdiff_t)(max_body + KYMO_HDR_COMPACT)))
         return kymo_reserve_slow(w, id, max_body, now);
     w->pending = now;
     kymo_prefetch((const uint8_t *)((uintptr_t)p + KYMO_AHEAD));
@@ -265,7 +296,6 @@ static inline void kymo_commit(struct kymo_writer *w, uint8_t *end)
     uint64_t events = slot->events + 1;
 
     w->last = w->pending;
-    __atomic_store_n(&slot->bytes, slot->bytes + (uint64_t)(end - w->cur), __ATOMIC_RELAXED);
     __atomic_store_n(&slot->events, events, __ATOMIC_RELAXED);
     w->cur = end;
     __atomic_store_n(&w->seg->commit, (uint64_t)(end - (uint8_t *)w->seg), __ATOMIC_RELEASE);
@@ -344,12 +374,11 @@ static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, ui
         goto no;
     now = kymo_now(w);
     p = w->cur;
-    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0) || KYMO_UNLIKELY(w->end - p < size))
+    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0) || KYMO_UNLIKELY(kymo_room(w) < size))
         goto no;
     seg = w->seg;
     w->last = now;
     w->cur = p + size;
-    __atomic_store_n(&slot->bytes, slot->bytes + (uint64_t)size, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->events, events, __ATOMIC_RELAXED);
     kymo_prefetch((const uint8_t *)((uintptr_t)p + KYMO_AHEAD));
     p = kymo_put8(p, KYMO_E_CALL);
