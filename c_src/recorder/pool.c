@@ -15,7 +15,8 @@
  *
  * claims[place] = order << CLAIM_SHIFT | flags. Changes: 0 -> OPEN by compare-and-swap
  * (acquire) of whoever takes it; from OPEN by its owner (release), to FULL under
- * discard; FULL -> 0 by the worker. HELD is taken and given back by the worker.
+ * discard; FULL -> 0 by the worker. HELD is taken and given back by the worker, with
+ * SUMMED.
  *
  * Under discard no place is taken before it was drained, and permits are counted:
  * two segments for each thread are its own, the rest (`spare`) goes to whoever comes.
@@ -31,8 +32,9 @@
 #define CLAIM_FULL 4u    /* closed and not drained */
 #define CLAIM_SPARE 8u   /* the permit was a spare one */
 #define CLAIM_RETIRED 16u /* has no disk space any more */
+#define CLAIM_SUMMED 32u  /* has its CRC */
 #define CLAIM_TAKEN (CLAIM_OPEN | CLAIM_HELD | CLAIM_FULL | CLAIM_RETIRED)
-#define CLAIM_SHIFT 5
+#define CLAIM_SHIFT 6
 #define OWN_SEGMENTS 2u
 
 uint64_t kymo_pool_bytes(uint64_t n_segments, uint64_t n_slots)
@@ -182,14 +184,14 @@ unsigned kymo_pool_sum(struct kymo_recorder *r, unsigned most)
         uint64_t seen = kymo_get_acquire(claim);
         struct kymo_segment *s = kymo_segment_at(r, place);
 
-        if ((seen & CLAIM_TAKEN) != 0 || seen == 0 || (kymo_get(&s->flags) & KYMO_SEG_CRC) != 0 ||
+        if ((seen & (CLAIM_TAKEN | CLAIM_SUMMED)) != 0 || seen == 0 ||
             !__atomic_compare_exchange_n(claim, &seen, seen | CLAIM_HELD, false, __ATOMIC_ACQUIRE,
                                          __ATOMIC_RELAXED))
             continue;
         KYMO_POINT(KYMO_AT_SUM);
         set_crc(s, (uint32_t)crc32(0, (const uint8_t *)s + KYMO_SEG_HEADER,
                                    (uInt)(s->content_bits / 8 - KYMO_SEG_HEADER)));
-        kymo_set_release(claim, seen);
+        kymo_set_release(claim, seen | CLAIM_SUMMED);
         done++;
         if (done == most)
             r->pool.sum_at = (place + 1) % r->pool.n;
