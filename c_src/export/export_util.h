@@ -14,7 +14,8 @@ struct kymo_feed {
     struct kymo_reader *r;
     const struct kymo_export_options *o;
     struct kymo_export_result *res;
-    uint64_t t0; /* what the window of the options counts from */
+    uint64_t t0;    /* what the window of the options counts from */
+    uint64_t jumps; /* kymo_reader_jumps: times may go back between threads */
     uint32_t since_progress;
 };
 
@@ -37,7 +38,7 @@ struct kymo_lesson {
 /* Events that the first look takes in. */
 #define KYMO_LESSON_EVENTS 1000000u
 
-/* Reads the first events and rewinds. Free the facts whatever it returns. 0 or
+/* Reads the first events from the horizon on and rewinds. Free the facts whatever it returns. 0 or
  * a negative errno with a sentence in err. */
 int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size);
 
