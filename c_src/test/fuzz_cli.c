@@ -10,7 +10,7 @@
 
 #include "../cli/kymo_cli.h"
 #include "etf_check.h"
-#include "etf_tags.h"
+#include "etf_write.h"
 #include "fuzz_files.h"
 #include "pf_check.h"
 
