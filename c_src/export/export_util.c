@@ -45,6 +45,8 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev)
     while ((rc = kymo_reader_next(f->r, ev)) == 1) {
         if (++f->since_progress == PROGRESS_EVERY)
             progress(f);
+        if (ev->incomplete && !f->o->all)
+            return 1;                                        /* see kymo_feed_older */
         int64_t since = (int64_t)((uint64_t)ev->ns - f->t0); /* a damaged clock wraps */
         if (since > f->o->to_ns && f->jumps == 0)
             return 0;
@@ -60,6 +62,13 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev)
     if (rc == 0)
         progress(f);
     return rc;
+}
+
+int kymo_feed_older(struct kymo_feed *f, char *err, size_t err_size)
+{
+    kymo_reader_show_all(f->r, true);
+    int rc = kymo_reader_rewind(f->r);
+    return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
 }
 
 /* ---- lesson ---- */

@@ -27,6 +27,10 @@ int kymo_feed_start(struct kymo_feed *f, struct kymo_reader *r, const struct kym
 /* The next event to export. Notes of the recorder pass the filter always. 1, 0
  * at the end, or a negative errno (then kymo_feed_error says it in words). */
 int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev);
+/* Rewinds, and from then on kymo_feed_next gives incomplete events too, whatever the
+ * options say: those that are not to be shown come without filter and are not counted.
+ * 0 or a negative errno with a sentence in err. */
+int kymo_feed_older(struct kymo_feed *f, char *err, size_t err_size);
 int kymo_feed_error(int error, char *err, size_t err_size);
 
 /* What a first look at the recording tells. */
