@@ -81,15 +81,19 @@ static int check(int n, char **args, const struct kymo_export_options *o, int *k
         return cli_usage("export", "%s is a folder: -o - won't do", kinds[*kind].name);
     if (o->wall && strcmp(kinds[*kind].name, "folded") != 0)
         return cli_usage("export", "--wall is for folded");
+    if (o->all && strcmp(kinds[*kind].name, "folded") == 0)
+        return cli_usage("export",
+                         "folded shows times, which nothing before the horizon has: --all won't do");
     return KYMO_EXIT_OK;
 }
 
 int cli_export(int argc, char **argv)
 {
-    enum { OPT_WALL = 1, OPT_OUTPUT, OPT_QUIET, OPT_STRICT };
+    enum { OPT_WALL = 1, OPT_OUTPUT, OPT_ALL, OPT_QUIET, OPT_STRICT };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"output", required_argument, NULL, OPT_OUTPUT},
                                             {"wall", no_argument, NULL, OPT_WALL},
+                                            {"all", no_argument, NULL, OPT_ALL},
                                             {"quiet", no_argument, NULL, OPT_QUIET},
                                             {"strict", no_argument, NULL, OPT_STRICT},
                                             {NULL, 0, NULL, 0}};
@@ -105,6 +109,7 @@ int cli_export(int argc, char **argv)
         case 'o':
         case OPT_OUTPUT: o.out = optarg; break;
         case OPT_WALL: o.wall = true; break;
+        case OPT_ALL: o.all = true; break;
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;

@@ -15,9 +15,14 @@
     "                         or calls, messages, procs, ports, running, gc\n" \
     "      --module MODULE    of functions in this module; may be repeated\n"
 
+#define ALL \
+    "      --all              also what is older than the recording is complete: of\n" \
+    "                         some threads only, marked as incomplete\n"
+
 #define COMMON \
     "  -q, --quiet            no progress, no summary\n" \
-    "      --strict           exit with 1 when events were lost or damage was found\n" \
+    "      --strict           exit with 1 when events were lost or taken away by\n" \
+    "                         another tracer, or damage was found\n" \
     "  -h, --help             this text\n"
 
 static const char general[] =
@@ -41,7 +46,8 @@ static const char general[] =
 
 static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
                            "\n"
-                           "Shows the state of the recording and how it ended, the node, the span of time,\n"
+                           "Shows the state of the recording and how it ended, the node, from when on it is\n"
+                           "complete, the span of time,\n"
                            "events by thread, tag, process and function, what was lost and why, damage,\n"
                            "limits, files and the use of the dictionary.\n"
                            "\n"
@@ -55,7 +61,7 @@ static const char print[] = "Usage: kymo print [OPTION]... RECORDING\n"
                             "\n"
                             "      --wall             TIME as a date in UTC\n"
                             "      --erlang           TIME as erlang:monotonic_time(nanosecond)\n"
-                            "  -n, --limit N          stop after N lines\n" COMMON "\n" FILTERS;
+                            "  -n, --limit N          stop after N lines\n" ALL COMMON "\n" FILTERS;
 
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
@@ -68,7 +74,7 @@ static const char export[] =
     "  dbg                    the trace messages, for dbg:trace_client(file, OUT, F)\n"
     "\n"
     "  -o, --output OUT       the file to write, - for standard output\n"
-    "      --wall             folded: by wall clock, not by time scheduled in\n" COMMON "\n" FILTERS;
+    "      --wall             folded: by wall clock, not by time scheduled in\n" ALL COMMON "\n" FILTERS;
 
 const char *cli_help(const char *command)
 {

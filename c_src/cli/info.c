@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo info: one pass over the events, and the recorder's counters.
+ * kymo info: gathers struct cli_info in one pass over the events and from the
+ * recorder's counters, then has it written.
  */
 #include "info.h"
 
@@ -13,7 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const char *cli_info_state(const struct cli_info *in)
+/* What the state is called, for people. */
+static const char *state_of(const struct cli_info *in)
 {
     static const char *const ended[] = {"closed",
                                         "closed: stopped",
@@ -37,36 +39,48 @@ const char *cli_info_state(const struct cli_info *in)
     }
 }
 
-const char *cli_info_state_word(const struct cli_info *in)
+static const char *state_word_of(const struct cli_info *in)
 {
     if (in->meta->snapshot != 0)
         return "snapshot";
     return kymo_reader_crashed(in->r) ? "crashed" : kymo_state_name(in->meta->state);
 }
 
+static void count(struct cli_info *in, const struct kymo_event *ev)
+{
+    bool note = ev->id >= KYMO_E_FIRST_NOTE;
+    if (ev->incomplete) {
+        in->incomplete += !note;
+        in->slot_incomplete[ev->slot] += !note;
+        return;
+    }
+    in->tags[ev->id]++;
+    if (note)
+        return;
+    if (in->events++ == 0)
+        in->first_ns = in->last_ns = ev->ns;
+    if (ev->ns > in->last_ns)
+        in->last_ns = ev->ns;
+    in->slot_events[ev->slot]++;
+    cli_tally_add(&in->processes, ev->who);
+    if (ev->id == KYMO_E_CALL && ev->mfa <= kymo_reader_dict_size(in->r))
+        in->mfa_calls[ev->mfa]++;
+}
+
 static int collect(struct cli_info *in, bool quiet)
 {
     struct kymo_event ev;
     struct cli_progress progress;
-    uint32_t n_ids = kymo_reader_dict_size(in->r);
     uint64_t records = 0, done, total;
     int rc;
     cli_progress_start(&progress, "reading", quiet);
+    kymo_reader_show_all(in->r, true);
     while ((rc = kymo_reader_next(in->r, &ev)) == 1) {
         if (++records % 16384 == 0) {
             kymo_reader_progress(in->r, &done, &total);
             cli_progress_show(&progress, done, total);
         }
-        in->tags[ev.id]++;
-        if (ev.id >= KYMO_E_FIRST_NOTE)
-            continue;
-        if (in->events++ == 0)
-            in->first_ns = ev.ns;
-        in->last_ns = ev.ns;
-        in->slot_events[ev.slot]++;
-        cli_tally_add(&in->processes, ev.who);
-        if (ev.id == KYMO_E_CALL && ev.mfa <= n_ids)
-            in->mfa_calls[ev.mfa]++;
+        count(in, &ev);
     }
     cli_progress_end(&progress);
     if (rc < 0)
@@ -147,12 +161,18 @@ static int fill(struct cli_info *in, size_t top, bool quiet)
     in->meta = kymo_reader_meta(in->r);
     in->slots = kymo_reader_slots(in->r, &in->n_slots);
     in->damage = kymo_reader_damage(in->r);
+    in->state = state_of(in);
+    in->state_word = state_word_of(in);
+    uint64_t ticks;
+    in->whole = !kymo_reader_horizon(in->r, &ticks, &in->horizon_ns);
+    kymo_reader_pool(in->r, &in->pool_segments, &in->pool_bytes);
     in->slot_events = calloc(in->n_slots, sizeof *in->slot_events);
+    in->slot_incomplete = calloc(in->n_slots, sizeof *in->slot_incomplete);
     in->mfa_calls = calloc((size_t)kymo_reader_dict_size(in->r) + 1, sizeof *in->mfa_calls);
     in->top_processes = calloc(top + 1, sizeof *in->top_processes);
     in->top_functions = calloc(top + 1, sizeof *in->top_functions);
-    if (in->slot_events == NULL || in->mfa_calls == NULL || in->top_processes == NULL ||
-        in->top_functions == NULL)
+    if (in->slot_events == NULL || in->slot_incomplete == NULL || in->mfa_calls == NULL ||
+        in->top_processes == NULL || in->top_functions == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     int status = collect(in, quiet);
     if (status != KYMO_EXIT_OK)
@@ -162,6 +182,7 @@ static int fill(struct cli_info *in, size_t top, bool quiet)
     count_definitions(in);
     in->n_top_processes = cli_tally_top(&in->processes, in->top_processes, top);
     in->n_top_functions = top_functions(in, top);
+    in->intact = !cli_incomplete(in->r);
     return KYMO_EXIT_OK;
 }
 
@@ -206,11 +227,12 @@ int cli_info(int argc, char **argv)
             cli_info_json(&in);
         else
             cli_info_text(&in);
-        status = cli_flush(strict && cli_incomplete(in.r) ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK);
+        status = cli_flush(strict && !in.intact ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK);
     }
     kymo_reader_close(in.r);
     cli_tally_free(&in.processes);
     free(in.slot_events);
+    free(in.slot_incomplete);
     free(in.mfa_calls);
     free(in.top_processes);
     free(in.top_functions);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `kymo info` finds out, apart from how it is shown: info.c fills it,
- * info_text.c and info_json.c write it.
+ * What `kymo info` finds out, apart from how it is shown: info.c fills it in and then
+ * has it written by info_text.c or info_json.c, which ask nothing more but names.
  */
 #ifndef KYMO_CLI_INFO_H
 #define KYMO_CLI_INFO_H
@@ -15,14 +15,24 @@ struct cli_info {
     const struct kymo_slot *slots;
     uint32_t n_slots;
     const struct kymo_damage *damage;
+    const char *state;      /* for people: "closed: stopped", ... */
+    const char *state_word; /* for programs: closed, snapshot, crashed, or the state's name */
+    bool intact;            /* --strict has nothing to complain about */
 
-    /* Read from the segments. */
-    uint64_t events;             /* without notes */
-    uint64_t tags[KYMO_E_COUNT]; /* by event id */
+    /* From when on the recording is complete. */
+    bool whole;         /* from its start */
+    int64_t horizon_ns; /* the time of it; of the start when whole */
+
+    /* Read from the segments: events from the horizon on, without notes. */
+    uint64_t events;
+    uint64_t tags[KYMO_E_COUNT]; /* by event id; notes too */
     uint64_t *slot_events;       /* by slot */
     int64_t first_ns, last_ns;   /* valid when events != 0 */
-    struct cli_tally processes;  /* by ident */
-    uint64_t *mfa_calls;         /* by dictionary id; canonical ids after reading */
+    /* Events before the horizon that are still there. */
+    uint64_t incomplete;
+    uint64_t *slot_incomplete;  /* by slot */
+    struct cli_tally processes; /* by ident */
+    uint64_t *mfa_calls;        /* by dictionary id; canonical ids after reading */
     struct cli_count *top_processes, *top_functions;
     size_t n_top_processes, n_top_functions;
     size_t n_functions; /* that were called */
@@ -32,16 +42,18 @@ struct cli_info {
     uint64_t lost[KYMO_LOSS_CAUSES];
     uint64_t lost_total;
 
-    /* Sizes of the files. */
+    /* The pool, and the sizes of the files. */
+    uint64_t pool_segments, pool_bytes; /* in use */
     uint64_t files, file_bytes, ring_bytes, ring_disk_bytes, dict_bytes;
     /* Definitions by enum kymo_dict_kind; [0] counts all. */
     uint64_t defs[KYMO_DICT_PROC + 1];
 };
 
-/* "closed: stopped", "the node died while recording", ... */
-const char *cli_info_state(const struct cli_info *in);
-/* A word for machines: closed, snapshot, crashed, or the state's name. */
-const char *cli_info_state_word(const struct cli_info *in);
+/* How far back from the last event the recording is complete. */
+static inline int64_t cli_info_complete_ns(const struct cli_info *in)
+{
+    return in->events == 0 ? 0 : (int64_t)((uint64_t)in->last_ns - (uint64_t)in->horizon_ns);
+}
 
 void cli_info_text(const struct cli_info *in);
 void cli_info_json(const struct cli_info *in);

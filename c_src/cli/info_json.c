@@ -67,18 +67,20 @@ static void head(const struct cli_info *in)
     node[m->node_len] = '\0';
     printf("{\"format\":%u", KYMO_FORMAT_VERSION);
     string("recording", in->dir);
-    string("state", cli_info_state_word(in));
+    string("state", in->state_word);
     string("reason", kymo_reason_name(m->reason));
     string("node", node);
     string("otp_release", m->otp_release);
     string("erts_version", m->erts_version);
     number("os_pid", m->os_pid);
     string("policy", m->policy == KYMO_DISCARD ? "discard" : "overwrite");
-    string("clock", m->clock == KYMO_CLOCK_COUNTER ? "tsc" : "monotonic");
+    string("clock", m->clock == KYMO_CLOCK_COUNTER ? "counter" : "monotonic");
     number("n_slots", m->n_slots);
     number("slots_used", m->slots_used);
     number("segment_bytes", m->segment_bytes);
-    number("segs_per_ring", m->segs_per_ring);
+    number("n_segments", m->n_segments);
+    number("memory", m->memory);
+    number("epochs", m->epochs);
     integer("start_unix_ns", m->t0_wall_ns);
     integer("start_erlang_ns", m->t0_erl_ns);
     optional("limit_bytes", m->limit_bytes);
@@ -92,6 +94,7 @@ static void counters(const struct cli_info *in)
 {
     uint64_t t0 = (uint64_t)in->meta->t0_mono_ns;
     number("events", in->events);
+    number("incomplete_events", in->incomplete);
     number("recorded", in->counted);
     number("recorded_bytes", in->bytes);
     number("overwritten", in->overwritten);
@@ -100,6 +103,14 @@ static void counters(const struct cli_info *in)
     number("files_removed", in->meta->files_removed);
     integer("first_ns", in->events != 0 ? (int64_t)((uint64_t)in->first_ns - t0) : 0);
     integer("last_ns", in->events != 0 ? (int64_t)((uint64_t)in->last_ns - t0) : 0);
+    printf(",\"whole\":%s", in->whole ? "true" : "false");
+    integer("complete_from_ns", (int64_t)((uint64_t)in->horizon_ns - t0));
+    integer("complete_from_unix_ns", kymo_reader_wall_ns(in->r, in->horizon_ns));
+    integer("complete_for_ns", cli_info_complete_ns(in));
+    number("taken", in->meta->taken);
+    number("clock_jumps", kymo_reader_jumps(in->r));
+    number("pool_segments", in->pool_segments);
+    number("pool_bytes", in->pool_bytes);
     number("data_files", in->files);
     number("data_bytes", in->file_bytes);
     number("ring_bytes", in->ring_bytes);
@@ -121,7 +132,7 @@ static void counters(const struct cli_info *in)
     number("segments_moved", d->segments_moved);
     number("dict_bad", d->dict_bad);
     number("seq_gaps", d->seq_gaps);
-    printf("},\"complete\":%s", cli_incomplete(in->r) ? "false" : "true");
+    printf("},\"complete\":%s", in->intact ? "true" : "false");
 }
 
 static void threads(const struct cli_info *in)
@@ -132,7 +143,7 @@ static void threads(const struct cli_info *in)
     for (uint32_t i = 0; i < in->n_slots; i++) {
         const struct kymo_slot *s = &in->slots[i];
         uint64_t lost[KYMO_LOSS_CAUSES];
-        if (s->used == 0 && in->slot_events[i] == 0)
+        if (s->used == 0 && in->slot_events[i] + in->slot_incomplete[i] == 0)
             continue;
         memcpy(lost, s->lost, sizeof lost);
         lost[KYMO_LOST_IO] += s->io_lost;
@@ -142,6 +153,7 @@ static void threads(const struct cli_info *in)
         number("number", s->thread_no);
         string("name", s->thread_name);
         number("events", in->slot_events[i]);
+        number("incomplete_events", in->slot_incomplete[i]);
         number("recorded", s->events);
         number("recorded_bytes", s->bytes);
         number("overwritten", s->overwritten);

@@ -16,7 +16,7 @@ static void head(const struct cli_info *in)
     const struct kymo_meta *m = in->meta;
     char text[64], node[1100];
     printf("recording    %s\n", in->dir);
-    printf("state        %s\n", cli_info_state(in));
+    printf("state        %s\n", in->state);
     if (m->node_len > 0) {
         kymo_format_atom((struct kymo_text){(const char *)m->node, m->node_len}, node, sizeof node);
         printf("node         %s", node);
@@ -26,9 +26,13 @@ static void head(const struct cli_info *in)
     }
     cli_format_utc(m->t0_wall_ns, text, sizeof text);
     printf("started      %s\n", text);
-    printf("policy       %s, %" PRIu32 " rings of %" PRIu32 " segments of %s, clock %s\n",
-           m->policy == KYMO_DISCARD ? "discard" : "overwrite", m->n_slots, m->segs_per_ring,
-           BYTES(m->segment_bytes), m->clock == KYMO_CLOCK_COUNTER ? "tsc" : "monotonic");
+    printf("policy       %s, clock %s", m->policy == KYMO_DISCARD ? "discard" : "overwrite",
+           m->clock == KYMO_CLOCK_COUNTER ? "counter" : "monotonic");
+    if (m->epochs != 0)
+        printf(", set %" PRIu32 " times", m->epochs);
+    if (kymo_reader_jumps(in->r) != 0)
+        printf(", %s segments with a jump", COUNT(kymo_reader_jumps(in->r)));
+    putchar('\n');
     if (m->limit_bytes != 0)
         printf("limit        %s\n", BYTES(m->limit_bytes));
     if (m->limit_events != 0)
@@ -41,11 +45,41 @@ static void head(const struct cli_info *in)
         printf("sampling     1 in %" PRIu32 " %s\n", m->sample, m->sample_kind == 1 ? "processes" : "events");
 }
 
+static void memory(const struct cli_info *in)
+{
+    const struct kymo_meta *m = in->meta;
+    if (m->memory != 0)
+        printf("memory       %s: %s segments of %s for all threads, %s in use with %s\n", BYTES(m->memory),
+               COUNT(m->n_segments), BYTES(m->segment_bytes), COUNT(in->pool_segments),
+               BYTES(in->pool_bytes));
+}
+
+/* From when on everything that happened is here. */
+static void horizon(const struct cli_info *in)
+{
+    char since[64], length[64], wall[64];
+    if (in->whole) {
+        printf("complete     from the start\n");
+        return;
+    }
+    cli_format_seconds((int64_t)((uint64_t)in->horizon_ns - (uint64_t)in->meta->t0_mono_ns), since,
+                       sizeof since);
+    cli_format_seconds(cli_info_complete_ns(in), length, sizeof length);
+    cli_format_local(kymo_reader_wall_ns(in->r, in->horizon_ns), wall, sizeof wall);
+    printf("complete     from %s, %s s after the start: the last %s s\n", wall, since,
+           in->events != 0 ? length : "0.000000000");
+    if (in->incomplete != 0)
+        printf("             %s older events are of some threads only; --all shows them\n",
+               COUNT(in->incomplete));
+}
+
 static void span(const struct cli_info *in)
 {
     char first[64], last[64], length[64];
     uint64_t t0 = (uint64_t)in->meta->t0_mono_ns;
     printf("events       %s here", COUNT(in->events));
+    if (in->incomplete != 0)
+        printf(", %s older", COUNT(in->incomplete));
     printf(", %s recorded", COUNT(in->counted));
     if (in->overwritten != 0)
         printf(", %s overwritten", COUNT(in->overwritten));
@@ -93,6 +127,10 @@ static void loss(const struct cli_info *in)
     }
     if (in->meta->io_errno != 0)
         printf("             writing failed: %s\n", strerror((int)in->meta->io_errno));
+    if (in->meta->taken != 0)
+        printf("taken        %s patterns, flags or sessions were removed by another tracer: events are "
+               "missing\n",
+               COUNT(in->meta->taken));
 }
 
 static void damage(const struct cli_info *in)
@@ -127,15 +165,15 @@ static void threads(const struct cli_info *in)
         char name[32];
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
             lost += s->lost[c];
-        if (s->used == 0 && in->slot_events[i] == 0 && lost == 0)
+        if (s->used == 0 && in->slot_events[i] + in->slot_incomplete[i] == 0 && lost == 0)
             continue;
         if (!title)
-            printf("\n%-7s %-15s %15s %15s %15s %15s\n", "thread", "name", "here", "recorded", "overwritten",
-                   "lost");
+            printf("\n%-7s %-15s %15s %15s %15s %15s %15s\n", "thread", "name", "here", "older", "recorded",
+                   "overwritten", "lost");
         title = true;
         cli_format_thread(s, i, name, sizeof name);
-        printf("%-7s %-15.15s %15s %15s %15s %15s", name, s->thread_name, COUNT(in->slot_events[i]),
-               COUNT(s->events), COUNT(s->overwritten), COUNT(lost));
+        printf("%-7s %-15.15s %15s %15s %15s %15s %15s", name, s->thread_name, COUNT(in->slot_events[i]),
+               COUNT(in->slot_incomplete[i]), COUNT(s->events), COUNT(s->overwritten), COUNT(lost));
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
             uint64_t n = s->lost[c] + (c == KYMO_LOST_IO ? s->io_lost : 0);
             if (n != 0)
@@ -215,6 +253,8 @@ static void functions(const struct cli_info *in)
 void cli_info_text(const struct cli_info *in)
 {
     head(in);
+    memory(in);
+    horizon(in);
     span(in);
     storage(in);
     loss(in);

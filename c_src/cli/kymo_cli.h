@@ -16,7 +16,7 @@
 /* Exit statuses, as documented in kymo.1. */
 enum {
     KYMO_EXIT_OK = 0,
-    KYMO_EXIT_INCOMPLETE = 1, /* only with --strict: events were lost, or damage was found */
+    KYMO_EXIT_INCOMPLETE = 1, /* only with --strict: events are missing, see cli_incomplete */
     KYMO_EXIT_USAGE = 2,
     KYMO_EXIT_READ = 3,  /* the recording can't be opened or read */
     KYMO_EXIT_WRITE = 4, /* the output can't be written */
@@ -41,7 +41,8 @@ int cli_flush(int status);
 /* True when standard output has gone away or can't be written: stop early. Call
  * it soon after writing: it looks at errno. */
 bool cli_output_lost(void);
-/* What --strict reports: the recorder lost events, or the reader found damage. */
+/* What --strict reports: the recorder lost events, another tracer took some away, or the
+ * reader found damage. Overwriting, removed files and sampling are what was asked for. */
 bool cli_incomplete(const struct kymo_reader *r);
 
 /* Commands: argv[0] is the command's name. They return an exit status. */
@@ -107,6 +108,8 @@ bool cli_parse_number(const char *text, uint64_t *n);
 
 /* UTC, "2024-05-01T12:00:00.123456789Z". buf of at least 40 bytes. */
 void cli_format_utc(int64_t unix_ns, char *buf, size_t size);
+/* Local time, "2024-05-01 14:00:00.123 +0200". buf of at least 48 bytes. */
+void cli_format_local(int64_t unix_ns, char *buf, size_t size);
 /* Seconds with nine decimals, "12.000000345". buf of at least 32 bytes. */
 void cli_format_seconds(int64_t ns, char *buf, size_t size);
 /* 1234567 as "1,234,567", 65536 as "64 KiB". buf of at least 32 bytes. */

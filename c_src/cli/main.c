@@ -95,7 +95,7 @@ bool cli_incomplete(const struct kymo_reader *r)
     const struct kymo_damage *d = kymo_reader_damage(r);
     const struct kymo_meta *m = kymo_reader_meta(r);
     uint64_t sum = d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad |
-                   d->seq_gaps | m->no_slot | m->dict_full;
+                   d->seq_gaps | m->no_slot | m->dict_full | m->taken;
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(r, &n);
     for (uint32_t i = 0; i < n; i++) {

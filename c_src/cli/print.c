@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kymo print: one line per event. The line is an interface, described in
- * kymo.1: TIME THREAD PROCESS EVENT and then what the event has, as a function
+ * kymo.1: [MARK] TIME THREAD PROCESS EVENT and then what the event has, as a function
  * or as key=value. Terms are in the syntax of Erlang, between the parentheses of
  * a function or behind a key; everything else has no spaces.
  */
@@ -20,6 +20,7 @@ struct printer {
     struct kymo_reader *r;
     const struct kymo_slot *slots;
     enum clock clock;
+    bool all;   /* a column says what is incomplete */
     char *text; /* of one term */
     size_t room;
 };
@@ -224,6 +225,8 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     const char *fields = kymo_event_fields(ev->id);
     char mfa[2200];
     bool told = false; /* the content is in the line */
+    if (p->all)
+        fputs(ev->incomplete ? "? " : ". ", stdout);
     put_time(p, ev);
     if (strchr(fields, 'W') != NULL)
         put_ident(p, "", ev->who);
@@ -265,6 +268,7 @@ static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool qui
     struct cli_progress progress;
     uint64_t seen = 0, printed = 0, done, total;
     int64_t t0 = kymo_reader_meta(p->r)->t0_mono_ns;
+    uint64_t jumps = kymo_reader_jumps(p->r); /* then times go back between threads */
     int rc = 0;
     cli_progress_start(&progress, "printing", quiet);
     while (printed < limit && (rc = kymo_reader_next(p->r, &ev)) == 1) {
@@ -273,9 +277,9 @@ static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool qui
             cli_progress_show(&progress, done, total);
         }
         int64_t since = (int64_t)((uint64_t)ev.ns - (uint64_t)t0);
-        if (since > f->to)
+        if (since > f->to && jumps == 0)
             break;
-        if (since < f->from || !cli_filter_keep(f, p->r, &ev))
+        if (since < f->from || since > f->to || !cli_filter_keep(f, p->r, &ev))
             continue;
         put_event(p, &ev);
         printed++;
@@ -288,11 +292,12 @@ static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool qui
 
 int cli_print(int argc, char **argv)
 {
-    enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_QUIET, OPT_STRICT };
+    enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_ALL, OPT_QUIET, OPT_STRICT };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"wall", no_argument, NULL, OPT_WALL},
                                             {"erlang", no_argument, NULL, OPT_ERLANG},
                                             {"limit", required_argument, NULL, OPT_LIMIT},
+                                            {"all", no_argument, NULL, OPT_ALL},
                                             {"quiet", no_argument, NULL, OPT_QUIET},
                                             {"strict", no_argument, NULL, OPT_STRICT},
                                             {NULL, 0, NULL, 0}};
@@ -311,6 +316,7 @@ int cli_print(int argc, char **argv)
             if (!cli_parse_number(optarg, &limit))
                 status = cli_usage("print", "--limit: '%s' is not a number", optarg);
             break;
+        case OPT_ALL: p.all = true; break;
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;
@@ -324,6 +330,7 @@ int cli_print(int argc, char **argv)
         status = cli_open(argv[optind], &p.r);
     if (status == KYMO_EXIT_OK) {
         uint32_t n;
+        kymo_reader_show_all(p.r, p.all);
         p.slots = kymo_reader_slots(p.r, &n);
         p.room = 4096;
         p.text = malloc(p.room);

@@ -25,6 +25,23 @@ void cli_format_utc(int64_t unix_ns, char *buf, size_t size)
         snprintf(buf, size, "%s.%09" PRId64 "Z", date, frac);
 }
 
+void cli_format_local(int64_t unix_ns, char *buf, size_t size)
+{
+    int64_t ms = unix_ns / 1000000 % 1000;
+    time_t seconds = (time_t)(unix_ns / NS);
+    if (unix_ns % NS < 0) {
+        ms += 999;
+        seconds--;
+    }
+    struct tm tm;
+    char date[32], zone[16];
+    if (localtime_r(&seconds, &tm) == NULL || strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &tm) == 0 ||
+        strftime(zone, sizeof zone, "%z", &tm) == 0)
+        snprintf(buf, size, "?");
+    else
+        snprintf(buf, size, "%s.%03" PRId64 " %s", date, ms, zone);
+}
+
 void cli_format_seconds(int64_t ns, char *buf, size_t size)
 {
     uint64_t v = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;

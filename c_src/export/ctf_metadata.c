@@ -4,37 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* ---- clock ---- */
-
-void kymo_ctf_clock(const struct kymo_reader *r, uint64_t first_ticks, uint64_t last_ticks,
-                    struct kymo_ctf_clock *clock)
-{
-    const struct kymo_meta *meta = kymo_reader_meta(r);
-    int64_t first_ns = kymo_reader_ns(r, first_ticks), last_ns = kymo_reader_ns(r, last_ticks);
-    clock->freq = 1000000000;
-    if (meta->clock != KYMO_CLOCK_MONOTONIC) {
-        clock->freq = meta->ticks_per_sec;
-        /* What was measured is better than what the processor says of itself; a
-         * short recording measures badly. */
-        if (last_ns > first_ns && last_ns - first_ns > 100000000 && last_ticks > first_ticks) {
-            unsigned __int128 ticks = (unsigned __int128)(last_ticks - first_ticks) * 1000000000u;
-            uint64_t span = (uint64_t)(last_ns - first_ns);
-            unsigned __int128 freq = (ticks + span / 2) / span;
-            if (freq > 0 && freq < UINT64_C(1) << 40)
-                clock->freq = (uint64_t)freq;
-        }
-        if (clock->freq == 0)
-            clock->freq = 1000000000;
-    }
-    /* Wall time of the first tick, minus the ticks before it. */
-    __int128 wall = (__int128)kymo_reader_wall_ns(r, first_ns) * (__int128)clock->freq / 1000000000;
-    __int128 offset = wall - (__int128)first_ticks;
-    __int128 seconds = offset / (__int128)clock->freq;
-    if (seconds * (__int128)clock->freq > offset)
-        seconds--;
-    clock->offset_s = (int64_t)seconds;
-    clock->offset = (uint64_t)(offset - seconds * (__int128)clock->freq);
-}
+enum { NS_PER_SEC = 1000000000 };
 
 /* ---- text ---- */
 
@@ -131,16 +101,23 @@ static void say_event(struct kymo_out *out, uint8_t id)
     }
 }
 
-static void say_clock(struct kymo_out *out, const struct kymo_ctf_clock *clock)
+/* Unix time = offset_s + (offset + ns) / 1e9. */
+static void say_clock(struct kymo_out *out, const struct kymo_reader *r)
 {
+    int64_t offset = kymo_reader_wall_ns(r, 0), seconds = offset / NS_PER_SEC, rest = offset % NS_PER_SEC;
+    if (rest < 0) {
+        rest += NS_PER_SEC;
+        seconds--;
+    }
     sayf(out,
-         "clock { name = \"kymo\"; description = \"clock of the recorder, as Unix time\"; freq = %llu;\n"
-         "    precision = 1; offset_s = %lld; offset = %llu; absolute = true; };\n",
-         (unsigned long long)clock->freq, (long long)clock->offset_s, (unsigned long long)clock->offset);
+         "clock { name = \"kymo\"; description = \"CLOCK_MONOTONIC of the node, as Unix time\";\n"
+         "    freq = %d; precision = 1; offset_s = %lld; offset = %lld; absolute = true; };\n",
+         NS_PER_SEC, (long long)seconds, (long long)rest);
 }
 
-static void say_env(struct kymo_out *out, const struct kymo_meta *meta)
+static void say_env(struct kymo_out *out, const struct kymo_reader *r)
 {
+    const struct kymo_meta *meta = kymo_reader_meta(r);
     static const char *const gc_names[] = {
 #define KYMO_X(n) #n,
         KYMO_GC_NAMES(KYMO_X)
@@ -155,7 +132,10 @@ static void say_env(struct kymo_out *out, const struct kymo_meta *meta)
     sayf(out, ";\n    os_pid = %llu;\n    gc_fields = \"", (unsigned long long)(meta->os_pid & INT64_MAX));
     for (unsigned i = 0; i < KYMO_GC_SIZES; i++)
         sayf(out, "%s%s", i == 0 ? "" : " ", gc_names[i]);
-    say(out, "\";\n};\n");
+    uint64_t ticks;
+    int64_t horizon;
+    (void)kymo_reader_horizon(r, &ticks, &horizon);
+    sayf(out, "\";\n    complete_from = %lld;\n};\n", (long long)(horizon > 0 ? horizon : 0));
 }
 
 /* ---- streams ---- */
@@ -167,7 +147,8 @@ static const char stream_0[] =
     "        clock64 timestamp_begin; clock64 timestamp_end; u64 content_size; u64 packet_size;\n"
     "        u64 packet_seq_num; u64 events_discarded; u64 commit; u64 events;\n"
     "        enum : u32 { thread, scheduler, dirty_cpu, dirty_io } thread_kind; u32 thread_number;\n"
-    "        u32 crc; u32 flags; u64 lost_before; u64 events_before;\n"
+    "        u32 crc; u32 flags; u64 lost_before; u64 events_before; u64 order; u64 timestamp_before;\n"
+    "        i64 clock_monotonic; u32 clock_epoch; u32 reserved;\n"
     "    };\n"
     "    event.header := struct {\n"
     "        enum : u8 { compact = 0 ... 254, extended = 255 } id;\n"
@@ -195,18 +176,18 @@ static const char dictionary[] =
     "event { name = \"kymo_process\"; id = 3; stream_id = 1;"
     " fields := struct { struct ident who; u32 atom; u32 mfa; string name; }; };\n";
 
-void kymo_ctf_metadata(struct kymo_out *out, const struct kymo_reader *r, const struct kymo_ctf_clock *clock)
+void kymo_ctf_metadata(struct kymo_out *out, const struct kymo_reader *r)
 {
     const struct kymo_meta *meta = kymo_reader_meta(r);
     say(out, "/* CTF 1.8 */\n");
     /* Integers before the clock must not map to it, so the clock comes first. */
-    say_clock(out, clock);
+    say_clock(out, r);
     say(out, types);
     say(out, "trace {\n    major = 1; minor = 8; byte_order = le;\n    uuid = ");
     say_uuid(out, meta->uuid);
     say(out, ";\n    packet.header := struct { u32 magic; u8 uuid[16]; u32 stream_id; u64 "
              "stream_instance_id; };\n};\n");
-    say_env(out, meta);
+    say_env(out, r);
     say(out, stream_0);
     say(out, stream_1);
     say(out, dictionary);

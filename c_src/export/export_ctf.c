@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A CTF 1.8 trace: a folder with `metadata`, one file per tracing thread that
- * holds its segments as they were recorded (a segment is a CTF packet), and a
- * file with the dictionary. The folder appears under its name only when it is
- * whole.
- *
- * Segments are copied, not rewritten, so a time window or a filter can't apply.
+ * holds its segments as CTF packets, and a file with the dictionary. The folder
+ * appears under its name only when it is whole.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +12,7 @@
 #include <unistd.h>
 
 #include "ctf_metadata.h"
+#include "ctf_packets.h"
 #include "export_util.h"
 
 /* Header and context of a packet of stream 1, in bytes. */
@@ -24,7 +22,7 @@ struct ctf {
     struct kymo_reader *r;
     char *temp;          /* the folder while it is written */
     struct kymo_out out; /* the file being written */
-    uint64_t first_ticks, last_ticks;
+    uint64_t first_ns;   /* of all packets */
     uint64_t bytes;
     uint8_t *packet; /* of the dictionary: DICT_PACKET bytes */
     size_t used;
@@ -67,47 +65,62 @@ static void remove_all(const char *dir)
 
 /* ---- segments ---- */
 
-static void look_at(struct ctf *x, const struct kymo_segment *h)
+/* The file of a thread, in place of the one before. */
+static int next_thread(struct ctf *x, uint64_t instance, char *err, size_t err_size)
 {
-    if (h->ts_begin < x->first_ticks)
-        x->first_ticks = h->ts_begin;
-    if (h->ts_end > x->last_ticks)
-        x->last_ticks = h->ts_end;
+    char name[32];
+    int rc = x->out.fd >= 0 ? close_file(x, err, err_size) : 0;
+    snprintf(name, sizeof name, "thread_%04llu", (unsigned long long)instance);
+    return rc != 0 ? rc : open_file(x, name, err, err_size);
 }
 
-static int copy_segments(struct ctf *x, struct kymo_feed *feed, char *err, size_t err_size)
+static void show_progress(const struct ctf *x, const struct kymo_feed *feed, uint64_t done)
+{
+    uint64_t read, total;
+    if (feed->o->progress == NULL)
+        return;
+    kymo_reader_progress(x->r, &read, &total);
+    feed->o->progress(feed->o->progress_arg, done < total ? done : total, total);
+}
+
+/* A filter goes by names that processes may get late: here all of the recording counts,
+ * as packets are not written in the order of time. */
+static int learn_names(struct kymo_feed *feed, char *err, size_t err_size)
+{
+    struct kymo_event ev;
+    int rc = 0;
+    while (feed->o->keep != NULL && (rc = kymo_reader_next(feed->r, &ev)) == 1)
+        continue;
+    return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
+}
+
+static int write_segments(struct ctf *x, struct kymo_feed *feed, struct kymo_ctf_packets *packets, char *err,
+                          size_t err_size)
 {
     const uint8_t *bytes;
-    size_t len;
-    uint64_t instance = UINT64_MAX;
+    size_t n, len;
+    uint64_t instance = UINT64_MAX, done = 0;
     int rc = 0, got;
-    for (uint64_t i = 0; rc == 0 && (got = kymo_reader_segment(x->r, i, &bytes, &len)) != 0; i++) {
+    for (uint64_t i = 0; rc == 0 && (got = kymo_reader_segment(x->r, i, &bytes, &n)) != 0; i++) {
         if (got < 0)
             return kymo_feed_error(got, err, err_size);
         if (bytes == NULL)
             continue;
+        if (kymo_ctf_packet(packets, i, bytes, n, &len) != 0)
+            return kymo_feed_error(-ENOMEM, err, err_size);
+        show_progress(x, feed, done += n);
+        if (len == 0)
+            continue;
         struct kymo_segment h;
-        memcpy(&h, bytes, sizeof h);
-        if (h.instance != instance) {
-            char name[32];
-            if (x->out.fd >= 0)
-                rc = close_file(x, err, err_size);
-            snprintf(name, sizeof name, "thread_%04llu", (unsigned long long)h.instance);
-            if (rc == 0)
-                rc = open_file(x, name, err, err_size);
-            instance = h.instance;
-        }
+        memcpy(&h, packets->buf, sizeof h);
+        if (h.instance != instance)
+            rc = next_thread(x, h.instance, err, err_size);
+        instance = h.instance;
         if (rc == 0) {
-            kymo_out_write(&x->out, bytes, len);
-            look_at(x, &h);
+            kymo_out_write(&x->out, packets->buf, len);
+            x->first_ns = h.ts_begin < x->first_ns ? h.ts_begin : x->first_ns;
             feed->res->events += h.events;
             feed->res->written += h.events;
-            if (feed->o->progress != NULL) {
-                uint64_t done, total;
-                kymo_reader_progress(x->r, &done, &total);
-                done = x->bytes + kymo_out_bytes(&x->out);
-                feed->o->progress(feed->o->progress_arg, done < total ? done : total, total);
-            }
         }
     }
     if (rc == 0 && x->out.fd >= 0)
@@ -133,8 +146,8 @@ static void flush_packet(struct ctf *x)
     memcpy(p, meta->uuid, 16);
     p = le(p + 16, 1, 4);
     p = le(p, 0, 8);
-    p = le(p, x->first_ticks, 8);
-    p = le(p, x->first_ticks, 8);
+    p = le(p, x->first_ns, 8);
+    p = le(p, x->first_ns, 8);
     p = le(p, (uint64_t)x->used * 8, 8);
     p = le(p, (uint64_t)x->used * 8, 8);
     le(p, x->packets++, 8);
@@ -149,7 +162,7 @@ static uint8_t *entry(struct ctf *x, enum kymo_ctf_entry kind)
         flush_packet(x);
     if (x->used == 0)
         x->used = DICT_HEADER;
-    return le(le(x->packet + x->used, kind, 1), x->first_ticks, 8);
+    return le(le(x->packet + x->used, kind, 1), x->first_ns, 8);
 }
 
 /* Ends it with a NUL terminated text of n bytes as the formatting functions say. */
@@ -204,21 +217,24 @@ static int write_dictionary(struct ctf *x, char *err, size_t err_size)
 
 static int write_metadata(struct ctf *x, char *err, size_t err_size)
 {
-    struct kymo_ctf_clock clock;
     int rc = open_file(x, "metadata", err, err_size);
     if (rc != 0)
         return rc;
-    kymo_ctf_clock(x->r, x->first_ticks, x->last_ticks, &clock);
-    kymo_ctf_metadata(&x->out, x->r, &clock);
+    kymo_ctf_metadata(&x->out, x->r);
     return close_file(x, err, err_size);
 }
 
 static int write_trace(struct ctf *x, struct kymo_feed *feed, char *err, size_t err_size)
 {
-    int rc = copy_segments(x, feed, err, err_size);
-    if (rc == 0 && x->last_ticks < x->first_ticks) {
-        x->first_ticks = x->last_ticks = kymo_reader_meta(x->r)->t0_ticks;
-    }
+    struct kymo_ctf_packets packets;
+    kymo_ctf_packets_init(&packets, x->r, feed->o);
+    int rc = learn_names(feed, err, err_size);
+    if (rc == 0)
+        rc = write_segments(x, feed, &packets, err, err_size);
+    kymo_ctf_packets_free(&packets);
+    if (x->first_ns == UINT64_MAX)
+        x->first_ns =
+            kymo_reader_meta(x->r)->t0_mono_ns > 0 ? (uint64_t)kymo_reader_meta(x->r)->t0_mono_ns : 0;
     if (rc == 0)
         rc = write_dictionary(x, err, err_size);
     if (rc == 0)
@@ -274,16 +290,12 @@ int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o,
                     struct kymo_export_result *res, char *err, size_t err_size)
 {
     struct kymo_feed feed;
-    if (o->keep != NULL || o->from_ns != INT64_MIN || o->to_ns != INT64_MAX) {
-        snprintf(err, err_size, "ctf copies whole segments: it takes no time window and no filter");
-        return -ENOTSUP;
-    }
     int rc = check_out(o->out, err, err_size);
     if (rc == 0)
         rc = kymo_feed_start(&feed, r, o, res, err, err_size);
     if (rc != 0)
         return rc;
-    struct ctf x = {.r = r, .out.fd = -1, .first_ticks = UINT64_MAX};
+    struct ctf x = {.r = r, .out.fd = -1, .first_ns = UINT64_MAX};
     x.packet = malloc(DICT_PACKET);
     if (x.packet == NULL) {
         snprintf(err, err_size, "not enough memory");

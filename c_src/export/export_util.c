@@ -22,7 +22,9 @@ int kymo_feed_start(struct kymo_feed *f, struct kymo_reader *r, const struct kym
     f->r = r;
     f->o = o;
     f->res = res;
+    f->jumps = kymo_reader_jumps(r);
     f->t0 = (uint64_t)kymo_reader_meta(r)->t0_mono_ns;
+    kymo_reader_show_all(r, o->all);
     int rc = kymo_reader_rewind(r);
     return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
 }
@@ -43,10 +45,12 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev)
     while ((rc = kymo_reader_next(f->r, ev)) == 1) {
         if (++f->since_progress == PROGRESS_EVERY)
             progress(f);
+        if (ev->incomplete && !f->o->all)
+            return 1;                                        /* see kymo_feed_older */
         int64_t since = (int64_t)((uint64_t)ev->ns - f->t0); /* a damaged clock wraps */
-        if (since > f->o->to_ns)
+        if (since > f->o->to_ns && f->jumps == 0)
             return 0;
-        if (since < f->o->from_ns)
+        if (since < f->o->from_ns || since > f->o->to_ns)
             continue;
         if (ev->id >= KYMO_E_FIRST_NOTE)
             return 1;
@@ -58,6 +62,13 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev)
     if (rc == 0)
         progress(f);
     return rc;
+}
+
+int kymo_feed_older(struct kymo_feed *f, char *err, size_t err_size)
+{
+    kymo_reader_show_all(f->r, true);
+    int rc = kymo_reader_rewind(f->r);
+    return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
 }
 
 /* ---- lesson ---- */
@@ -127,9 +138,11 @@ int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err,
     struct kymo_event ev;
     int rc = 0;
     bool return_to = false, loss = false;
+    kymo_reader_show_all(f->r, false);
+    rc = kymo_reader_rewind(f->r);
     /* Frames open from the start, in case that a return_to comes later. */
     lesson->facts.return_to_seen = true;
-    for (uint32_t i = 0; i < KYMO_LESSON_EVENTS && (rc = kymo_feed_next(&feed, &ev)) == 1; i++) {
+    for (uint32_t i = 0; rc >= 0 && i < KYMO_LESSON_EVENTS && (rc = kymo_feed_next(&feed, &ev)) == 1; i++) {
         return_to = return_to || ev.id == KYMO_E_RETURN_TO;
         /* Once per run of notes: many threads lose at once. */
         if (ev.id == KYMO_E_LOST && !loss)
@@ -142,6 +155,7 @@ int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err,
     }
     lesson->facts.return_to_seen = return_to;
     end_stacks(lesson, &stacks);
+    kymo_reader_show_all(f->r, f->o->all);
     if (rc >= 0)
         rc = kymo_reader_rewind(f->r);
     return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;

@@ -14,7 +14,8 @@ struct kymo_feed {
     struct kymo_reader *r;
     const struct kymo_export_options *o;
     struct kymo_export_result *res;
-    uint64_t t0; /* what the window of the options counts from */
+    uint64_t t0;    /* what the window of the options counts from */
+    uint64_t jumps; /* kymo_reader_jumps: times may go back between threads */
     uint32_t since_progress;
 };
 
@@ -26,6 +27,10 @@ int kymo_feed_start(struct kymo_feed *f, struct kymo_reader *r, const struct kym
 /* The next event to export. Notes of the recorder pass the filter always. 1, 0
  * at the end, or a negative errno (then kymo_feed_error says it in words). */
 int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev);
+/* Rewinds, and from then on kymo_feed_next gives incomplete events too, whatever the
+ * options say: those that are not to be shown come without filter and are not counted.
+ * 0 or a negative errno with a sentence in err. */
+int kymo_feed_older(struct kymo_feed *f, char *err, size_t err_size);
 int kymo_feed_error(int error, char *err, size_t err_size);
 
 /* What a first look at the recording tells. */
@@ -37,7 +42,7 @@ struct kymo_lesson {
 /* Events that the first look takes in. */
 #define KYMO_LESSON_EVENTS 1000000u
 
-/* Reads the first events and rewinds. Free the facts whatever it returns. 0 or
+/* Reads the first events from the horizon on and rewinds. Free the facts whatever it returns. 0 or
  * a negative errno with a sentence in err. */
 int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size);
 

@@ -2,7 +2,7 @@
  *
  * Writes a Perfetto trace: a stream of TracePacket messages of one sequence,
  * with interned names and delta-encoded times. Knows Perfetto, not Erlang:
- * export_perfetto.c decides what is a track, a slice or an arrow.
+ * perfetto_events.c decides what is a track, a slice or an arrow.
  *
  * Field numbers are those of protos/perfetto/trace of the Perfetto project,
  * which never change once published. They are named where they are used.
@@ -35,7 +35,8 @@ enum kymo_pf_type { KYMO_PF_BEGIN = 1, KYMO_PF_END = 2, KYMO_PF_INSTANT = 3 };
     X(RUNNING, "running") \
     X(LOSS, "loss") \
     X(SEQ_TRACE, "seq_trace") \
-    X(NOTE, "recorder")
+    X(NOTE, "recorder") \
+    X(INCOMPLETE, "incomplete")
 
 /* X(SYMBOL, "key of a debug annotation") */
 #define KYMO_PF_KEYS(X) \

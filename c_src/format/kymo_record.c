@@ -42,7 +42,8 @@ enum kymo_peek kymo_scan_peek(struct kymo_scan *s)
         ticks = kymo_get64(p + 5);
         s->body = s->pos + KYMO_HDR_EXTENDED;
     }
-    if (id > UINT8_MAX || kymo_event_fields(id & KYMO_ID_MASK) == NULL || ticks < s->ticks || ticks > s->ts_max)
+    if (id > UINT8_MAX || kymo_event_fields(id & KYMO_ID_MASK) == NULL || ticks < s->ticks ||
+        ticks > s->ts_max)
         return KYMO_PEEK_BAD;
     s->id = (uint8_t)(id & KYMO_ID_MASK);
     s->variant = id & ~KYMO_ID_MASK;

@@ -21,6 +21,7 @@ struct kymo_event {
     uint32_t slot; /* the thread that recorded it */
     uint8_t id;    /* enum kymo_event_id, without the variant bits */
     bool has_content, has_opts;
+    bool incomplete;       /* before the horizon of the recording: see kymo_reader.h */
     uint8_t content_flags; /* KYMO_C_* */
     uint64_t who, peer;
     uint32_t mfa, atom, size;
@@ -57,7 +58,7 @@ void kymo_scan_start(struct kymo_scan *s, const uint8_t *base, uint32_t end);
 /* Reads the record header at pos into body, id, variant and ticks. Must be
  * called once per record. */
 enum kymo_peek kymo_scan_peek(struct kymo_scan *s);
-/* Decodes the peeked record into ev (ticks, slot and ns excepted) and moves pos
+/* Decodes the peeked record into ev (ticks, slot, ns and incomplete excepted) and moves pos
  * behind it. False: its body is not valid, nothing moved. */
 bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev);
 

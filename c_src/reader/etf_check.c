@@ -5,8 +5,10 @@
  */
 #include <stdlib.h>
 
-#include "etf_tags.h"
 #include "etf_check.h"
+#include "etf_tags.h"
+
+#include <string.h>
 
 enum {
     ATOM_CHARS_MAX = 255,

@@ -8,6 +8,7 @@
  *   reader_io.c       files of the recording, by number, never trusted
  *   reader_index.c    finds the segments in ring and data files
  *   reader_order.c    leaves out segments whose times contradict their numbers
+ *   reader_horizon.c  from when on the recording is complete
  *   reader_dict.c     definitions, canonical ids, processes
  *   reader_time.c     ticks to nanoseconds
  *   reader_segment.c  copies one segment and proves that the copy is good
@@ -59,6 +60,8 @@ struct kymo_seg_ref {
     uint64_t seq;
     uint64_t offset;
     uint64_t ts_begin;
+    uint64_t order;  /* which use of the pool it is: tells it from what came after it */
+    int64_t mono_ns; /* at ts_begin; once the clock is built, what kymo_ref_ns adds */
     uint32_t slot;
     uint32_t file;
     uint32_t len;   /* header and committed content when the index was made */
@@ -68,18 +71,21 @@ struct kymo_seg_ref {
 #define KYMO_REF_CUT 2u    /* the file ends inside the segment: len is what is left */
 #define KYMO_REF_BAD 4u    /* its damage has been counted */
 #define KYMO_REF_OUT 8u    /* is on its way out of the index */
+#define KYMO_REF_TIME 16u  /* ts_begin is not that of the header: mono_ns is of no use */
 
 struct kymo_index {
     struct kymo_seg_ref *refs; /* by (slot, seq), no pair twice */
     size_t n, room;
-    uint64_t bytes;     /* sum of len */
-    uint32_t tail_file; /* how far the data files were looked at */
+    uint64_t bytes;               /* sum of len */
+    uint64_t places, place_bytes; /* of the pool: in use, and sum of their len */
+    uint64_t newest;              /* order of the newest segment that belongs to what is read */
+    uint32_t tail_file;           /* how far the data files were looked at */
     uint64_t tail_pos;
 };
 
 /* ---- dictionary ---- */
 
-struct kymo_dict_def {
+struct kymo_def {
     uint64_t at; /* of the payload in the arena */
     uint32_t canonical;
     uint16_t len;
@@ -90,11 +96,11 @@ struct kymo_process {
     uint32_t name, mfa;
 };
 
-struct kymo_dict {
+struct kymo_defs {
     uint8_t *arena;
     size_t used, room;
-    struct kymo_dict_def *defs; /* [0] is unused */
-    uint32_t n, defs_room;
+    struct kymo_def *def; /* [0] is unused */
+    uint32_t n, def_room;
     struct kymo_map processes; /* ident -> struct kymo_process */
 };
 
@@ -102,13 +108,13 @@ struct kymo_dict {
  * consumed: all of them when `last`, else up to the first entry that may go on
  * behind the end. *bad is increased by the bytes skipped that were not zero.
  * 0 <= ... <= n, or -ENOMEM. */
-ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_t offset, bool last,
+ssize_t kymo_defs_parse(struct kymo_defs *d, const uint8_t *p, size_t n, uint64_t offset, bool last,
                         uint64_t *bad);
 /* Finds canonical ids, once everything is parsed. 0 or -ENOMEM. */
-int kymo_dict_finish(struct kymo_dict *d);
+int kymo_defs_finish(struct kymo_defs *d);
 /* A register event: names the process unless its name is known already. */
-void kymo_dict_learn(struct kymo_dict *d, uint64_t ident, uint32_t name_atom);
-void kymo_dict_free(struct kymo_dict *d);
+void kymo_defs_learn(struct kymo_defs *d, uint64_t ident, uint32_t name_atom);
+void kymo_defs_free(struct kymo_defs *d);
 
 /* ---- time ---- */
 
@@ -120,6 +126,8 @@ struct kymo_piece {
     uint32_t shift;
 };
 
+struct kymo_reader;
+
 struct kymo_clockmap {
     struct kymo_piece *pieces; /* NULL: ticks are nanoseconds */
     uint32_t n;
@@ -129,9 +137,19 @@ struct kymo_clockmap {
  * 0 or -ENOMEM. */
 int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, const struct kymo_calib *table,
                      uint32_t n);
+/* Adds n pairs of segment headers, sorted by ticks, behind the last point: those that
+ * are far enough apart and agree with the rate so far. 0 or -ENOMEM. */
+int kymo_clock_extend(struct kymo_clockmap *c, const struct kymo_meta *meta, const struct kymo_calib *pairs,
+                      size_t n);
 /* *hint: the piece of the last question, as times mostly go up; any value will do. */
 int64_t kymo_clock_ns(const struct kymo_clockmap *c, uint32_t *hint, uint64_t ticks);
 void kymo_clock_free(struct kymo_clockmap *c);
+
+/* Builds the clock from the table and from what the segments of the index say, and
+ * replaces mono_ns there by corrections. 0 or -ENOMEM. */
+int kymo_times_build(struct kymo_reader *r, const struct kymo_calib *table, uint32_t n);
+/* CLOCK_MONOTONIC of a record of segment i. Never goes down with ticks and i. */
+int64_t kymo_ref_ns(const struct kymo_reader *r, size_t i, uint32_t *hint, uint64_t ticks);
 
 /* ---- merge ---- */
 
@@ -158,9 +176,13 @@ struct kymo_reader {
     struct kymo_damage damage;
     struct kymo_files files;
     struct kymo_index index;
-    struct kymo_dict dict;
+    uint64_t horizon; /* ticks; 0 = complete from the start */
+    uint64_t *floors; /* by slot: what is after it is complete in this thread */
+    bool all;         /* incomplete events are given too */
+    struct kymo_defs defs;
     struct kymo_clockmap clock;
     uint32_t clock_hint;
+    uint64_t jumps;              /* segments with a correction */
     struct kymo_cursor *cursors; /* one per slot */
     struct kymo_heap_entry *heap;
     uint32_t heap_n;
@@ -175,6 +197,9 @@ struct kymo_reader {
 int kymo_index_build(struct kymo_reader *r);
 /* Leaves segments out that can't be where their numbers put them. 0 or -ENOMEM. */
 int kymo_index_order(struct kymo_reader *r);
+/* Finds the horizon, sets counters of slots right. Drops segments from the index that
+ * a living recorder has reused since it was made. 0 or -EIO. */
+int kymo_horizon_find(struct kymo_reader *r);
 /* A segment is no longer where the ring had it: looks at what the recorder has
  * written to data files since. True when it is there, and ref says where. */
 bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref);
@@ -182,6 +207,11 @@ bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref)
  * room: bytes from the header to the end of its space. */
 bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment *h, uint64_t room,
                          struct kymo_seg_ref *ref);
+/* The header of ref as it is now is still that of ref. */
+bool kymo_segment_unchanged(const struct kymo_reader *r, const struct kymo_seg_ref *ref,
+                            const struct kymo_segment *h);
+/* Somebody may write to the files while they are read. */
+bool kymo_is_living(const struct kymo_reader *r);
 /* Copies segment ref into *buf (grown to fit) and checks it. Bytes of good
  * content with header; 0 when it is unusable (counted once in r->damage);
  * -ENOMEM. */

@@ -38,8 +38,8 @@ static const char *bad_field(const struct kymo_meta *m)
     if (m->segment_bytes < KYMO_SEGMENT_MIN || m->segment_bytes > KYMO_SEGMENT_MAX ||
         (m->segment_bytes & (m->segment_bytes - 1)) != 0)
         return "segment_bytes";
-    if (m->segs_per_ring < 1 || m->segs_per_ring > KYMO_MAX_SEGS)
-        return "segs_per_ring";
+    if (m->n_segments > KYMO_SEGMENTS_MAX || (m->n_segments < KYMO_SEGMENTS_MIN && m->snapshot == 0))
+        return "n_segments";
     if (m->clock > KYMO_CLOCK_COUNTER)
         return "clock";
     return NULL;
@@ -64,7 +64,9 @@ static void tame(struct kymo_meta *m)
     tame_text(m->erts_version, sizeof m->erts_version);
 }
 
-static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t err_size)
+/* The calibration table goes into calib, its valid entries into *n_calib. */
+static int read_meta(struct kymo_reader *r, const char *dir, struct kymo_calib *calib, uint32_t *n_calib,
+                     char *err, size_t err_size)
 {
     uint64_t size;
     int fd = kymo_file_open(r->files.dir, KYMO_META_NAME, &size);
@@ -76,7 +78,6 @@ static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t e
         return fail(err, err_size, fd, "%s/%s: %s", dir, KYMO_META_NAME, strerror(-fd));
     int rc = 0;
     const char *field;
-    struct kymo_calib *calib = NULL;
     ssize_t got = kymo_file_read(fd, &r->meta, sizeof r->meta, 0);
     if (got < 0) {
         rc = fail(err, err_size, -EIO, "%s/%s: %s", dir, KYMO_META_NAME, strerror((int)-got));
@@ -102,16 +103,13 @@ static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t e
     r->slots = calloc(r->n_slots, sizeof *r->slots);
     r->cursors = calloc(r->n_slots, sizeof *r->cursors);
     r->heap = calloc(r->n_slots, sizeof *r->heap);
-    calib = calloc(KYMO_CALIB_MAX, sizeof *calib);
-    if (r->slots == NULL || r->cursors == NULL || r->heap == NULL || calib == NULL)
+    r->floors = calloc(r->n_slots, sizeof *r->floors);
+    if (r->slots == NULL || r->cursors == NULL || r->heap == NULL || r->floors == NULL)
         goto out;
+    rc = 0;
     got = kymo_file_read(fd, calib, KYMO_CALIB_BYTES, r->meta.meta_bytes);
-    size_t pairs = got > 0 ? (size_t)got / sizeof *calib : 0;
-    if (pairs > r->meta.n_calib)
-        pairs = r->meta.n_calib;
-    rc = kymo_clock_build(&r->clock, &r->meta, calib, (uint32_t)pairs);
-    if (rc != 0)
-        goto out;
+    uint32_t pairs = got > 0 ? (uint32_t)((size_t)got / sizeof *calib) : 0;
+    *n_calib = pairs < r->meta.n_calib ? pairs : r->meta.n_calib;
     size_t want = r->n_slots * sizeof *r->slots;
     got = kymo_file_read(fd, r->slots, want, (uint64_t)r->meta.meta_bytes + KYMO_CALIB_BYTES);
     if (got < (ssize_t)want) /* counters that are cut off count nothing */
@@ -119,7 +117,6 @@ static int read_meta(struct kymo_reader *r, const char *dir, char *err, size_t e
     for (uint32_t i = 0; i < r->n_slots; i++)
         tame_text(r->slots[i].thread_name, sizeof r->slots[i].thread_name);
 out:
-    free(calib);
     close(fd);
     return rc == -ENOMEM ? fail(err, err_size, rc, "%s: %s", dir, strerror(ENOMEM)) : rc;
 }
@@ -145,7 +142,7 @@ static int read_dict(struct kymo_reader *r)
         if (pos >= stop && stop != 0 && (got < 4 || kymo_get32(block) != KYMO_DICT_MAGIC))
             break;
         bool last = got < DICT_BLOCK || pos + (uint64_t)got >= size;
-        ssize_t used = kymo_dict_parse(&r->dict, block, (size_t)got, pos, last, &r->damage.dict_bad);
+        ssize_t used = kymo_defs_parse(&r->defs, block, (size_t)got, pos, last, &r->damage.dict_bad);
         if (used < 0)
             rc = (int)used;
         else
@@ -153,7 +150,7 @@ static int read_dict(struct kymo_reader *r)
     }
     free(block);
     close(fd);
-    return rc != 0 ? rc : kymo_dict_finish(&r->dict);
+    return rc != 0 ? rc : kymo_defs_finish(&r->defs);
 }
 
 static void place_cursors(struct kymo_reader *r)
@@ -173,23 +170,28 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
         return fail(err, err_size, -ENOMEM, "%s: %s", dir, strerror(ENOMEM));
     for (unsigned i = 0; i < KYMO_OPEN_FILES; i++)
         r->files.open[i].fd = -1;
-    kymo_map_init(&r->dict.processes, sizeof(struct kymo_process));
-    int rc = 0;
+    kymo_map_init(&r->defs.processes, sizeof(struct kymo_process));
+    struct kymo_calib *calib = calloc(KYMO_CALIB_MAX, sizeof *calib);
+    uint32_t n_calib = 0;
+    int rc = calib == NULL ? fail(err, err_size, -ENOMEM, "%s: %s", dir, strerror(ENOMEM)) : 0;
     r->files.dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (r->files.dir < 0) {
+    if (rc == 0 && r->files.dir < 0) {
         rc = -errno;
         fail(err, err_size, rc, "%s: %s", dir, strerror(-rc));
     }
     if (rc == 0)
-        rc = read_meta(r, dir, err, err_size);
+        rc = read_meta(r, dir, calib, &n_calib, err, err_size);
     if (rc == 0) {
         r->crashed = kymo_owner_gone(r);
         rc = kymo_index_build(r);
+        if (rc == 0)
+            rc = kymo_times_build(r, calib, n_calib);
         if (rc == 0)
             rc = read_dict(r);
         if (rc != 0)
             fail(err, err_size, rc, "%s: %s", dir, strerror(-rc));
     }
+    free(calib);
     if (rc != 0) {
         kymo_reader_close(r);
         return rc;
@@ -209,11 +211,12 @@ void kymo_reader_close(struct kymo_reader *r)
             free(r->cursors[i].buf);
     }
     kymo_files_close(&r->files);
-    kymo_dict_free(&r->dict);
+    kymo_defs_free(&r->defs);
     kymo_clock_free(&r->clock);
     free(r->index.refs);
     free(r->cursors);
     free(r->heap);
+    free(r->floors);
     free(r->slots);
     free(r->raw);
     free(r);
@@ -238,6 +241,12 @@ const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r)
 bool kymo_reader_crashed(const struct kymo_reader *r)
 {
     return r->crashed;
+}
+
+void kymo_reader_pool(const struct kymo_reader *r, uint64_t *segments, uint64_t *bytes)
+{
+    *segments = r->index.places;
+    *bytes = r->index.place_bytes;
 }
 
 int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks)

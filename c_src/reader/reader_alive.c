@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Is the process that wrote this recording still there? Its number may belong
- * to another one by now, so the files it has mapped are looked at where that
- * is allowed.
+ * Is the process that wrote this recording still there? It has a lock on meta, which
+ * shows from every PID namespace. Where it could not take one its number is asked for;
+ * that may belong to another process by now, so the files it has mapped are looked at
+ * where that is allowed.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -12,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "kymo_reader_int.h"
 
@@ -45,10 +48,23 @@ static bool maps_file(pid_t pid, const struct stat *st)
     return found || !any;
 }
 
-bool kymo_owner_gone(const struct kymo_reader *r)
+enum lock { LOCK_HELD, LOCK_FREE, LOCK_UNKNOWN };
+
+/* The lock of the recorder. Asking takes none and needs no right to write. */
+static enum lock lock_of(const struct kymo_reader *r)
 {
-    if (r->meta.state == KYMO_CLOSED || r->meta.snapshot != 0)
-        return false;
+    int fd = kymo_file_open(r->files.dir, KYMO_META_NAME, NULL);
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    enum lock found = LOCK_UNKNOWN; /* not every file system has locks */
+    if (fd >= 0 && fcntl(fd, F_OFD_GETLK, &l) == 0)
+        found = l.l_type == F_UNLCK ? LOCK_FREE : LOCK_HELD;
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+static bool process_gone(const struct kymo_reader *r)
+{
     if (r->meta.os_pid == 0 || r->meta.os_pid > INT_MAX)
         return true;
     pid_t pid = (pid_t)r->meta.os_pid;
@@ -56,4 +72,12 @@ bool kymo_owner_gone(const struct kymo_reader *r)
         return true;
     struct stat st;
     return fstatat(r->files.dir, KYMO_META_NAME, &st, 0) == 0 && !maps_file(pid, &st);
+}
+
+bool kymo_owner_gone(const struct kymo_reader *r)
+{
+    if (r->meta.state == KYMO_CLOSED || r->meta.snapshot != 0)
+        return false;
+    enum lock lock = r->meta.locked == 1 ? lock_of(r) : LOCK_UNKNOWN;
+    return lock == LOCK_UNKNOWN ? process_gone(r) : lock == LOCK_FREE;
 }

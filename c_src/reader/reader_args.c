@@ -7,8 +7,8 @@
  */
 #include <inttypes.h>
 
-#include "etf_tags.h"
 #include "etf_check.h"
+#include "etf_tags.h"
 #include "kymo_reader_int.h"
 #include "kymo_sink.h"
 

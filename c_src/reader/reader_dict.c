@@ -22,19 +22,19 @@ enum { MAX_CLASHES = 64 };
 /* Processes named by events: memory must not grow with their number. */
 enum { MAX_LEARNT = 200000 };
 
-static bool define(struct kymo_dict *d, const struct kymo_dict_entry *e, const uint8_t *payload)
+static bool define(struct kymo_defs *d, const struct kymo_dict_entry *e, const uint8_t *payload)
 {
-    void *p = d->defs;
-    size_t room = d->defs_room;
-    if (!kymo_grow(&p, &room, (size_t)e->id + 1, sizeof *d->defs))
+    void *p = d->def;
+    size_t room = d->def_room;
+    if (!kymo_grow(&p, &room, (size_t)e->id + 1, sizeof *d->def))
         return false;
-    d->defs = p;
-    d->defs_room = (uint32_t)room;
+    d->def = p;
+    d->def_room = (uint32_t)room;
     if (e->id > d->n) {
-        memset(&d->defs[d->n + 1], 0, (size_t)(e->id - d->n) * sizeof *d->defs);
+        memset(&d->def[d->n + 1], 0, (size_t)(e->id - d->n) * sizeof *d->def);
         d->n = e->id;
     }
-    if (d->defs[e->id].kind != 0)
+    if (d->def[e->id].kind != 0)
         return true; /* an id belongs to its first definition */
     p = d->arena;
     bool ok = kymo_grow(&p, &d->room, d->used + e->len + 1, 1);
@@ -43,8 +43,7 @@ static bool define(struct kymo_dict *d, const struct kymo_dict_entry *e, const u
         return false;
     if (e->len > 0)
         memcpy(d->arena + d->used, payload, e->len);
-    d->defs[e->id] =
-        (struct kymo_dict_def){.at = d->used, .canonical = e->id, .len = e->len, .kind = e->kind};
+    d->def[e->id] = (struct kymo_def){.at = d->used, .canonical = e->id, .len = e->len, .kind = e->kind};
     d->used += e->len;
     return true;
 }
@@ -60,7 +59,7 @@ static bool well_formed(const struct kymo_dict_entry *e)
 }
 
 /* A later entry of the same process adds to the earlier. */
-static bool describe(struct kymo_dict *d, const uint8_t *payload)
+static bool describe(struct kymo_defs *d, const uint8_t *payload)
 {
     struct kymo_process *p = kymo_map_put(&d->processes, kymo_get64(payload), NULL);
     if (p == NULL)
@@ -73,7 +72,7 @@ static bool describe(struct kymo_dict *d, const uint8_t *payload)
     return true;
 }
 
-ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_t offset, bool last,
+ssize_t kymo_defs_parse(struct kymo_defs *d, const uint8_t *p, size_t n, uint64_t offset, bool last,
                         uint64_t *bad)
 {
     size_t pos = 0;
@@ -108,17 +107,17 @@ ssize_t kymo_dict_parse(struct kymo_dict *d, const uint8_t *p, size_t n, uint64_
 
 /* The payload of a definition as it counts for equality: an MFA by the
  * canonical ids of its atoms, so that it doesn't matter who named them. */
-static const uint8_t *content_of(const struct kymo_dict *d, uint32_t id, uint8_t mfa[12], uint32_t *len)
+static const uint8_t *content_of(const struct kymo_defs *d, uint32_t id, uint8_t mfa[12], uint32_t *len)
 {
-    const struct kymo_dict_def *def = &d->defs[id];
+    const struct kymo_def *def = &d->def[id];
     const uint8_t *p = d->arena + def->at;
     *len = def->len;
     if (def->kind != KYMO_DICT_MFA)
         return p;
     for (unsigned i = 0; i < 2; i++) {
         uint32_t atom = kymo_get32(p + 4 * i);
-        if (atom <= d->n && d->defs[atom].kind == KYMO_DICT_ATOM)
-            atom = d->defs[atom].canonical;
+        if (atom <= d->n && d->def[atom].kind == KYMO_DICT_ATOM)
+            atom = d->def[atom].canonical;
         memcpy(mfa + 4 * i, &atom, 4);
     }
     memcpy(mfa + 8, p + 8, 4);
@@ -133,15 +132,15 @@ static uint64_t hash(uint8_t kind, const uint8_t *p, uint32_t len)
     return h;
 }
 
-static bool same(const struct kymo_dict *d, uint32_t a, uint32_t b)
+static bool same(const struct kymo_defs *d, uint32_t a, uint32_t b)
 {
     uint8_t mfa_a[12], mfa_b[12];
     uint32_t len_a, len_b;
     const uint8_t *p = content_of(d, a, mfa_a, &len_a), *q = content_of(d, b, mfa_b, &len_b);
-    return d->defs[a].kind == d->defs[b].kind && len_a == len_b && memcmp(p, q, len_a) == 0;
+    return d->def[a].kind == d->def[b].kind && len_a == len_b && memcmp(p, q, len_a) == 0;
 }
 
-int kymo_dict_finish(struct kymo_dict *d)
+int kymo_defs_finish(struct kymo_defs *d)
 {
     struct kymo_map seen; /* hash of the content -> lowest id; clashes take the next free hash */
     kymo_map_init(&seen, sizeof(uint32_t));
@@ -149,7 +148,7 @@ int kymo_dict_finish(struct kymo_dict *d)
     /* Atoms first: MFAs are compared by them. */
     for (unsigned pass = 0; pass < 2; pass++) {
         for (uint32_t id = 1; id <= d->n && rc == 0; id++) {
-            struct kymo_dict_def *def = &d->defs[id];
+            struct kymo_def *def = &d->def[id];
             if (def->kind == 0 || def->kind == KYMO_DICT_PROC || (def->kind == KYMO_DICT_ATOM) != (pass == 0))
                 continue;
             uint8_t mfa[12];
@@ -176,7 +175,7 @@ int kymo_dict_finish(struct kymo_dict *d)
     return rc;
 }
 
-void kymo_dict_learn(struct kymo_dict *d, uint64_t ident, uint32_t name_atom)
+void kymo_defs_learn(struct kymo_defs *d, uint64_t ident, uint32_t name_atom)
 {
     if (name_atom == 0 || d->processes.count >= MAX_LEARNT)
         return;
@@ -185,10 +184,10 @@ void kymo_dict_learn(struct kymo_dict *d, uint64_t ident, uint32_t name_atom)
         p->name = name_atom;
 }
 
-void kymo_dict_free(struct kymo_dict *d)
+void kymo_defs_free(struct kymo_defs *d)
 {
     free(d->arena);
-    free(d->defs);
+    free(d->def);
     kymo_map_free(&d->processes);
     memset(d, 0, sizeof *d);
 }

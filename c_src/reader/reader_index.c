@@ -27,7 +27,7 @@ bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment 
 {
     if (h->magic != KYMO_SEG_MAGIC || memcmp(h->uuid, r->meta.uuid, sizeof h->uuid) != 0 || h->stream_id != 0)
         return false;
-    if (h->instance >= r->n_slots || h->seq == 0)
+    if (h->instance >= r->n_slots || h->seq == 0 || h->order == 0 || h->ts_before > h->ts_begin)
         return false;
     if (h->commit < KYMO_SEG_HEADER || h->commit > r->meta.segment_bytes)
         return false;
@@ -35,7 +35,9 @@ bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment 
         return false;
     ref->slot = (uint32_t)h->instance;
     ref->seq = h->seq;
+    ref->order = h->order;
     ref->ts_begin = h->ts_begin;
+    ref->mono_ns = h->mono_ns;
     ref->flags = h->content_bits != 0 ? KYMO_REF_CLOSED : 0;
     ref->len = (uint32_t)h->commit;
     if (h->commit > room) {
@@ -60,13 +62,12 @@ static bool all_zero(const uint8_t *p, size_t n)
     return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
-/* Somebody may write to the files while they are read. */
-static bool is_living(const struct kymo_reader *r)
+bool kymo_is_living(const struct kymo_reader *r)
 {
     return r->meta.state != KYMO_CLOSED && r->meta.snapshot == 0 && !r->crashed;
 }
 
-/* A place of the ring that was never used is all zero, or is being set up. */
+/* A place that was never used is all zero, or is being set up. */
 static bool never_used(const struct kymo_segment *h)
 {
     return h->commit == 0 && (h->magic == 0 || h->magic == KYMO_SEG_MAGIC);
@@ -82,14 +83,37 @@ static int cannot_open(struct kymo_reader *r, int error)
 
 enum place { PLACE_EMPTY, PLACE_USED, PLACE_BAD };
 
-/* What place i of the ring holds. */
-static enum place look_at(const struct kymo_reader *r, uint64_t i, const struct kymo_segment *h,
-                          uint64_t room, struct kymo_seg_ref *ref)
+/* What place `offset` of the pool holds; *h is its header. */
+static enum place look_at(const struct kymo_reader *r, int fd, uint64_t offset, uint64_t room,
+                          struct kymo_segment *h, struct kymo_seg_ref *ref)
 {
-    if (kymo_segment_header(r, h, room, ref) && ref->slot == i / r->meta.segs_per_ring &&
-        (ref->seq - 1) % r->meta.segs_per_ring == i % r->meta.segs_per_ring)
-        return PLACE_USED;
-    return never_used(h) ? PLACE_EMPTY : PLACE_BAD;
+    enum place what = PLACE_BAD;
+    /* A header that is being written is a good one the next time. */
+    for (unsigned tries = kymo_is_living(r) ? LIVING_TRIES : 1; tries > 0 && what == PLACE_BAD; tries--) {
+        if (kymo_file_read(fd, h, sizeof *h, offset) != (ssize_t)sizeof *h)
+            memset(h, 0xff, sizeof *h); /* the end of a cut file, or a bad disk */
+        if (kymo_segment_header(r, h, room, ref))
+            what = PLACE_USED;
+        else if (never_used(h))
+            what = PLACE_EMPTY;
+    }
+    ref->offset = offset;
+    ref->file = KYMO_FILE_RING;
+    return what;
+}
+
+/* A living recorder reuses places while the others are being looked at: what it began
+ * after the look began is left out, or a thread would have gaps. */
+static uint64_t newest_order(const struct kymo_reader *r, int fd, uint64_t size)
+{
+    uint64_t newest = 0, stride = r->meta.segment_bytes;
+    for (uint64_t i = 0; kymo_is_living(r) && i < r->meta.n_segments && i * stride < size; i++) {
+        struct kymo_segment h;
+        struct kymo_seg_ref ref;
+        if (look_at(r, fd, i * stride, stride, &h, &ref) == PLACE_USED && ref.order > newest)
+            newest = ref.order;
+    }
+    return newest == 0 ? UINT64_MAX : newest;
 }
 
 static int scan_ring(struct kymo_reader *r)
@@ -99,30 +123,23 @@ static int scan_ring(struct kymo_reader *r)
     if (fd < 0)
         return cannot_open(r, fd); /* a snapshot has none */
     int rc = 0;
-    uint64_t stride = r->meta.segment_bytes;
-    uint64_t places = (uint64_t)r->n_slots * r->meta.segs_per_ring;
+    uint64_t stride = r->meta.segment_bytes, places = r->meta.n_segments;
+    r->index.newest = newest_order(r, fd, size);
     if (size < places * stride) /* it is made in one piece */
         r->damage.bytes_cut += places * stride - size;
     for (uint64_t i = 0; i < places && i * stride < size && rc == 0; i++) {
-        uint64_t offset = i * stride;
         struct kymo_segment h;
         struct kymo_seg_ref ref;
-        enum place what = PLACE_BAD;
-        /* A header that is being written is a good one the next time. */
-        for (unsigned tries = is_living(r) ? LIVING_TRIES : 1; tries > 0 && what == PLACE_BAD; tries--) {
-            if (kymo_file_read(fd, &h, sizeof h, offset) != (ssize_t)sizeof h)
-                memset(&h, 0xff, sizeof h); /* the end of a cut file, or a bad disk */
-            what = look_at(r, i, &h, size - offset, &ref);
-        }
+        enum place what = look_at(r, fd, i * stride, size - i * stride, &h, &ref);
         if (what == PLACE_USED) {
-            ref.offset = offset;
-            ref.file = KYMO_FILE_RING;
-            if (!add(&r->index, &ref))
+            r->index.places++;
+            r->index.place_bytes += ref.len;
+            if (ref.order <= r->index.newest && !add(&r->index, &ref))
                 rc = -ENOMEM;
         } else if (what == PLACE_BAD) {
             r->damage.segments_bad++;
-        } else if (h.magic == 0) { /* rings that no thread took may be holes */
-            uint64_t next = kymo_file_data(fd, offset, size) / stride;
+        } else if (h.magic == 0) { /* places that were never used may be holes */
+            uint64_t next = kymo_file_data(fd, i * stride, size) / stride;
             i = next > i ? next - 1 : i;
         }
     }
@@ -179,7 +196,7 @@ static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found)
         size_t mid = low + (high - low) / 2;
         struct kymo_seg_ref *ref = &ix->refs[mid];
         if (ref->slot == found->slot && ref->seq == found->seq) {
-            if (ref->file == KYMO_FILE_RING && found->len >= ref->len) {
+            if (ref->file == KYMO_FILE_RING && found->order == ref->order && found->len >= ref->len) {
                 ref->file = found->file;
                 ref->offset = found->offset;
             }
@@ -224,7 +241,7 @@ static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool 
             ref.file = number;
             if (late)
                 relocate(&r->index, &ref);
-            else if (!add(&r->index, &ref))
+            else if (ref.order <= r->index.newest && !add(&r->index, &ref))
                 rc = -ENOMEM;
             last_end = pos + ref.len;
             pos += space <= size - pos ? space : ref.len;
@@ -329,10 +346,10 @@ static void dedup(struct kymo_reader *r)
 
 static void sum_up(struct kymo_reader *r)
 {
-    const struct kymo_index *ix = &r->index;
+    struct kymo_index *ix = &r->index;
     for (size_t i = 0; i < ix->n; i++) {
         const struct kymo_seg_ref *ref = &ix->refs[i];
-        r->index.bytes += ref->len;
+        ix->bytes += ref->len;
         if (i > 0 && ref[-1].slot == ref->slot && r->meta.policy == KYMO_DISCARD)
             r->damage.seq_gaps += ref->seq - ref[-1].seq - 1;
     }
@@ -346,7 +363,8 @@ static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool 
     int rc = list_data(r->files.dir, &numbers, &n);
     for (size_t i = 0; i < n && rc == 0; i++) {
         if (numbers[i] >= first)
-            rc = scan_data(r, numbers[i], numbers[i] == first ? pos : 0, is_living(r) && i == n - 1, late);
+            rc = scan_data(r, numbers[i], numbers[i] == first ? pos : 0, kymo_is_living(r) && i == n - 1,
+                           late);
     }
     free(numbers);
     return rc;
@@ -381,6 +399,7 @@ static void count_back(struct kymo_reader *r)
 
 int kymo_index_build(struct kymo_reader *r)
 {
+    r->index.newest = UINT64_MAX;
     int rc = scan_ring(r);
     if (rc == 0)
         rc = scan_files(r, 1, 0, false);
@@ -388,6 +407,8 @@ int kymo_index_build(struct kymo_reader *r)
         return rc;
     dedup(r);
     rc = kymo_index_order(r);
+    if (rc == 0)
+        rc = kymo_horizon_find(r);
     if (rc == 0) {
         sum_up(r);
         count_back(r);

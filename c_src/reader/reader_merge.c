@@ -119,9 +119,15 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
         } else {
             ev->slot = r->heap[0].slot;
             ev->ticks = c->last = r->heap[0].key;
-            ev->ns = kymo_clock_ns(&r->clock, &r->clock_hint, ev->ticks);
+            ev->incomplete = kymo_reader_incomplete(r, ev->slot, ev->ticks);
             if (ev->id == KYMO_E_REGISTER)
-                kymo_dict_learn(&r->dict, ev->who, ev->atom);
+                kymo_defs_learn(&r->defs, ev->who, ev->atom);
+            if (ev->incomplete && !r->all) {
+                advance(r, c, false);
+                replace_top(r);
+                continue;
+            }
+            ev->ns = kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
             r->top_taken = true; /* its buffer must live until the next call */
             return 1;
         }

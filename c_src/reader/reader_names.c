@@ -9,28 +9,28 @@
 #include "kymo_reader_int.h"
 #include "kymo_sink.h"
 
-static const struct kymo_dict_def *definition(const struct kymo_reader *r, uint32_t id, uint8_t kind)
+static const struct kymo_def *definition(const struct kymo_reader *r, uint32_t id, uint8_t kind)
 {
-    if (id == 0 || id > r->dict.n || r->dict.defs[id].kind != kind)
+    if (id == 0 || id > r->defs.n || r->defs.def[id].kind != kind)
         return NULL;
-    return &r->dict.defs[id];
+    return &r->defs.def[id];
 }
 
 struct kymo_text kymo_reader_atom(const struct kymo_reader *r, uint32_t id)
 {
-    const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_ATOM);
+    const struct kymo_def *d = definition(r, id, KYMO_DICT_ATOM);
     if (d == NULL)
         return (struct kymo_text){"?", 1};
-    return (struct kymo_text){(const char *)r->dict.arena + d->at, d->len};
+    return (struct kymo_text){(const char *)r->defs.arena + d->at, d->len};
 }
 
 bool kymo_reader_mfa(const struct kymo_reader *r, uint32_t id, struct kymo_mfa *out)
 {
-    const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_MFA);
+    const struct kymo_def *d = definition(r, id, KYMO_DICT_MFA);
     memset(out, 0, sizeof *out);
     if (d == NULL)
         return false;
-    const uint8_t *p = r->dict.arena + d->at;
+    const uint8_t *p = r->defs.arena + d->at;
     out->module = kymo_reader_canonical(r, kymo_get32(p));
     out->function = kymo_reader_canonical(r, kymo_get32(p + 4));
     out->arity = kymo_get32(p + 8);
@@ -39,20 +39,20 @@ bool kymo_reader_mfa(const struct kymo_reader *r, uint32_t id, struct kymo_mfa *
 
 bool kymo_reader_term(const struct kymo_reader *r, uint32_t id, const uint8_t **etf, uint32_t *len)
 {
-    const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_TERM);
-    *etf = d != NULL ? r->dict.arena + d->at : NULL;
+    const struct kymo_def *d = definition(r, id, KYMO_DICT_TERM);
+    *etf = d != NULL ? r->defs.arena + d->at : NULL;
     *len = d != NULL ? d->len : 0;
     return d != NULL;
 }
 
 uint32_t kymo_reader_canonical(const struct kymo_reader *r, uint32_t id)
 {
-    return id != 0 && id <= r->dict.n && r->dict.defs[id].kind != 0 ? r->dict.defs[id].canonical : id;
+    return id != 0 && id <= r->defs.n && r->defs.def[id].kind != 0 ? r->defs.def[id].canonical : id;
 }
 
 bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *name_atom, uint32_t *mfa)
 {
-    const struct kymo_process *p = kymo_map_get(&r->dict.processes, ident);
+    const struct kymo_process *p = kymo_map_get(&r->defs.processes, ident);
     *name_atom = p != NULL ? kymo_reader_canonical(r, p->name) : 0;
     *mfa = p != NULL ? kymo_reader_canonical(r, p->mfa) : 0;
     return p != NULL;
@@ -60,29 +60,29 @@ bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *
 
 bool kymo_reader_described(const struct kymo_reader *r, uint32_t id, uint64_t *ident)
 {
-    const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_PROC);
-    *ident = d != NULL ? kymo_get64(r->dict.arena + d->at) : KYMO_IDENT_NONE;
+    const struct kymo_def *d = definition(r, id, KYMO_DICT_PROC);
+    *ident = d != NULL ? kymo_get64(r->defs.arena + d->at) : KYMO_IDENT_NONE;
     return d != NULL;
 }
 
 uint32_t kymo_reader_dict_size(const struct kymo_reader *r)
 {
-    return r->dict.n;
+    return r->defs.n;
 }
 
 uint8_t kymo_reader_dict_kind(const struct kymo_reader *r, uint32_t id)
 {
-    return id != 0 && id <= r->dict.n ? r->dict.defs[id].kind : 0;
+    return id != 0 && id <= r->defs.n ? r->defs.def[id].kind : 0;
 }
 
 /* The atom of an id, quoted if need be; a bare ? when it has no definition. */
 static void atom(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id)
 {
-    const struct kymo_dict_def *d = definition(r, id, KYMO_DICT_ATOM);
+    const struct kymo_def *d = definition(r, id, KYMO_DICT_ATOM);
     if (d == NULL)
         kymo_sink_char(out, '?');
     else
-        kymo_sink_atom(out, r->dict.arena + d->at, d->len);
+        kymo_sink_atom(out, r->defs.arena + d->at, d->len);
 }
 
 void kymo_put_function(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id)

@@ -31,8 +31,10 @@ static int look_inside(struct kymo_reader *r, struct kymo_seg_ref *ref)
 {
     uint64_t first, last;
     int rc = (ref->flags & KYMO_REF_OUT) != 0 ? 0 : kymo_segment_ends(r, ref, &first, &last);
-    if (rc > 0)
+    if (rc > 0 && ref->ts_begin != first) {
         ref->ts_begin = first;
+        ref->flags |= KYMO_REF_TIME;
+    }
     if (rc > 0 && (ref->flags & (KYMO_REF_BAD | KYMO_REF_CUT)) == KYMO_REF_BAD) {
         ref->flags |= KYMO_REF_OUT;
         r->damage.bytes_cut += ref->len - KYMO_SEG_HEADER;

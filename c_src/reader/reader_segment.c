@@ -3,7 +3,7 @@
  * One segment: copied, then proved good. A segment of the ring may be written
  * to under the copy: header, content and header again are read by system calls,
  * which are ordered by the kernel's page cache locks, and the copy
- * counts only when the second header shows the same number and no smaller
+ * counts only when the second header shows the same use of the place and no smaller
  * commit (the rule of kymo_format.h).
  */
 #include <errno.h>
@@ -43,14 +43,13 @@ static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref)
     return 0;
 }
 
-/* The header of ref as it is now is still that of ref. */
-static bool unchanged(const struct kymo_reader *r, const struct kymo_seg_ref *ref,
-                      const struct kymo_segment *h)
+bool kymo_segment_unchanged(const struct kymo_reader *r, const struct kymo_seg_ref *ref,
+                            const struct kymo_segment *h)
 {
     struct kymo_seg_ref now;
     uint64_t room = (ref->flags & KYMO_REF_CUT) != 0 ? ref->len : UINT64_MAX;
-    return kymo_segment_header(r, h, room, &now) && now.slot == ref->slot && now.seq == ref->seq &&
-           now.len >= ref->len;
+    return kymo_segment_header(r, h, room, &now) && now.order == ref->order && now.slot == ref->slot &&
+           now.seq == ref->seq && now.len >= ref->len;
 }
 
 /* Reads ref's bytes into buf. Their number; 0 when it isn't there any more;
@@ -67,10 +66,10 @@ static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *
     if (got < (ssize_t)ref->len)
         return 0;
     memcpy(&h, buf, sizeof h);
-    if (!unchanged(r, ref, &h))
+    if (!kymo_segment_unchanged(r, ref, &h))
         return 0;
-    if (ref->file == KYMO_FILE_RING &&
-        (kymo_file_read(fd, &h, sizeof h, ref->offset) != (ssize_t)sizeof h || !unchanged(r, ref, &h)))
+    if (ref->file == KYMO_FILE_RING && (kymo_file_read(fd, &h, sizeof h, ref->offset) != (ssize_t)sizeof h ||
+                                        !kymo_segment_unchanged(r, ref, &h)))
         return 0;
     return (int)ref->len;
 }
@@ -207,33 +206,51 @@ int kymo_segment_ends(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t 
     return any ? 1 : 0;
 }
 
+/* The first (or last) segment of a thread that has records, and the time of the first
+ * (or last) of them. 1, 0 when there is none, -ENOMEM. */
+static int end_of_thread(struct kymo_reader *r, const struct kymo_cursor *c, bool first, size_t *at,
+                         uint64_t *ticks)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        uint64_t begin, end;
+        *at = first ? c->first + i : c->first + c->n - 1 - i;
+        int rc = kymo_segment_ends(r, &r->index.refs[*at], &begin, &end);
+        if (rc != 0) {
+            *ticks = first ? begin : end;
+            return rc;
+        }
+    }
+    return 0;
+}
+
 int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
 {
-    uint64_t first = UINT64_MAX, last = 0, begin, end;
+    uint64_t first = UINT64_MAX, last = 0, ticks;
+    size_t at, first_at = 0, last_at = 0;
     bool any = false;
     for (uint32_t slot = 0; slot < r->n_slots; slot++) {
         const struct kymo_cursor *c = &r->cursors[slot];
-        int rc = 0;
-        size_t i;
-        for (i = c->first; i < c->first + c->n && rc == 0; i++)
-            rc = kymo_segment_ends(r, &r->index.refs[i], &begin, &end);
-        if (rc > 0 && begin < first)
-            first = begin;
-        any = any || rc > 0;
-        for (i = c->first + c->n; rc > 0 && i > c->first; i--) {
-            rc = kymo_segment_ends(r, &r->index.refs[i - 1], &begin, &end);
-            if (rc > 0)
-                break;
-            rc = rc == 0 ? 1 : rc; /* a bad one: the one before */
+        int rc = end_of_thread(r, c, true, &at, &ticks);
+        if (rc > 0 && ticks < first) {
+            first = ticks;
+            first_at = at;
         }
+        if (rc > 0)
+            rc = end_of_thread(r, c, false, &at, &ticks);
         if (rc < 0)
             return rc;
-        if (rc > 0 && end > last)
-            last = end;
+        if (rc > 0 && (!any || ticks >= last)) {
+            last = ticks;
+            last_at = at;
+        }
+        any = any || rc > 0;
     }
-    if (!any)
+    if (!any || (!r->all && last < r->horizon))
         return -ENODATA;
-    *first_ns = kymo_reader_ns(r, first);
-    *last_ns = kymo_reader_ns(r, last);
+    *last_ns = kymo_ref_ns(r, last_at, &r->clock_hint, last);
+    *first_ns = r->all || first >= r->horizon ? kymo_ref_ns(r, first_at, &r->clock_hint, first)
+                                              : kymo_reader_ns(r, r->horizon);
+    if (*first_ns > *last_ns)
+        *first_ns = *last_ns;
     return 0;
 }

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recorder clock to CLOCK_MONOTONIC: linear between two calibration points,
- * the nominal rate where there is no second point. Results never go down when
+ * Recorder clock to CLOCK_MONOTONIC: linear between two points, the nominal rate
+ * where there is no second one. Points are those of the calibration table and, after
+ * its last one, what segments say of their beginning. Results never go down when
  * ticks go up: a piece ends where the next one begins, and is cut there.
+ *
+ * A segment that contradicts the points by more than JUMP_NS was begun after the clock
+ * had jumped and before the recorder noticed. It gets a correction of its own, which
+ * ends where the next segment of its thread begins.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +16,10 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-enum { NS_PER_SEC = 1000000000, SHORTEST_NS = 1000000 };
+enum { NS_PER_SEC = 1000000000, SHORTEST_NS = 1000000, JUMP_NS = 1000000 };
+/* Of points that segments give: they are PAIR_NS apart at least, and there are at most
+ * PAIRS_MAX of them. */
+enum { PAIR_NS = 10000000, PAIRS_MAX = 1 << 16 };
 
 static void set_rate(struct kymo_piece *p, uint64_t ns, uint64_t ticks)
 {
@@ -38,6 +46,20 @@ static int64_t sub_sat(int64_t a, u128 b)
     return b > room ? INT64_MIN : (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
+/* Beyond the last point: the rate since a second before it, as far as there are points,
+ * unless they are too close together to tell more than the nominal rate does. */
+static void go_on(struct kymo_clockmap *c, const struct kymo_meta *meta)
+{
+    struct kymo_piece *last = &c->pieces[c->n - 1], *from = last;
+    while (from > c->pieces && (uint64_t)last->ns - (uint64_t)from->ns < NS_PER_SEC)
+        from--;
+    uint64_t ns = (uint64_t)last->ns - (uint64_t)from->ns;
+    if (ns >= SHORTEST_NS)
+        set_rate(last, ns, last->ticks - from->ticks);
+    else
+        set_rate(last, NS_PER_SEC, meta->ticks_per_sec == 0 ? NS_PER_SEC : meta->ticks_per_sec);
+}
+
 int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, const struct kymo_calib *table,
                      uint32_t n)
 {
@@ -60,14 +82,42 @@ int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, cons
         p[1].ns = table[i].mono_ns;
         c->n++;
     }
-    /* Beyond the last point: its neighbour's rate, unless they are too close
-     * together to tell more than the nominal rate does. */
-    struct kymo_piece *last = &c->pieces[c->n - 1];
-    if (c->n > 1 && (uint64_t)last->ns - (uint64_t)last[-1].ns >= SHORTEST_NS) {
-        last->mult = last[-1].mult;
-        last->shift = last[-1].shift;
-    } else {
-        set_rate(last, NS_PER_SEC, meta->ticks_per_sec == 0 ? NS_PER_SEC : meta->ticks_per_sec);
+    go_on(c, meta);
+    return 0;
+}
+
+/* The ticks and nanoseconds of a pair that lies behind the last point, if it is far
+ * enough away and within a twentieth of the rate so far. */
+static bool agrees(const struct kymo_clockmap *c, const struct kymo_calib *pair, uint64_t apart)
+{
+    const struct kymo_piece *last = &c->pieces[c->n - 1];
+    if (pair->ticks <= last->ticks || pair->mono_ns <= last->ns)
+        return false;
+    uint64_t ns = (uint64_t)pair->mono_ns - (uint64_t)last->ns;
+    u128 expected = (u128)(pair->ticks - last->ticks) * last->mult >> last->shift;
+    u128 slack = expected / 20;
+    return ns >= apart && ns <= expected + slack && ns >= expected - slack;
+}
+
+int kymo_clock_extend(struct kymo_clockmap *c, const struct kymo_meta *meta, const struct kymo_calib *pairs,
+                      size_t n)
+{
+    if (c->pieces == NULL || n == 0)
+        return 0;
+    const struct kymo_piece *end = &c->pieces[c->n - 1];
+    u128 span = (u128)(pairs[n - 1].ticks - end->ticks) * end->mult >> end->shift;
+    uint64_t apart = span / PAIRS_MAX > PAIR_NS ? (uint64_t)(span / PAIRS_MAX) : PAIR_NS;
+    for (size_t i = 0; i < n; i++) {
+        if (!agrees(c, &pairs[i], apart))
+            continue;
+        struct kymo_piece *p = realloc(c->pieces, ((size_t)c->n + 1) * sizeof *p);
+        if (p == NULL)
+            return -ENOMEM;
+        c->pieces = p;
+        p += c->n++;
+        p[0] = (struct kymo_piece){.ticks = pairs[i].ticks, .ns = pairs[i].mono_ns};
+        set_rate(&p[-1], (uint64_t)p[0].ns - (uint64_t)p[-1].ns, p[0].ticks - p[-1].ticks);
+        go_on(c, meta);
     }
     return 0;
 }
@@ -99,4 +149,130 @@ void kymo_clock_free(struct kymo_clockmap *c)
 {
     free(c->pieces);
     c->pieces = NULL;
+}
+
+/* ---- segments ---- */
+
+static int by_ticks(const void *a, const void *b)
+{
+    const struct kymo_calib *x = a, *y = b;
+    return x->ticks < y->ticks ? -1 : x->ticks > y->ticks;
+}
+
+/* What segments say behind the last point. */
+static int add_pairs(struct kymo_reader *r)
+{
+    const struct kymo_index *ix = &r->index;
+    uint64_t last = r->clock.pieces[r->clock.n - 1].ticks;
+    struct kymo_calib *pairs = NULL;
+    size_t n = 0, room = 0;
+    int rc = 0;
+    for (size_t i = 0; i < ix->n; i++) {
+        const struct kymo_seg_ref *ref = &ix->refs[i];
+        void *p = pairs;
+        if (ref->ts_begin <= last || (ref->flags & KYMO_REF_TIME) != 0)
+            continue;
+        if (!kymo_grow(&p, &room, n + 1, sizeof *pairs)) {
+            rc = -ENOMEM;
+            break;
+        }
+        pairs = p;
+        pairs[n++] = (struct kymo_calib){ref->ts_begin, ref->mono_ns};
+    }
+    if (rc == 0 && n > 0) {
+        qsort(pairs, n, sizeof *pairs, by_ticks);
+        rc = kymo_clock_extend(&r->clock, &r->meta, pairs, n);
+    }
+    free(pairs);
+    return rc;
+}
+
+static int64_t shifted(int64_t ns, int64_t by)
+{
+    return by < 0 ? sub_sat(ns, (u128)(0 - (uint64_t)by)) : add_sat(ns, (u128)by);
+}
+
+/* The time at which segment i begins. */
+static int64_t begin_ns(const struct kymo_reader *r, size_t i)
+{
+    uint32_t hint = 0;
+    return shifted(kymo_clock_ns(&r->clock, &hint, r->index.refs[i].ts_begin), r->index.refs[i].mono_ns);
+}
+
+/* Sets the correction of segment i so that it begins at `ns`. */
+static void move_to(struct kymo_reader *r, size_t i, int64_t ns)
+{
+    r->index.refs[i].mono_ns = 0;
+    if (__builtin_sub_overflow(ns, begin_ns(r, i), &r->index.refs[i].mono_ns))
+        r->index.refs[i].mono_ns = 0;
+}
+
+/* Corrections of one thread, segments [i, end): none of them takes its segment beyond
+ * a neighbour that has none. */
+static void bound_corrections(struct kymo_reader *r, size_t first, size_t end)
+{
+    const struct kymo_seg_ref *refs = r->index.refs;
+    int64_t limit = INT64_MAX;
+    for (size_t i = end; i-- > first;) {
+        if (refs[i].mono_ns == 0)
+            limit = begin_ns(r, i);
+        else if (begin_ns(r, i) > limit)
+            move_to(r, i, limit);
+    }
+    limit = INT64_MIN;
+    for (size_t i = first; i < end; i++) {
+        if (begin_ns(r, i) < limit)
+            move_to(r, i, limit);
+        limit = begin_ns(r, i);
+    }
+}
+
+int kymo_times_build(struct kymo_reader *r, const struct kymo_calib *table, uint32_t n)
+{
+    struct kymo_index *ix = &r->index;
+    int rc = kymo_clock_build(&r->clock, &r->meta, table, n);
+    if (rc == 0 && r->clock.pieces != NULL)
+        rc = add_pairs(r);
+    for (size_t i = 0; rc == 0 && i < ix->n; i++) {
+        struct kymo_seg_ref *ref = &ix->refs[i];
+        int64_t said = ref->mono_ns;
+        ref->mono_ns = 0;
+        int64_t off;
+        if (r->clock.pieces == NULL || (ref->flags & KYMO_REF_TIME) != 0 ||
+            __builtin_sub_overflow(said, begin_ns(r, i), &off) || (off <= JUMP_NS && off >= -JUMP_NS))
+            continue;
+        ref->mono_ns = off;
+        r->jumps++;
+    }
+    for (size_t i = 0, end; rc == 0 && r->jumps > 0 && i < ix->n; i = end) {
+        for (end = i + 1; end < ix->n && ix->refs[end].slot == ix->refs[i].slot;)
+            end++;
+        bound_corrections(r, i, end);
+    }
+    return rc;
+}
+
+int64_t kymo_ref_ns(const struct kymo_reader *r, size_t i, uint32_t *hint, uint64_t ticks)
+{
+    const struct kymo_index *ix = &r->index;
+    int64_t ns = kymo_clock_ns(&r->clock, hint, ticks);
+    if (r->jumps == 0)
+        return ns;
+    ns = shifted(ns, ix->refs[i].mono_ns);
+    if (i + 1 < ix->n && ix->refs[i + 1].slot == ix->refs[i].slot) {
+        int64_t limit = begin_ns(r, i + 1);
+        ns = ns < limit ? ns : limit;
+    }
+    return ns;
+}
+
+int64_t kymo_reader_segment_ns(struct kymo_reader *r, uint64_t index, uint64_t ticks)
+{
+    return index < r->index.n ? kymo_ref_ns(r, (size_t)index, &r->clock_hint, ticks)
+                              : kymo_reader_ns(r, ticks);
+}
+
+uint64_t kymo_reader_jumps(const struct kymo_reader *r)
+{
+    return r->jumps;
 }

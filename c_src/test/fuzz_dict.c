@@ -29,13 +29,13 @@ static void fix_sums(uint8_t *p, size_t n)
 static void use(struct kymo_reader *r)
 {
     char text[256];
-    for (uint32_t id = 0; id <= r->dict.n + 1; id++) {
+    for (uint32_t id = 0; id <= r->defs.n + 1; id++) {
         const uint8_t *etf;
         uint32_t len, name, mfa;
         uint32_t same = kymo_reader_canonical(r, id);
         if (kymo_reader_dict_kind(r, id) == 0 && id % 64 != 0)
             continue; /* a hole: one is like the other */
-        if (same > id || (r->dict.n >= id && kymo_reader_canonical(r, same) != same))
+        if (same > id || (r->defs.n >= id && kymo_reader_canonical(r, same) != same))
             abort();
         kymo_format_mfa(r, id, text, sizeof text);
         kymo_format_atom(kymo_reader_atom(r, id), text, sizeof text);
@@ -57,23 +57,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (copy == NULL)
         return 0;
     memset(&r, 0, sizeof r);
-    kymo_map_init(&r.dict.processes, sizeof(struct kymo_process));
+    kymo_map_init(&r.defs.processes, sizeof(struct kymo_process));
     memcpy(copy, data + 1, n);
     if ((data[0] & 1) != 0)
         fix_sums(copy, n);
     while (pos < n) {
         bool last = piece >= n - pos;
-        ssize_t used = kymo_dict_parse(&r.dict, copy + pos, last ? n - pos : piece, pos, last, &bad);
+        ssize_t used = kymo_defs_parse(&r.defs, copy + pos, last ? n - pos : piece, pos, last, &bad);
         if (used < 0 || (last && (size_t)used != n - pos) || (size_t)used > n - pos)
             abort();
         if (used == 0)
             piece *= 2; /* an entry longer than the piece */
         pos += (size_t)used;
     }
-    if (kymo_dict_finish(&r.dict) != 0 || bad > n)
+    if (kymo_defs_finish(&r.defs) != 0 || bad > n)
         abort();
     use(&r);
-    kymo_dict_free(&r.dict);
+    kymo_defs_free(&r.defs);
     free(copy);
     return 0;
 }

@@ -119,7 +119,7 @@ static inline void fix_up(struct part parts[N_FILES])
     m.n_slots = m.n_slots % 16 + 1;
     if (m.segment_bytes != 8192)
         m.segment_bytes = 4096;
-    m.segs_per_ring = m.segs_per_ring % 8 + 1;
+    m.n_segments = m.n_segments % 32 + KYMO_SEGMENTS_MIN;
     m.clock %= 2;
     memcpy(parts[0].p, &m, sizeof m);
     fix_dict(&parts[1]);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 
 #define TR_SLOTS 8u
 #define TR_SEGMENT 4096u
-#define TR_SEGS 4u
+#define TR_SEGS 4u /* places of the pool for each slot, as tr_to_ring uses them */
 #define TR_FILES 4u
 
 struct tr_buf {
@@ -68,7 +69,7 @@ static inline void tr_init(struct testrec *t)
     t->meta.reason = KYMO_R_STOP;
     t->meta.n_slots = TR_SLOTS;
     t->meta.segment_bytes = TR_SEGMENT;
-    t->meta.segs_per_ring = TR_SEGS;
+    t->meta.n_segments = TR_SLOTS * TR_SEGS;
     t->meta.clock = KYMO_CLOCK_MONOTONIC;
     t->meta.ticks_per_sec = 1000000000;
     t->meta.t0_ticks = 1000000;
@@ -133,6 +134,17 @@ static inline uint32_t tr_process(struct testrec *t, uint64_t ident, uint32_t na
 
 /* ---- segments ---- */
 
+__extension__ typedef unsigned __int128 tr_u128;
+
+/* CLOCK_MONOTONIC as the nominal rate of the recording's clock has it. */
+static inline int64_t tr_mono(const struct testrec *t, uint64_t ticks)
+{
+    if (t->meta.clock == KYMO_CLOCK_MONOTONIC || t->meta.ticks_per_sec == 0)
+        return (int64_t)ticks;
+    tr_u128 ns = (tr_u128)(ticks - t->meta.t0_ticks) * 1000000000u;
+    return t->meta.t0_mono_ns + (int64_t)(ns / t->meta.ticks_per_sec);
+}
+
 static inline void ts_open(struct testseg *s, const struct testrec *t, uint32_t slot, uint64_t seq,
                            uint64_t ts)
 {
@@ -144,11 +156,20 @@ static inline void ts_open(struct testseg *s, const struct testrec *t, uint32_t 
                              .packet_bits = TR_SEGMENT * 8u,
                              .commit = KYMO_SEG_HEADER,
                              .thread_kind = KYMO_T_SCHEDULER,
-                             .thread_no = slot + 1};
+                             .thread_no = slot + 1,
+                             .order = (seq - 1) * TR_SLOTS + slot + 1,
+                             .mono_ns = tr_mono(t, ts)};
     memcpy(h.uuid, t->meta.uuid, 16);
     memcpy(s->b, &h, sizeof h);
     s->len = KYMO_SEG_HEADER;
     s->last = ts;
+}
+
+/* The segments before this one are gone: what its header says of them. */
+static inline void ts_after(struct testseg *s, uint64_t ts_before, uint64_t events_before)
+{
+    memcpy(s->b + offsetof(struct kymo_segment, ts_before), &ts_before, 8);
+    memcpy(s->b + offsetof(struct kymo_segment, events_before), &events_before, 8);
 }
 
 /* All bytes so far are complete. */
@@ -214,11 +235,16 @@ static inline void ts_close(struct testseg *s, bool with_crc)
     memcpy(s->b, &h, sizeof h);
 }
 
+static inline void tr_to_place(struct testrec *t, const struct testseg *s, size_t place)
+{
+    memcpy(t->ring.p + place * TR_SEGMENT, s->b, TR_SEGMENT);
+}
+
 static inline void tr_to_ring(struct testrec *t, const struct testseg *s)
 {
     struct kymo_segment h;
     memcpy(&h, s->b, sizeof h);
-    memcpy(t->ring.p + (h.instance * TR_SEGS + (h.seq - 1) % TR_SEGS) * TR_SEGMENT, s->b, TR_SEGMENT);
+    tr_to_place(t, s, h.instance * TR_SEGS + (h.seq - 1) % TR_SEGS);
 }
 
 /* Whole segments; with `trim` only as long as their content. */

@@ -477,30 +477,6 @@ static void test_ctf_files(void **state)
     remove_ctf(x->out);
 }
 
-static bool keep_all(void *arg, const struct kymo_reader *r, const struct kymo_event *ev)
-{
-    (void)arg;
-    (void)r;
-    (void)ev;
-    return true;
-}
-
-static void test_ctf_refuses_filters(void **state)
-{
-    struct bench *x = *state;
-    struct kymo_export_options o = {
-        .out = x->out, .from_ns = INT64_MIN, .to_ns = INT64_MAX, .keep = keep_all};
-    struct kymo_reader *r;
-    write_recording(x);
-    assert_int_equal(kymo_reader_open(x->rec, &r, x->err, sizeof x->err), 0);
-    assert_int_equal(kymo_export_ctf(r, &o, &x->res, x->err, sizeof x->err), -ENOTSUP);
-    o.keep = NULL;
-    o.to_ns = 5;
-    assert_int_equal(kymo_export_ctf(r, &o, &x->res, x->err, sizeof x->err), -ENOTSUP);
-    assert_int_not_equal(x->err[0], 0);
-    kymo_reader_close(r);
-}
-
 /* ---- window, filter, errors ---- */
 
 static bool keep_pid_1(void *arg, const struct kymo_reader *r, const struct kymo_event *ev)
@@ -621,7 +597,6 @@ int main(void)
         TEST(test_dbg_bytes),
         TEST(test_dbg_bounds_drops),
         TEST(test_ctf_files),
-        TEST(test_ctf_refuses_filters),
         TEST(test_window_and_filter),
         TEST(test_errors_leave_nothing),
         TEST(test_output_is_private_and_replaces),

@@ -71,9 +71,9 @@ static void refused(void **state)
     t.meta.magic ^= 1;
     assert_refused(&t, -EBADMSG, "magic");
     t.meta.magic ^= 1;
-    t.meta.version = 2;
-    assert_refused(&t, -EPROTO, "version 2");
     t.meta.version = 1;
+    assert_refused(&t, -EPROTO, "format version 1; this program reads version 2");
+    t.meta.version = KYMO_FORMAT_VERSION;
     t.meta.n_slots = 4097;
     assert_refused(&t, -EBADMSG, "n_slots");
     t.meta.n_slots = 0;
@@ -84,9 +84,11 @@ static void refused(void **state)
     t.meta.segment_bytes = 1u << 31;
     assert_refused(&t, -EBADMSG, "segment_bytes");
     t.meta.segment_bytes = TR_SEGMENT;
-    t.meta.segs_per_ring = UINT32_MAX;
-    assert_refused(&t, -EBADMSG, "segs_per_ring");
-    t.meta.segs_per_ring = TR_SEGS;
+    t.meta.n_segments = UINT32_MAX;
+    assert_refused(&t, -EBADMSG, "n_segments");
+    t.meta.n_segments = KYMO_SEGMENTS_MIN - 1;
+    assert_refused(&t, -EBADMSG, "n_segments");
+    t.meta.n_segments = TR_SLOTS * TR_SEGS;
     t.meta.meta_bytes = 17;
     assert_refused(&t, -EBADMSG, "meta_bytes");
     t.meta.meta_bytes = KYMO_META_BYTES;
@@ -341,8 +343,12 @@ static void crashed_ring(void **state)
     assert_memory_equal(kymo_reader_damage(r), &none, sizeof none);
     kymo_reader_close(r);
 
-    /* A segment in a place that is not its own is not believed. */
-    memcpy(t.ring.p + 5 * TR_SEGS * TR_SEGMENT, t.ring.p + (3 * TR_SEGS + 2) * TR_SEGMENT, TR_SEGMENT);
+    /* Any place may hold any segment, and what is there twice is read once. One of
+     * another recording is not believed. */
+    uint8_t *other = t.ring.p + 5 * TR_SEGS * TR_SEGMENT;
+    memcpy(other, t.ring.p + (3 * TR_SEGS + 2) * TR_SEGMENT, TR_SEGMENT);
+    memcpy(other + TR_SEGMENT, other, TR_SEGMENT);
+    other[TR_SEGMENT + 4] ^= 1;
     r = open_it(&t);
     count(r, of, 8);
     assert_int_equal(of[3], RECORDS);

@@ -2,7 +2,7 @@
  *
  * Reads a recording: of a living recorder, of a dead node, a snapshot. Single
  * threaded: one struct kymo_reader belongs to one thread at a time. Memory
- * is bounded by the number of threads, segments (40 bytes each) and dictionary
+ * is bounded by the number of threads, segments (56 bytes each) and dictionary
  * entries, never by the number of events. No input makes it crash: what is
  * damaged is skipped and counted.
  */
@@ -34,16 +34,33 @@ struct kymo_damage {
 int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size);
 void kymo_reader_close(struct kymo_reader *r);
 
-/* The header as found, but for events_removed, which leaves out what the ring
- * still has; and the per-thread counters. Pointers live until close. */
+/* The header as found, but for events_removed, which leaves out what the pool
+ * still has. The per-thread counters, set right by what was found: `bytes` counts
+ * open segments too, and `overwritten` is what the oldest segment says, however the
+ * recorder ended. Pointers live until close. */
 const struct kymo_meta *kymo_reader_meta(const struct kymo_reader *r);
 const struct kymo_slot *kymo_reader_slots(const struct kymo_reader *r, uint32_t *n);
 const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r);
 /* True when the recorder never closed the recording and its OS process is gone. */
 bool kymo_reader_crashed(const struct kymo_reader *r);
+/* Segments in use in the file `ring`, and their bytes with headers. */
+void kymo_reader_pool(const struct kymo_reader *r, uint64_t *segments, uint64_t *bytes);
 
-/* The next event of all threads in order of time (ties: by slot). Notes of the
- * recorder (KYMO_E_FIRST_NOTE and up) come too. 1 = *ev filled, 0 = end,
+/* The horizon (kymo_format.h): the recording is complete after this time, but for
+ * losses that it reports. Before it only a part of the threads has events left: an
+ * event from there is `incomplete`, what was open there has no duration. False: the
+ * recording is complete from its start; *ticks and *ns are then those of the start. */
+bool kymo_reader_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *ns);
+/* Whether an event of this thread at this time lies before the horizon. */
+bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t ticks);
+/* Whether kymo_reader_next gives incomplete events too; it does not at first. To be
+ * called before the first kymo_reader_next, or followed by a rewind. */
+void kymo_reader_show_all(struct kymo_reader *r, bool all);
+
+/* The next event of all threads in order of ticks (ties: by slot), from the horizon
+ * on. Notes of the recorder (KYMO_E_FIRST_NOTE and up) come too. Of one thread `ns`
+ * does not go down; between threads it may where the clock jumped (see
+ * kymo_reader_jumps). 1 = *ev filled, 0 = end,
  * negative errno = the recording can't be read further (-EIO, -ENOMEM). */
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev);
 /* Back to the first event. */
@@ -52,12 +69,18 @@ int kymo_reader_rewind(struct kymo_reader *r);
 void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total);
 
 /* Times of the first and the last record that can be read, without reading what
- * lies between. Ends the life of what kymo_reader_segment returned. 0, -ENODATA
+ * lies between; the first is not before the horizon unless kymo_reader_show_all said
+ * so. Ends the life of what kymo_reader_segment returned. 0, -ENODATA
  * when there is no record at all, -ENOMEM. */
 int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns);
 
 /* Time. */
-int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks);       /* CLOCK_MONOTONIC */
+int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks); /* CLOCK_MONOTONIC */
+/* The same for a record of segment `index` (see kymo_reader_segment). */
+int64_t kymo_reader_segment_ns(struct kymo_reader *r, uint64_t index, uint64_t ticks);
+/* Segments whose clock had jumped without the recorder noticing: they are corrected
+ * one by one, by what they say of their beginning. */
+uint64_t kymo_reader_jumps(const struct kymo_reader *r);
 int64_t kymo_reader_wall_ns(const struct kymo_reader *r, int64_t mono_ns); /* Unix epoch */
 int64_t kymo_reader_erl_ns(const struct kymo_reader *r, int64_t mono_ns);  /* erlang:monotonic_time */
 
@@ -107,12 +130,12 @@ size_t kymo_format_call(const struct kymo_reader *r, uint32_t mfa, const uint8_t
 bool kymo_term_cell(const uint8_t *etf, size_t len, size_t *head);
 
 /* Raw segments, for the exporter that copies them: valid, deduplicated, in
- * order of (slot, seq). *bytes holds the header and the committed content with
- * content_bits and events filled in, valid until the next call; packet_bits is
- * the same as content_bits, ts_end the time of the last record. Times and losses
- * of one thread do not go down from one segment to the next. 1, 0 after the last one, or -errno. When a segment
- * can't be used (damaged, or overwritten meanwhile: counted) the answer is 1
- * with *bytes NULL and *len 0: go on with the next index. */
+ * order of (slot, seq), those before the horizon too. *bytes holds the header and the
+ * committed content with content_bits and events filled in, valid until the next call;
+ * packet_bits is the same as content_bits, ts_end the time of the last record. Times
+ * and losses of one thread do not go down from one segment to the next. 1, 0 after the
+ * last one, or -errno. When a segment can't be used (damaged, or overwritten meanwhile:
+ * counted) the answer is 1 with *bytes NULL and *len 0: go on with the next index. */
 int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **bytes, size_t *len);
 
 #endif

@@ -1,5 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "export_perfetto.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages: an instant at each end and an arrow between them where it is certain which
+ * belong together. A receive that is stamped before its send is held back a little.
+ */
+#include "perfetto_state.h"
+
+/* While a process receives one message after the other they are less than this apart. */
+enum { BATCH_NS = 100000 };
 
 static void write_held(struct kymo_pfx *x, struct kymo_pfx_held *h, uint64_t flow, int64_t ns)
 {
@@ -66,22 +73,6 @@ static struct kymo_pfx_held *held_for(struct kymo_pfx *x, const struct kymo_mess
     return NULL;
 }
 
-/* Names the other side: processes with a track by a string written once. */
-static void peer(struct kymo_pfx *x, unsigned key, uint64_t ident)
-{
-    struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
-    if (p == NULL) {
-        kymo_pf_ident(&x->w, key, ident);
-        return;
-    }
-    if ((*p)->string_iid == 0) {
-        char label[512];
-        size_t len = kymo_label(x->r, ident, (*p)->spawned, label, sizeof label);
-        (*p)->string_iid = kymo_pf_new_string(&x->w, label, len);
-    }
-    kymo_pf_string_iid(&x->w, key, (*p)->string_iid);
-}
-
 static void add_message(struct kymo_pfx *x, const struct kymo_event *ev)
 {
     if (ev->size != KYMO_SIZE_UNKNOWN)
@@ -90,23 +81,37 @@ static void add_message(struct kymo_pfx *x, const struct kymo_event *ev)
     kymo_pfx_options(x, ev);
 }
 
+/* Whether a message that is sent to ident now can be told from those that were under
+ * way at the horizon. Names and aliases stay in question until they are received. */
+static bool may_have_arrow(struct kymo_pfx *x, uint64_t ident, int64_t now)
+{
+    if (!x->cut || KYMO_IDENT_KIND(ident) != KYMO_I_PID)
+        return true;
+    struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
+    if (p == NULL)
+        return false;
+    if ((*p)->mail == MAIL_FIRST && now - (*p)->received > BATCH_NS)
+        (*p)->mail = MAIL_KNOWN;
+    return (*p)->mail == MAIL_KNOWN;
+}
+
 void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
     struct kymo_message m = {.from = ev->who, .to = ev->peer, .name = KYMO_IDENT_NONE};
     kymo_message_look(&m, ev);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
-    peer(x, KYMO_PF_K_TO, ev->peer);
+    kymo_pfx_peer(x, KYMO_PF_K_TO, ev->peer);
     add_message(x, ev);
     x->slices++;
-    if (ev->id == KYMO_E_SEND_NE) {
-        kymo_pf_emit(&x->w, ev->ns);
-        return;
-    }
     if (KYMO_IDENT_KIND(m.to) == KYMO_I_ATOM) {
         uint32_t name = kymo_canonical(x->r, (uint32_t)KYMO_IDENT_DATA(m.to));
         const uint64_t *to = kymo_map_get(&x->names, name);
         m.to = to != NULL ? *to : KYMO_IDENT(KYMO_I_ATOM, name);
+    }
+    if (ev->id == KYMO_E_SEND_NE || !may_have_arrow(x, m.to, ev->ns)) {
+        kymo_pf_emit(&x->w, ev->ns);
+        return;
     }
     struct kymo_pfx_held *h = held_for(x, &m);
     uint64_t flow = h != NULL ? kymo_flows_id(&x->flows) : kymo_flows_send(&x->flows, &m);
@@ -120,15 +125,22 @@ void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
 {
     struct kymo_message m = {.from = ev->peer, .to = ev->who, .name = p->name};
     kymo_message_look(&m, ev);
+    if (p->mail == MAIL_FIRST && ev->ns - p->received > BATCH_NS)
+        p->mail = MAIL_KNOWN;
+    /* Also takes the send that may belong to it out of the way. */
     uint64_t flow = kymo_flows_receive(&x->flows, &m);
     make_room(x);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
     if (ev->peer != KYMO_IDENT_NONE)
-        peer(x, KYMO_PF_K_FROM, ev->peer);
+        kymo_pfx_peer(x, KYMO_PF_K_FROM, ev->peer);
     add_message(x, ev);
     x->slices++;
-    if (flow != 0) {
+    if (p->mail != MAIL_KNOWN) {
+        p->mail = MAIL_FIRST;
+        p->received = ev->ns;
+        kymo_pf_emit(&x->w, ev->ns);
+    } else if (flow != 0) {
         kymo_pf_flow(&x->w, flow, true);
         kymo_pf_emit(&x->w, ev->ns);
     } else {

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an event is, and what is done about it. The table of what becomes what is in
+ * doc/exports.md.
+ */
+#include <stdio.h>
+
+#include "etf_tags.h"
+#include "perfetto_state.h"
+
+/* ---- instants ---- */
+
+/* [Term | Extra] is what a tag that this program does not know had. */
+static void add_term(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    size_t head;
+    if (ev->id != KYMO_E_OTHER || !ev->has_content || !kymo_term_cell(ev->content, ev->content_len, &head)) {
+        kymo_pfx_content(x, KYMO_PF_K_TERM, ev);
+        return;
+    }
+    const uint8_t *p = ev->content + KYMO_CELL_HEAD;
+    uint32_t rest = ev->content_len - KYMO_CELL_HEAD - (uint32_t)head;
+    bool was_cut = (ev->content_flags & KYMO_C_CUT) != 0;
+    kymo_pf_term(&x->w, KYMO_PF_K_TERM, p, (uint32_t)head, was_cut);
+    if (p[head] != T_NIL)
+        kymo_pf_term(&x->w, KYMO_PF_K_EXTRA, p + head, rest, was_cut);
+}
+
+static void add_seq_trace(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    static const char *const kinds[] = {"?", "send", "receive", "print", "other"};
+    unsigned kind = ev->kind & 0x7fu;
+    char serial[32];
+    int len = snprintf(serial, sizeof serial, "%u -> %u", ev->serial_prev, ev->serial_cur);
+    kymo_pf_text(&x->w, KYMO_PF_K_KIND, kinds[kind <= KYMO_SEQ_OTHER ? kind : 0]);
+    kymo_pf_uint(&x->w, KYMO_PF_K_LABEL, ev->value);
+    kymo_pf_string(&x->w, KYMO_PF_K_SERIAL, serial, (size_t)len);
+}
+
+static unsigned atom_key(uint8_t id)
+{
+    switch (id) {
+    case KYMO_E_REGISTER:
+    case KYMO_E_UNREGISTER: return KYMO_PF_K_NAME;
+    case KYMO_E_OTHER: return KYMO_PF_K_TAG;
+    default: return KYMO_PF_K_REASON;
+    }
+}
+
+/* A moment on a track: fields by their letters. */
+static void instant(struct kymo_pfx *x, uint64_t track, enum kymo_pf_category category,
+                    const struct kymo_event *ev)
+{
+    kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, category);
+    if (ev->id == KYMO_E_CALL) {
+        kymo_pf_name(&x->w, kymo_pf_mfa(&x->w, kymo_canonical(x->r, ev->mfa)));
+        kymo_pfx_arguments(x, ev);
+    } else {
+        kymo_pf_name(&x->w, ev->id);
+        if (ev->peer != KYMO_IDENT_NONE)
+            kymo_pf_ident(&x->w, KYMO_PF_K_PEER, ev->peer);
+        kymo_pf_dict(&x->w, ev->id == KYMO_E_SPAWN ? KYMO_PF_K_CALLED : KYMO_PF_K_AT, ev->mfa);
+        kymo_pf_dict(&x->w, atom_key(ev->id), ev->atom);
+        if (ev->id == KYMO_E_SEQ_TRACE)
+            add_seq_trace(x, ev);
+        if (ev->id == KYMO_E_SPAWN || ev->id == KYMO_E_SPAWNED)
+            kymo_pfx_arguments(x, ev);
+        else
+            add_term(x, ev);
+    }
+    kymo_pfx_options(x, ev);
+    kymo_pf_emit(&x->w, ev->ns);
+    x->slices++;
+}
+
+static enum kymo_pf_category category_of(const struct kymo_event *ev)
+{
+    if (ev->incomplete)
+        return KYMO_PF_CAT_INCOMPLETE;
+    if (ev->id == KYMO_E_CALL)
+        return KYMO_PF_CAT_CALL;
+    if (ev->id == KYMO_E_SEQ_TRACE)
+        return KYMO_PF_CAT_SEQ_TRACE;
+    return KYMO_IDENT_KIND(ev->who) == KYMO_I_PORT ? KYMO_PF_CAT_PORT : KYMO_PF_CAT_PROCESS;
+}
+
+static void note(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    bool lost = ev->id == KYMO_E_LOST;
+    uint64_t track = lost ? kymo_pfx_thread(x, ev->slot) : (uint64_t)TRACK_NODE;
+    kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, lost ? KYMO_PF_CAT_LOSS : KYMO_PF_CAT_NOTE);
+    kymo_pf_name(&x->w, lost ? KYMO_PF_N_LOST : ev->id);
+    if (lost) {
+        kymo_pf_uint(&x->w, KYMO_PF_K_COUNT, ev->value);
+        kymo_pf_text(&x->w, KYMO_PF_K_CAUSE, kymo_loss_name(ev->kind));
+    } else if (ev->id == KYMO_E_STATE) {
+        kymo_pf_text(&x->w, KYMO_PF_K_STATE, kymo_state_name(ev->kind));
+    }
+    kymo_pf_emit(&x->w, ev->ns);
+    x->slices++;
+}
+
+/* ---- before the horizon ---- */
+
+void kymo_pfx_older(struct kymo_pfx *x, const struct kymo_event *ev, bool shown)
+{
+    bool end = ev->id == KYMO_E_EXIT || ev->id == KYMO_E_CLOSED;
+    if (end)
+        kymo_map_remove(&x->older, ev->who);
+    else if (x->older.count < OLDER_MAX && ev->id < KYMO_E_FIRST_NOTE)
+        (void)kymo_map_put(&x->older, ev->who, NULL); /* without memory its slice begins later */
+    if (!shown)
+        return;
+    x->now = ev->ns;
+    if (ev->id >= KYMO_E_FIRST_NOTE) {
+        note(x, ev);
+        return;
+    }
+    struct kymo_pfx_process *p = kymo_pfx_process(x, ev);
+    bool of_thread = ev->id >= KYMO_E_IN && ev->id <= KYMO_E_PORT_OUT_EXITED;
+    uint64_t track = of_thread ? kymo_pfx_thread(x, ev->slot) : p != NULL ? p->track : (uint64_t)TRACK_NODE;
+    instant(x, track, KYMO_PF_CAT_INCOMPLETE, ev);
+    if (p != NULL && end)
+        kymo_pfx_exit(x, p, ev);
+}
+
+/* ---- from the horizon on ---- */
+
+/* Names resolve sends to them. */
+static void rename_process(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
+    uint32_t name = kymo_canonical(x->r, ev->atom);
+    if (name == 0)
+        return;
+    if (ev->id == KYMO_E_REGISTER) {
+        uint64_t *to = kymo_map_put(&x->names, name, NULL);
+        if (to != NULL)
+            *to = p->ident;
+        p->name = KYMO_IDENT(KYMO_I_ATOM, name);
+    } else {
+        kymo_map_remove(&x->names, name);
+        p->name = KYMO_IDENT_NONE;
+    }
+}
+
+/* Calls, returns and collections: changes the stack of p, which begins and ends slices. */
+static void change_stack(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
+    struct kymo_pfx_leaving l = {x, p, ev};
+    struct kymo_facts *facts = &x->lesson.facts;
+    struct kymo_frame *f = NULL;
+    switch (ev->id) {
+    case KYMO_E_CALL:
+        f = kymo_stack_call(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
+        if (f == NULL) /* nothing tells when it ends */
+            instant(x, p->track, category_of(ev), ev);
+        break;
+    case KYMO_E_RETURN_TO:
+        kymo_stack_return_to(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
+        break;
+    case KYMO_E_RETURN_FROM:
+    case KYMO_E_EXCEPTION_FROM:
+        kymo_stack_return_from(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
+        break;
+    case KYMO_E_GC_MINOR_START:
+        f = kymo_stack_gc_start(&p->stack, KYMO_FRAME_GC_MINOR, kymo_pfx_leave, &l);
+        break;
+    case KYMO_E_GC_MAJOR_START:
+        f = kymo_stack_gc_start(&p->stack, KYMO_FRAME_GC_MAJOR, kymo_pfx_leave, &l);
+        break;
+    case KYMO_E_GC_MINOR_END: kymo_stack_gc_end(&p->stack, KYMO_FRAME_GC_MINOR, kymo_pfx_leave, &l); break;
+    default: kymo_stack_gc_end(&p->stack, KYMO_FRAME_GC_MAJOR, kymo_pfx_leave, &l);
+    }
+    if (f != NULL)
+        kymo_pfx_enter(x, p, f, ev);
+}
+
+static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
+    bool first = !p->begun;
+    kymo_pfx_begin_alive(x, p, ev);
+    if (p->losses != x->losses) {
+        kymo_stack_lost(&p->stack);
+        p->losses = x->losses;
+    }
+    if (p->mail == MAIL_FIRST && ev->id != KYMO_E_RECEIVE)
+        p->mail = MAIL_KNOWN;
+    switch (ev->id) {
+    case KYMO_E_CALL:
+    case KYMO_E_RETURN_TO:
+    case KYMO_E_RETURN_FROM:
+    case KYMO_E_EXCEPTION_FROM:
+    case KYMO_E_GC_MINOR_START:
+    case KYMO_E_GC_MINOR_END:
+    case KYMO_E_GC_MAJOR_START:
+    case KYMO_E_GC_MAJOR_END: change_stack(x, p, ev); break;
+    case KYMO_E_SEND:
+    case KYMO_E_SEND_NE: kymo_pfx_send(x, p, ev); break;
+    case KYMO_E_RECEIVE: kymo_pfx_receive(x, p, ev); break;
+    case KYMO_E_IN:
+    case KYMO_E_IN_EXITING:
+    case KYMO_E_PORT_IN:
+    case KYMO_E_PORT_IN_EXITING: kymo_pfx_run(x, p, ev); break;
+    case KYMO_E_OUT:
+    case KYMO_E_OUT_EXITING:
+    case KYMO_E_OUT_EXITED:
+    case KYMO_E_PORT_OUT:
+    case KYMO_E_PORT_OUT_EXITING:
+    case KYMO_E_PORT_OUT_EXITED: kymo_pfx_stop(x, p, ev); break;
+    case KYMO_E_EXIT:
+    case KYMO_E_CLOSED: kymo_pfx_exit(x, p, ev); break;
+    case KYMO_E_SPAWNED:
+    case KYMO_E_OPEN:
+        if (!first) /* else its slice says it */
+            instant(x, p->track, category_of(ev), ev);
+        break;
+    case KYMO_E_REGISTER:
+    case KYMO_E_UNREGISTER:
+        rename_process(x, p, ev);
+        instant(x, p->track, category_of(ev), ev);
+        break;
+    default: instant(x, p->track, category_of(ev), ev);
+    }
+}
+
+void kymo_pfx_event(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    x->now = ev->ns;
+    kymo_pfx_expire(x, ev->ns);
+    if (ev->id >= KYMO_E_FIRST_NOTE) {
+        if (ev->id == KYMO_E_LOST) {
+            x->losses++;
+            kymo_flows_lost(&x->flows);
+        }
+        note(x, ev);
+        return;
+    }
+    struct kymo_pfx_process *p = kymo_pfx_process(x, ev);
+    if (p != NULL)
+        event_of(x, p, ev);
+    else
+        instant(x, TRACK_NODE, category_of(ev), ev);
+}

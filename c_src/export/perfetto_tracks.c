@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tracks of threads and processes, and what is open on them: who runs, who is alive,
+ * which calls and collections.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "perfetto_state.h"
+
+/* ---- parts of records ---- */
+
+static bool is_cut(const struct kymo_event *ev)
+{
+    return (ev->content_flags & KYMO_C_CUT) != 0;
+}
+
+void kymo_pfx_content(struct kymo_pfx *x, unsigned key, const struct kymo_event *ev)
+{
+    if (ev->has_content)
+        kymo_pf_term(&x->w, key, ev->content, ev->content_len, is_cut(ev));
+}
+
+void kymo_pfx_arguments(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    if (ev->has_content)
+        kymo_pf_arguments(&x->w, ev->mfa, ev->content, ev->content_len, is_cut(ev));
+}
+
+void kymo_pfx_options(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    if (!ev->has_opts)
+        return;
+    if ((ev->opt_flags & KYMO_O_MSR) != 0)
+        kymo_pf_term(&x->w, KYMO_PF_K_RESULT, ev->msr, ev->msr_len, (ev->opt_flags & KYMO_O_MSR_CUT) != 0);
+    if ((ev->opt_flags & KYMO_O_SCHED) != 0)
+        kymo_pf_uint(&x->w, KYMO_PF_K_SCHEDULER, ev->opt_sched);
+}
+
+void kymo_pfx_gc_sizes(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    for (unsigned i = 0; i < ev->n_gc && i < KYMO_GC_SIZES; i++)
+        kymo_pf_uint(&x->w, KYMO_PF_K_GC + i, ev->gc[i]);
+}
+
+void kymo_pfx_peer(struct kymo_pfx *x, unsigned key, uint64_t ident)
+{
+    struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
+    if (p == NULL) {
+        kymo_pf_ident(&x->w, key, ident);
+        return;
+    }
+    if ((*p)->string_iid == 0) {
+        char label[512];
+        size_t len = kymo_label(x->r, ident, (*p)->spawned, label, sizeof label);
+        (*p)->string_iid = kymo_pf_new_string(&x->w, label, len);
+    }
+    kymo_pf_string_iid(&x->w, key, (*p)->string_iid);
+}
+
+/* ---- threads ---- */
+
+uint64_t kymo_pfx_thread(struct kymo_pfx *x, uint32_t slot)
+{
+    static const char *const kinds[] = {"thread", "scheduler", "dirty cpu scheduler", "dirty io scheduler"};
+    uint32_t n;
+    const struct kymo_slot *slots = kymo_reader_slots(x->r, &n);
+    uint64_t track = (uint64_t)TRACK_THREAD_BASE + slot;
+    if (!x->threads_described) {
+        x->threads_described = true;
+        kymo_pf_track(&x->w, TRACK_THREADS, TRACK_NODE, "schedulers", 10);
+    }
+    if (slot >= n || slot >= x->n_threads)
+        return TRACK_THREADS;
+    if (!x->threads[slot].described) {
+        char name[96];
+        const struct kymo_slot *s = &slots[slot];
+        const char *kind = kinds[s->thread_kind <= KYMO_T_DIRTY_IO ? s->thread_kind : 0];
+        int len = s->thread_no != 0
+                      ? snprintf(name, sizeof name, "%s %u", kind, s->thread_no)
+                      : snprintf(name, sizeof name, "%s %.16s (slot %u)", kind, s->thread_name, slot);
+        kymo_pf_track(&x->w, track, TRACK_THREADS, name, (size_t)len);
+        x->threads[slot].described = true;
+    }
+    return track;
+}
+
+/* ev is the `out`, or NULL: nothing says when it stopped. */
+static void end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_event *ev)
+{
+    struct kymo_pfx_thread *t = &x->threads[slot];
+    if (t->running == KYMO_IDENT_NONE)
+        return;
+    t->running = KYMO_IDENT_NONE;
+    kymo_pf_event(&x->w, KYMO_PF_END, kymo_pfx_thread(x, slot), KYMO_PF_CAT_NONE);
+    if (ev == NULL) {
+        kymo_pf_text(&x->w, KYMO_PF_K_ENDED, "not recorded");
+    } else {
+        if (ev->id == KYMO_E_OUT_EXITED || ev->id == KYMO_E_PORT_OUT_EXITED)
+            kymo_pf_text(&x->w, KYMO_PF_K_ENDED, "exited");
+        kymo_pf_dict(&x->w, KYMO_PF_K_AT, ev->mfa != 0 ? ev->mfa : ev->atom);
+    }
+    kymo_pf_emit(&x->w, x->now);
+}
+
+void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
+    if (ev->slot >= x->n_threads)
+        return;
+    end_running(x, ev->slot, NULL);
+    uint64_t track = kymo_pfx_thread(x, ev->slot);
+    x->threads[ev->slot].running = p->ident;
+    kymo_pf_event(&x->w, KYMO_PF_BEGIN, track, KYMO_PF_CAT_RUNNING);
+    if (p->name_iid == 0) {
+        char label[512];
+        size_t len = kymo_label(x->r, p->ident, p->spawned, label, sizeof label);
+        p->name_iid = kymo_pf_new_name(&x->w, label, len);
+    }
+    kymo_pf_name(&x->w, p->name_iid);
+    kymo_pf_dict(&x->w, KYMO_PF_K_AT, ev->mfa != 0 ? ev->mfa : ev->atom);
+    if (ev->id == KYMO_E_IN_EXITING || ev->id == KYMO_E_PORT_IN_EXITING)
+        kymo_pf_text(&x->w, KYMO_PF_K_STATE, "exiting");
+    kymo_pfx_options(x, ev);
+    kymo_pf_emit(&x->w, ev->ns);
+    x->slices++;
+}
+
+void kymo_pfx_stop(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
+    if (ev->slot < x->n_threads && x->threads[ev->slot].running == p->ident)
+        end_running(x, ev->slot, ev);
+}
+
+/* ---- slices of calls and collections ---- */
+
+void kymo_pfx_leave(void *leaving, const struct kymo_frame *f, enum kymo_leave why)
+{
+    static const char *const ended[] = {NULL, NULL, "tail call", "not recorded", "with its process"};
+    const struct kymo_pfx_leaving *l = leaving;
+    struct kymo_pfx *x = l->x;
+    if (f->depth >= DEPTH_MAX)
+        return;
+    kymo_pf_event(&x->w, KYMO_PF_END, l->p->track, KYMO_PF_CAT_NONE);
+    if (ended[why] != NULL)
+        kymo_pf_text(&x->w, KYMO_PF_K_ENDED, ended[why]);
+    if (f->user != x->losses)
+        kymo_pf_text(&x->w, KYMO_PF_K_LOST, "yes");
+    if (why == KYMO_LEAVE_RETURN && l->cause != NULL) {
+        if (l->cause->id == KYMO_E_EXCEPTION_FROM)
+            kymo_pf_dict(&x->w, KYMO_PF_K_CLASS, l->cause->atom);
+        kymo_pfx_content(x, KYMO_PF_K_VALUE, l->cause);
+        kymo_pfx_gc_sizes(x, l->cause);
+    }
+    kymo_pf_emit(&x->w, x->now);
+}
+
+void kymo_pfx_enter(struct kymo_pfx *x, struct kymo_pfx_process *p, struct kymo_frame *f,
+                    const struct kymo_event *ev)
+{
+    if (f->depth >= DEPTH_MAX)
+        return;
+    f->user = x->losses;
+    bool gc = f->kind >= KYMO_FRAME_GC_MINOR;
+    kymo_pf_event(&x->w, KYMO_PF_BEGIN, p->track, gc ? KYMO_PF_CAT_GC : KYMO_PF_CAT_CALL);
+    if (gc) {
+        kymo_pf_name(&x->w, f->kind == KYMO_FRAME_GC_MINOR ? KYMO_PF_N_GC_MINOR : KYMO_PF_N_GC_MAJOR);
+        kymo_pfx_gc_sizes(x, ev);
+    } else {
+        kymo_pf_name(&x->w, kymo_pf_mfa(&x->w, f->mfa));
+        kymo_pfx_arguments(x, ev);
+    }
+    kymo_pfx_options(x, ev);
+    kymo_pf_emit(&x->w, ev->ns);
+    x->slices++;
+}
+
+/* ---- lives ---- */
+
+static bool is_birth(const struct kymo_event *ev)
+{
+    return ev->id == KYMO_E_SPAWNED || ev->id == KYMO_E_OPEN;
+}
+
+void kymo_pfx_begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
+    if (p->begun)
+        return;
+    p->begun = p->alive = true;
+    bool older = x->cut && !is_birth(ev) && kymo_map_get(&x->older, p->ident) != NULL;
+    if (!x->cut || is_birth(ev))
+        p->mail = MAIL_KNOWN;
+    kymo_pf_event(&x->w, KYMO_PF_BEGIN, p->track,
+                  KYMO_IDENT_KIND(p->ident) == KYMO_I_PORT ? KYMO_PF_CAT_PORT : KYMO_PF_CAT_PROCESS);
+    kymo_pf_name(&x->w, KYMO_PF_N_ALIVE);
+    if (is_birth(ev)) {
+        kymo_pf_ident(&x->w, KYMO_PF_K_FROM, ev->peer);
+        kymo_pf_dict(&x->w, KYMO_PF_K_CALLED, ev->mfa);
+        kymo_pf_dict(&x->w, KYMO_PF_K_DRIVER, ev->atom);
+    } else {
+        kymo_pf_text(&x->w, KYMO_PF_K_SINCE,
+                     older ? "before the horizon" : "before its first event in the recording");
+    }
+    if (ev->id == KYMO_E_SPAWNED)
+        kymo_pfx_arguments(x, ev);
+    kymo_pf_emit(&x->w, older ? x->cut_ns : ev->ns);
+    x->slices++;
+}
+
+/* `why`: when there is no event that says it. */
+static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev,
+                      const char *why)
+{
+    struct kymo_pfx_leaving l = {x, p, ev};
+    kymo_stack_clear(&p->stack, kymo_pfx_leave, &l);
+    if (!p->alive)
+        return;
+    p->alive = false;
+    kymo_pf_event(&x->w, KYMO_PF_END, p->track, KYMO_PF_CAT_NONE);
+    if (ev == NULL)
+        kymo_pf_text(&x->w, KYMO_PF_K_ENDED, why);
+    else if (ev->has_content)
+        kymo_pfx_content(x, KYMO_PF_K_REASON, ev);
+    else
+        kymo_pf_dict(&x->w, KYMO_PF_K_REASON, ev->atom);
+    kymo_pf_emit(&x->w, x->now);
+}
+
+static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
+{
+    /* Even after its exit it may have called something. */
+    struct kymo_pfx_leaving l = {x, p, NULL};
+    kymo_stack_clear(&p->stack, kymo_pfx_leave, &l);
+    if (x->last == p)
+        x->last = NULL;
+    kymo_residents_remove(&x->residents, p->place);
+    kymo_map_remove(&x->processes, p->ident);
+    free(p);
+}
+
+/* Frees a process, whether the graveyard holds it or not. */
+static void bury(struct kymo_pfx *x, struct kymo_pfx_process *p)
+{
+    for (uint32_t i = 0; i < DEAD_MAX; i++) {
+        if (x->dead[i] == p)
+            x->dead[i] = NULL;
+    }
+    forget(x, p);
+}
+
+void kymo_pfx_exit(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
+    if (p->dead)
+        return;
+    end_alive(x, p, ev, NULL);
+    kymo_flows_exit(&x->flows, p->ident);
+    kymo_map_remove(&x->older, p->ident);
+    p->dead = true;
+    struct kymo_pfx_process **grave = &x->dead[x->dead_next++ & (DEAD_MAX - 1)];
+    if (*grave != NULL)
+        forget(x, *grave);
+    *grave = p;
+}
+
+/* Nothing was heard of it for long, and its place is taken. */
+static void evict(struct kymo_pfx *x, uint64_t ident, uint32_t place)
+{
+    struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
+    if (p == NULL || (*p)->place != place)
+        return;
+    end_alive(x, *p, NULL, "nothing heard of it");
+    uint64_t taken = x->residents.ident[place];
+    bury(x, *p);
+    x->residents.ident[place] = taken;
+}
+
+/* Its name as far as it is known so far. */
+static void name_process(struct kymo_pfx *x, struct kymo_pfx_process *p)
+{
+    uint32_t name, mfa;
+    p->name = KYMO_IDENT_NONE;
+    if (!kymo_reader_process(x->r, p->ident, &name, &mfa) || name == 0)
+        return;
+    name = kymo_canonical(x->r, name);
+    p->name = KYMO_IDENT(KYMO_I_ATOM, name);
+    bool added;
+    uint64_t *to = kymo_map_put(&x->names, name, &added);
+    if (to != NULL && added)
+        *to = p->ident;
+}
+
+static struct kymo_pfx_process *add_process(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    struct kymo_pfx_process *p = calloc(1, sizeof *p);
+    struct kymo_pfx_process **at = p != NULL ? kymo_map_put(&x->processes, ev->who, NULL) : NULL;
+    if (at == NULL) {
+        free(p);
+        x->w.out.error = x->w.out.error != 0 ? x->w.out.error : -ENOMEM;
+        return NULL;
+    }
+    *at = p;
+    uint64_t evicted;
+    p->ident = ev->who;
+    p->place = kymo_residents_add(&x->residents, ev->who, &evicted);
+    if (evicted != KYMO_IDENT_NONE)
+        evict(x, evicted, p->place);
+    p->track = x->next_track++;
+    p->spawned = ev->id == KYMO_E_SPAWNED ? ev->mfa : 0;
+    char label[512];
+    size_t len = kymo_label(x->r, p->ident, p->spawned, label, sizeof label);
+    kymo_pf_track(&x->w, p->track, TRACK_NODE, label, len);
+    name_process(x, p);
+    return p;
+}
+
+struct kymo_pfx_process *kymo_pfx_process(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    bool birth = is_birth(ev);
+    struct kymo_pfx_process *p = x->last, **known;
+    if (p == NULL || p->ident != ev->who || (birth && p->dead)) {
+        if (KYMO_IDENT_KIND(ev->who) != KYMO_I_PID && KYMO_IDENT_KIND(ev->who) != KYMO_I_PORT)
+            return NULL;
+        known = kymo_map_get(&x->processes, ev->who);
+        p = known != NULL ? *known : NULL;
+        if (p != NULL && birth && p->dead) {
+            bury(x, p); /* the pid came round again */
+            p = NULL;
+        }
+        if (p == NULL)
+            p = add_process(x, ev);
+    }
+    if (p != NULL)
+        kymo_residents_heard(&x->residents, p->place);
+    return x->last = p;
+}
+
+void kymo_pfx_end_all(struct kymo_pfx *x)
+{
+    for (uint32_t i = 0; i < x->n_threads; i++)
+        end_running(x, i, NULL);
+    size_t it = 0;
+    for (struct kymo_pfx_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;)
+        end_alive(x, *p, NULL, "end of the recording");
+}
