@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From when on the recording is complete. What is kept of a thread are its newest
- * segments; the oldest of them says when the last event before it was, and how many
- * there were. A thread of which nothing is kept has that time in its slot. The newest
- * of these times is the horizon.
+ * From when on the recording is complete. The slot of a thread has the time of its
+ * newest event that is gone. Where meta is older than the segments, and in a snapshot,
+ * the oldest of its newest segments without a gap says the same: when the last event
+ * before it was, and how many there were. The newest of these times is the horizon.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,14 +40,34 @@ static uint64_t open_bytes(const struct kymo_seg_ref *refs, size_t n)
     return sum;
 }
 
-static void look_at_thread(struct kymo_reader *r, uint32_t slot, const struct kymo_segment *h)
+/* The first of refs[0 .. n), n > 0, from which on none is missing. */
+static size_t newest_run(const struct kymo_seg_ref *refs, size_t n)
 {
-    struct kymo_slot *s = &r->slots[slot];
-    if (h->seq > 1)
-        r->floors[slot] = h->ts_before;
-    /* The recorder counts what it reuses before it does so, and may be killed between. */
+    size_t i = n - 1;
+    while (i > 0 && refs[i].seq == refs[i - 1].seq + 1)
+        i--;
+    return i;
+}
+
+/* refs[0 .. n), n > 0: all that is there of a thread. */
+static void look_at_thread(struct kymo_reader *r, const struct kymo_seg_ref *refs, size_t n)
+{
+    uint32_t slot = refs[0].slot;
+    size_t run = newest_run(refs, n);
+    struct kymo_segment h;
+    if (!read_header(r, &refs[run], &h))
+        return; /* reused at this moment: its slot says so */
+    uint64_t gone = h.events_before;
+    if (h.seq > 1 && h.ts_before > r->floors[slot])
+        r->floors[slot] = h.ts_before;
+    /* The recorder counts what it reuses before it does so, and may be killed between.
+     * What is older than the run has outlived others. */
+    for (size_t i = 0; i < run; i++) {
+        if (read_header(r, &refs[i], &h))
+            gone -= h.events < gone ? h.events : gone;
+    }
     if (r->meta.policy == KYMO_OVERWRITE)
-        s->overwritten = h->events_before;
+        r->slots[slot].overwritten = gone;
 }
 
 /* Threads whose last segment was reused after their slot had been read. */
@@ -68,13 +86,10 @@ static void read_slots_again(struct kymo_reader *r)
     close(fd);
 }
 
-int kymo_horizon_find(struct kymo_reader *r)
+void kymo_horizon_find(struct kymo_reader *r)
 {
     struct kymo_index *ix = &r->index;
-    bool *any = calloc(r->n_slots, sizeof *any);
     size_t kept = 0;
-    if (any == NULL)
-        return -ENOMEM;
     for (size_t i = 0, n; i < ix->n; i += n) {
         uint32_t slot = ix->refs[i].slot;
         for (n = 1; i + n < ix->n && ix->refs[i + n].slot == slot;)
@@ -82,8 +97,7 @@ int kymo_horizon_find(struct kymo_reader *r)
         struct kymo_segment h;
         size_t gone = oldest(r, ix->refs + i, n, &h);
         if (gone < n) {
-            any[slot] = true;
-            look_at_thread(r, slot, &h);
+            look_at_thread(r, ix->refs + i + gone, n - gone);
             r->slots[slot].bytes += open_bytes(ix->refs + i + gone, n - gone);
         }
         memmove(ix->refs + kept, ix->refs + i + gone, (n - gone) * sizeof *ix->refs);
@@ -92,13 +106,11 @@ int kymo_horizon_find(struct kymo_reader *r)
     ix->n = kept;
     read_slots_again(r);
     for (uint32_t i = 0; i < r->n_slots; i++) {
-        if (!any[i])
+        if (r->slots[i].gone_until > r->floors[i])
             r->floors[i] = r->slots[i].gone_until;
         if (r->floors[i] > r->horizon)
             r->horizon = r->floors[i];
     }
-    free(any);
-    return 0;
 }
 
 bool kymo_reader_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *ns)

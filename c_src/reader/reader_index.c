@@ -407,9 +407,8 @@ int kymo_index_build(struct kymo_reader *r)
         return rc;
     dedup(r);
     rc = kymo_index_order(r);
-    if (rc == 0)
-        rc = kymo_horizon_find(r);
     if (rc == 0) {
+        kymo_horizon_find(r);
         sum_up(r);
         count_back(r);
     }

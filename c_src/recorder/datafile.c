@@ -25,11 +25,11 @@ static void note(struct kymo_recorder *r, int error)
     kymo_set(&r->meta->io_errno, (uint32_t)error);
 }
 
-/* Events of a data file, from its packet headers: remembering them would need
- * memory for each file. */
-static uint64_t events_in(int dirfd, const char *name)
+/* Events of a data file that is to be removed, from its packet headers: remembering
+ * them would need memory for each file. Moves the horizon, too. */
+static uint64_t take_leave(struct kymo_recorder *r, const char *name)
 {
-    int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = openat(r->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct kymo_segment s;
     uint64_t events = 0;
     off_t at = 0;
@@ -39,6 +39,8 @@ static uint64_t events_in(int dirfd, const char *name)
     while (pread(fd, &s, sizeof s, at) == (ssize_t)sizeof s && s.magic == KYMO_SEG_MAGIC &&
            s.packet_bits != 0) {
         events += s.events;
+        if (s.instance < r->opt.n_slots)
+            kymo_gone(&r->slots[s.instance], s.ts_end);
         at += (off_t)(s.packet_bits / 8);
     }
     close(fd);
@@ -53,7 +55,7 @@ static void remove_old(struct kymo_recorder *r)
         uint64_t events;
 
         file_name(name, r->files.oldest);
-        events = events_in(r->dirfd, name);
+        events = take_leave(r, name);
         if (unlinkat(r->dirfd, name, 0) == 0) {
             kymo_set(&r->meta->files_removed, r->meta->files_removed + 1);
             kymo_set(&r->meta->events_removed, r->meta->events_removed + events);
