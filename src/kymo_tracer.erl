@@ -280,13 +280,18 @@ native(Name) ->
 
 load() ->
     _ = code:ensure_loaded(erts_debug),
-    Big = binary:copy(<<0>>, 1000),
     Fun = fun() -> ok end,
-    Sizes = {erts_debug:flat_size(Big),
-             erts_debug:flat_size(binary:part(Big, 1, 500)),
-             min(erts_debug:flat_size(Fun), erts_debug:flat_size(fun erlang:self/0)),
-             erts_debug:flat_size(#{})},
-    case erlang:load_nif(library(), Sizes) of
+    %% The library finds out from these how the runtime lays out its terms.
+    Large = list_to_binary([N rem 251 || N <- lists:seq(0, 999)]),
+    <<_:3, Offset/bits>> = Large,
+    Begun = <<(binary:part(Large, 0, 998))/binary, (binary:at(Large, 998))>>,
+    Built = <<Begun/binary, (binary:at(Large, 999))>>,
+    Alias = alias(),
+    true = unalias(Alias),
+    Info = {min(erts_debug:flat_size(Fun), erts_debug:flat_size(fun erlang:self/0)),
+            erts_debug:flat_size(#{}),
+            Large, Offset, Built, atomics:new(1, []), Alias, fun erlang:self/0},
+    case erlang:load_nif(library(), Info) of
         ok -> ok;
         {error, {Why, Text}} -> {error, {Why, explain_load(lists:flatten(Text))}}
     end.
@@ -312,7 +317,8 @@ explain_load(Text) ->
                {12, "integers are not what was expected: a runtime that kymo does not know"},
                {13, "lists are not what was expected: a runtime that kymo does not know"},
                {14, "kymo_tracer.beam and kymo_tracer.so are of different versions"},
-               {15, "no process to load from"}],
+               {15, "no process to load from"},
+               {16, "no memory"}],
     case re:run(Text, "\\((-?[0-9]+)\\)", [{capture, [1], list}]) of
         {match, [N]} ->
             case lists:keyfind(list_to_integer(N), 1, Reasons) of

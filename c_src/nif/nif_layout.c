@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nif_atoms.h"
+#include "nif_map.h"
 
 struct nif_layout nif_layout;
 
@@ -113,41 +114,18 @@ static void find_port_layout(ErlNifEnv *env, uint8_t *ext, size_t pid_len)
     find_rotation(&s, 28, NIF_TAG_PORT, &nif_layout.port);
 }
 
-/* Words of boxed terms: known terms must have the headers that are expected. */
+/* Tuples, lists and the headers of boxed terms must be as expected. */
 static void find_headers(ErlNifEnv *env)
 {
-    ERL_NIF_TERM tuple = enif_make_tuple3(env, nif_am.ok, nif_am.ok, nif_am.ok);
-    ERL_NIF_TERM flt = enif_make_double(env, 1.5);
-    ERL_NIF_TERM big = enif_make_uint64(env, UINT64_MAX);
-    ERL_NIF_TERM ref = enif_make_ref(env);
-    ERL_NIF_TERM small_bin, large_bin;
-    unsigned char *s = enif_make_new_binary(env, 3, &small_bin);
-    unsigned char *l = enif_make_new_binary(env, 1000, &large_bin);
-    if (s == NULL || l == NULL) {
+    ERL_NIF_TERM tuple = enif_make_tuple3(env, nif_am.ok, nif_am.call, nif_am.send);
+    ERL_NIF_TERM list = enif_make_list_cell(env, nif_am.call, nif_am.send);
+    if ((tuple & 3u) != NIF_TAG_BOXED || !nif_is_list_cell(list)) {
         return;
     }
-    memset(s, 0, 3);
-    memset(l, 0, 1000);
-    const ERL_NIF_TERM boxed[] = {tuple, flt, big, ref, small_bin, large_bin};
-    for (size_t i = 0; i < sizeof boxed / sizeof *boxed; i++) {
-        if ((boxed[i] & 3u) != NIF_TAG_BOXED) {
-            return;
-        }
-    }
-    uint32_t ref_words = nif_header_words(nif_header(ref));
-    if (nif_header(tuple) != 3u << 6 || nif_header_words(nif_header(flt)) != 2 ||
-        nif_header_words(nif_header(big)) != 2 || ref_words < 2 || ref_words > 8) {
-        return;
-    }
-    const ERL_NIF_TERM *el = nif_tuple(enif_make_tuple2(env, nif_am.call, nif_am.send), 2);
-    const ERL_NIF_TERM *cell = nif_words(enif_make_list_cell(env, nif_am.call, nif_am.send));
-    if (el == NULL || el[0] != nif_am.call || el[1] != nif_am.send || cell[0] != nif_am.call ||
-        cell[1] != nif_am.send) {
-        return;
-    }
-    nif_layout.heap_bin = nif_header_kind(nif_header(small_bin));
-    nif_layout.refc_bin = nif_header_kind(nif_header(large_bin));
-    nif_layout.header_ok = nif_layout.heap_bin != nif_layout.refc_bin;
+    const ERL_NIF_TERM *el = nif_tuple(tuple, 3);
+    const ERL_NIF_TERM *cell = nif_words(list);
+    nif_layout.header_ok = el != NULL && el[0] == nif_am.ok && el[1] == nif_am.call && el[2] == nif_am.send &&
+                           cell[0] == nif_am.call && cell[1] == nif_am.send;
 }
 
 static void find_maps(ErlNifEnv *env)
@@ -163,26 +141,30 @@ static void find_maps(ErlNifEnv *env)
                         nif_map_one(one, nif_am.call) == nif_am.send && nif_map_one(one, nif_am.send) == 0;
 }
 
-/* {RefcWords, PartWords, FunWords, EmptyMapWords} as erts_debug:flat_size
- * reports them for samples. */
-static bool read_info(ErlNifEnv *env, ERL_NIF_TERM info)
+/* {FunWords, EmptyMapWords, Large, Offset, Built, Magic, Alias, Fun}: two sizes that
+ * erts_debug:flat_size/1 reports, and samples. */
+static bool read_info(ErlNifEnv *env, ERL_NIF_TERM info, struct nif_samples *samples)
 {
     const ERL_NIF_TERM *e;
     int n;
-    unsigned v[4];
-    if (enif_get_tuple(env, info, &n, &e) == 0 || n != 4) {
+    if (enif_get_tuple(env, info, &n, &e) == 0 || n != 8 ||
+        enif_get_uint(env, e[0], &nif_layout.fun_words) == 0 ||
+        enif_get_uint(env, e[1], &nif_layout.empty_map_words) == 0) {
         return false;
     }
-    for (int i = 0; i < 4; i++) {
-        if (enif_get_uint(env, e[i], &v[i]) == 0 || v[i] > 1000) {
-            return false;
-        }
-    }
-    nif_layout.refc_words = v[0];
-    nif_layout.sub_words = v[1] - v[0];
-    nif_layout.fun_words = v[2];
-    nif_layout.empty_map_words = v[3];
-    return v[1] >= v[0];
+    *samples = (struct nif_samples){
+        .large = e[2], .offset = e[3], .built = e[4], .magic = e[5], .alias = e[6], .fun = e[7]};
+    return enif_is_binary(env, e[2]) && enif_is_ref(env, e[5]) && enif_is_ref(env, e[6]) &&
+           enif_is_fun(env, e[7]);
+}
+
+/* What the size of most messages is found with. */
+static void find_binaries(ERL_NIF_TERM large, ERL_NIF_TERM small)
+{
+    bool known = nif_layout.header_ok && nif_kind(large) != NIF_UNKNOWN && nif_kind(small) == NIF_HEAP_BITS;
+    nif_layout.heap_bin = known ? nif_header_kind(nif_header(small)) : NIF_NO_KIND;
+    nif_layout.refc_bin = known ? nif_header_kind(nif_header(large)) : NIF_NO_KIND;
+    nif_layout.refc_words = known ? nif_bits_words(large) : 0;
 }
 
 int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info)
@@ -190,7 +172,9 @@ int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info)
     memset(&nif_layout, 0, sizeof nif_layout);
     ErlNifPid self;
     ErlNifBinary bin;
+    struct nif_samples samples;
     uint8_t ext[1100];
+    ERL_NIF_TERM small;
     ERL_NIF_TERM list = enif_make_list1(env, nif_am.ok);
 
     if (!nif_is_atom(nif_am.ok) || !nif_is_atom(nif_am.dirty_io)) {
@@ -203,7 +187,7 @@ int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info)
     if (!nif_is_list_cell(list) || enif_make_list(env, 0) != NIF_NIL) {
         return 3;
     }
-    if (!read_info(env, info)) {
+    if (!read_info(env, info, &samples)) {
         return 4;
     }
     if (enif_self(env, &self) == NULL || enif_term_to_binary(env, self.pid, &bin) == 0) {
@@ -220,5 +204,11 @@ int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info)
     enif_release_binary(&bin);
     find_headers(env);
     find_maps(env);
+    nif_boxed_init(env, &samples);
+    nif_map_init(env);
+    if (enif_make_new_binary(env, 0, &small) == NULL) {
+        return 6;
+    }
+    find_binaries(samples.large, small);
     return 0;
 }

@@ -5,7 +5,8 @@
  * apart and recorded without a call into the runtime. All of it is checked at
  * load against the runtime that loads the library: the tags must be as below
  * or the load fails; the layout of pids and ports is found out, and where it is
- * not understood the slow path through the external term format is taken.
+ * not understood the slow path through the external term format is taken. What
+ * boxed terms hold is in nif_boxed.h.
  */
 #ifndef KYMO_NIF_LAYOUT_H
 #define KYMO_NIF_LAYOUT_H
@@ -29,6 +30,7 @@ _Static_assert(sizeof(ERL_NIF_TERM) == 8, "kymo needs a 64-bit runtime");
 #define NIF_TAG_SMALL 0xfu
 #define NIF_TAG_ATOM 0x0bu
 #define NIF_NIL 0x3bu
+#define NIF_NO_KIND 0x40u
 
 /* The words of local pids and ports, above their tag. Since OTP 26 they hold an
  * index into a table of the runtime, which spreads neighbours over cache lines:
@@ -50,10 +52,10 @@ struct nif_layout {
     bool header_ok;    /* tuples, lists and the headers of boxed terms are as below */
     bool map_ok;       /* small maps are as below */
     uint64_t map_header;
-    unsigned heap_bin;   /* kind of a binary whose bytes are in the term */
-    unsigned refc_bin;   /* kind of a binary with its bytes elsewhere */
-    uint32_t refc_words; /* heap words of such a binary */
-    uint32_t sub_words;  /* more words of a part of one */
+    /* The headers' kinds of binaries that most messages have: bytes in the term; bytes
+     * elsewhere, with the heap words of that. NIF_NO_KIND where they are not known. */
+    unsigned heap_bin, refc_bin;
+    uint32_t refc_words;
     struct nif_rotation port;
     uint32_t fun_words; /* the least that a fun takes */
     uint32_t empty_map_words;

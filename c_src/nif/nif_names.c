@@ -2,6 +2,7 @@
 #include "nif_names.h"
 
 #include "nif_atoms.h"
+#include "nif_boxed.h"
 #include "nif_term.h"
 
 /* Two names of 255 characters and what is around them, in the external format. */
@@ -28,11 +29,9 @@ uint32_t nif_mfa_define(const struct nif_event *ev, ERL_NIF_TERM m, ERL_NIF_TERM
     return kymo_dict_mfa_add(ev->w, m, f, arity, module, function);
 }
 
-static uint64_t hash60(ERL_NIF_TERM t)
+static uint64_t ident_other(const struct nif_event *ev, ERL_NIF_TERM t)
 {
-    uint64_t a = enif_hash(ERL_NIF_INTERNAL_HASH, t, 0x6b796d6fu);
-    uint64_t b = enif_hash(ERL_NIF_INTERNAL_HASH, t, 0x72656364u);
-    return a << 32 ^ b;
+    return KYMO_IDENT(KYMO_I_OTHER, nif_term_hash(ev->env, ev->h, t));
 }
 
 static uint64_t ident_term(const struct nif_event *ev, ERL_NIF_TERM t)
@@ -40,8 +39,8 @@ static uint64_t ident_term(const struct nif_event *ev, ERL_NIF_TERM t)
     uint8_t etf[NAME_TERM_MAX];
     bool cut = false;
     size_t n = nif_term_encode(ev->env, ev->h, t, etf, sizeof etf, &cut);
-    uint32_t id = cut ? 0 : kymo_dict_term(ev->w, hash60(t), etf, n);
-    return id != 0 ? KYMO_IDENT(KYMO_I_TERM, id) : KYMO_IDENT(KYMO_I_OTHER, hash60(t));
+    uint32_t id = cut ? 0 : kymo_dict_term(ev->w, nif_hash_bytes(etf, n), etf, n);
+    return id != 0 ? KYMO_IDENT(KYMO_I_TERM, id) : ident_other(ev, t);
 }
 
 /* Local pids and ports of a runtime whose words are not understood. */
@@ -70,29 +69,27 @@ static uint64_t ident_by_runtime(const struct nif_event *ev, ERL_NIF_TERM t, enu
 uint64_t nif_ident_slow(const struct nif_event *ev, ERL_NIF_TERM t)
 {
     const ERL_NIF_TERM *el;
-    int arity;
     if (t == nif_am.undefined) {
         return KYMO_IDENT_NONE;
     }
-    switch (enif_term_type(ev->env, t)) {
-    case ERL_NIF_TERM_TYPE_ATOM: {
+    if (nif_is_atom(t)) {
         uint32_t id = nif_atom_id(ev, t);
-        return id != 0 ? KYMO_IDENT(KYMO_I_ATOM, id) : KYMO_IDENT(KYMO_I_OTHER, hash60(t));
+        return id != 0 ? KYMO_IDENT(KYMO_I_ATOM, id) : ident_other(ev, t);
     }
-    case ERL_NIF_TERM_TYPE_PID:
-        return nif_is_local_pid(t) ? ident_by_runtime(ev, t, KYMO_I_PID) : ident_term(ev, t);
-    case ERL_NIF_TERM_TYPE_PORT:
-        return nif_is_local_port(t) ? ident_by_runtime(ev, t, KYMO_I_PORT) : ident_term(ev, t);
-    case ERL_NIF_TERM_TYPE_REFERENCE: return KYMO_IDENT(KYMO_I_REF, hash60(t));
-    case ERL_NIF_TERM_TYPE_TUPLE:
-        if (enif_get_tuple(ev->env, t, &arity, &el) && arity == 2 && nif_is_atom(el[0]) &&
-            nif_is_atom(el[1])) {
-            return ident_term(ev, t);
-        }
-        break;
-    default: break;
+    if (nif_is_local_pid(t) || nif_is_local_port(t)) {
+        return ident_by_runtime(ev, t, nif_is_local_pid(t) ? KYMO_I_PID : KYMO_I_PORT);
     }
-    return KYMO_IDENT(KYMO_I_OTHER, hash60(t));
+    switch (nif_any_kind(t)) {
+    case NIF_EXTERNAL_PID:
+    case NIF_EXTERNAL_PORT: return ident_term(ev, t);
+    case NIF_REF:
+    case NIF_EXTERNAL_REF: return KYMO_IDENT(KYMO_I_REF, nif_term_hash(ev->env, ev->h, t));
+    case NIF_TUPLE:
+        el = nif_tuple(t, 2);
+        return el != NULL && nif_is_atom(el[0]) && nif_is_atom(el[1]) ? ident_term(ev, t)
+                                                                      : ident_other(ev, t);
+    default: return ident_other(ev, t);
+    }
 }
 
 bool nif_mfa_term(const struct nif_event *ev, ERL_NIF_TERM t, uint32_t *id, ERL_NIF_TERM *args)

@@ -40,7 +40,7 @@ static inline uint32_t nif_message_size(const struct nif_event *ev, ERL_NIF_TERM
     if ((ev->h->detail & KYMO_D_MSG_SIZE) == 0) {
         return KYMO_SIZE_UNKNOWN;
     }
-    return nif_size_words(ev->env, msg, ev->h->size_limit);
+    return nif_size_words(msg, ev->h->size_limit);
 }
 
 /* A call without contents or options; m and f must be atoms. */

@@ -4,10 +4,10 @@
 #include <stdbool.h>
 
 #include "kymo_format.h"
-#include "nif_layout.h"
+#include "nif_map.h"
 
 /* Terms whose visit is not over. Nested deeper than this counts as "more". */
-enum { STACK = 160, FLAT_MAP_MAX = 32, HEAP_BIN_MAX = 64 };
+enum { STACK = 160 };
 
 struct pending {
     const ERL_NIF_TERM *next; /* what is left of a tuple, or &rest */
@@ -16,7 +16,6 @@ struct pending {
 };
 
 struct walk {
-    ErlNifEnv *env;
     uint64_t words;
     uint32_t visits_left;
     uint32_t depth;
@@ -52,116 +51,52 @@ static void push_term(struct walk *w, ERL_NIF_TERM t)
     }
 }
 
-static void size_bitstring(struct walk *w, ERL_NIF_TERM t)
+/* A small map is header, size and keys, a tuple, then the values. A node of a large
+ * one, whose pairs are list cells, has the words before its children. */
+static void size_map(struct walk *w, const ERL_NIF_TERM *map)
 {
-    ErlNifBinary bin;
-    uint64_t header = nif_layout.header_ok ? nif_header(t) : 0;
-    unsigned kind = nif_header_kind(header);
-    if (!nif_layout.header_ok) {
-        w->words += 2;
-        w->more = true;
-    } else if (kind == nif_layout.heap_bin) {
-        w->words += nif_header_words(header);
-    } else if (kind == nif_layout.refc_bin) {
-        w->words += nif_layout.refc_words;
-    } else if (enif_inspect_binary(w->env, t, &bin) && bin.size > HEAP_BIN_MAX) {
-        w->words += nif_layout.sub_words + nif_layout.refc_words;
-    } else {
-        w->words += nif_layout.sub_words + 2;
-        w->more = true;
-    }
-}
-
-static void size_map(struct walk *w, ERL_NIF_TERM t)
-{
-    ErlNifMapIterator it;
-    ERL_NIF_TERM key, value;
-    size_t n;
-    if (enif_get_map_size(w->env, t, &n) == 0) {
-        w->more = true;
-        return;
-    }
-    if (n == 0) {
+    enum { SIZE = 1, KEYS = 2 };
+    if (nif_map_is_tree(map)) {
+        struct nif_map_children c = nif_map_node(map);
+        w->words += (uint64_t)(c.next - map) + c.left;
+        push_array(w, c.next, (uint32_t)c.left);
+    } else if (map[SIZE] == 0) {
         w->words += nif_layout.empty_map_words;
-        return;
+    } else {
+        w->words += KEYS + 1 + map[SIZE];
+        push_array(w, map + KEYS, (uint32_t)map[SIZE] + 1);
     }
-    if (n > FLAT_MAP_MAX) {
-        w->words += 3 * n;
-        w->more = true;
-        return;
-    }
-    w->words += 2 * n + 4;
-    if (enif_map_iterator_create(w->env, t, &it, ERL_NIF_MAP_ITERATOR_FIRST) == 0) {
-        w->more = true;
-        return;
-    }
-    while (enif_map_iterator_get_pair(w->env, &it, &key, &value)) {
-        push_term(w, key);
-        push_term(w, value);
-        enif_map_iterator_next(w->env, &it);
-    }
-    enif_map_iterator_destroy(w->env, &it);
 }
 
-/* A term that is neither immediate, list nor tuple. */
 static void size_boxed(struct walk *w, ERL_NIF_TERM t)
 {
-    switch (enif_term_type(w->env, t)) {
-    case ERL_NIF_TERM_TYPE_MAP: size_map(w, t); break;
-    case ERL_NIF_TERM_TYPE_BITSTRING: size_bitstring(w, t); break;
-    case ERL_NIF_TERM_TYPE_FUN:
+    const ERL_NIF_TERM *word = nif_words(t);
+    uint32_t arity = (uint32_t)(word[0] >> 6);
+    switch (nif_header_kind_of(word[0])) {
+    case NIF_TUPLE:
+    case NIF_RECORD:
+        w->words += arity == 0 ? 0 : arity + 1u;
+        push_array(w, word + 1, arity);
+        break;
+    case NIF_MAP: size_map(w, word); break;
+    case NIF_HEAP_BITS:
+    case NIF_REFC_BITS:
+    case NIF_SUB_BITS: w->words += nif_bits_words(t); break;
+    case NIF_FUN:
         w->words += nif_layout.fun_words;
         w->more = true;
         break;
-    case ERL_NIF_TERM_TYPE_FLOAT: w->words += 2; break;
-    case ERL_NIF_TERM_TYPE_INTEGER:
-    case ERL_NIF_TERM_TYPE_REFERENCE:
-    case ERL_NIF_TERM_TYPE_PID:
-    case ERL_NIF_TERM_TYPE_PORT:
-        if (nif_layout.header_ok) {
-            w->words += nif_header_words(nif_header(t));
-            break;
-        }
-        /* fall through */
-    default:
+    case NIF_UNKNOWN:
         w->words += 2;
         w->more = true;
         break;
+    default: w->words += nif_header_words(word[0]); break;
     }
-}
-
-static inline bool get_tuple(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t *arity, const ERL_NIF_TERM **el)
-{
-    int n;
-    if (nif_layout.header_ok) {
-        uint64_t header = nif_header(t);
-        *arity = (uint32_t)(header >> 6);
-        *el = nif_words(t) + 1;
-        return nif_header_kind(header) == 0;
-    }
-    if (!enif_get_tuple(env, t, &n, el)) {
-        return false;
-    }
-    *arity = (uint32_t)n;
-    return true;
-}
-
-static inline bool get_cell(ErlNifEnv *env, ERL_NIF_TERM t, ERL_NIF_TERM *head, ERL_NIF_TERM *tail)
-{
-    if (nif_layout.header_ok) {
-        *head = nif_words(t)[0];
-        *tail = nif_words(t)[1];
-        return true;
-    }
-    return enif_get_list_cell(env, t, head, tail);
 }
 
 /* Visits t, and what hangs on it to the right when t is a list. */
 static void visit(struct walk *w, ERL_NIF_TERM t)
 {
-    ERL_NIF_TERM head, tail;
-    const ERL_NIF_TERM *el;
-    uint32_t arity;
     while (!nif_is_immediate(t)) {
         if (w->visits_left-- == 0) {
             w->visits_left = 0;
@@ -170,17 +105,10 @@ static void visit(struct walk *w, ERL_NIF_TERM t)
             return;
         }
         if (!nif_is_list_cell(t)) {
-            if (get_tuple(w->env, t, &arity, &el)) {
-                w->words += arity == 0 ? 0 : arity + 1u;
-                push_array(w, el, arity);
-            } else {
-                size_boxed(w, t);
-            }
+            size_boxed(w, t);
             return;
         }
-        if (!get_cell(w->env, t, &head, &tail)) {
-            return;
-        }
+        ERL_NIF_TERM head = nif_words(t)[0], tail = nif_words(t)[1];
         w->words += 2;
         if (!nif_is_immediate(head)) {
             push_term(w, tail);
@@ -191,10 +119,9 @@ static void visit(struct walk *w, ERL_NIF_TERM t)
     }
 }
 
-static __attribute__((noinline)) uint32_t walk_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit)
+static __attribute__((noinline)) uint32_t walk_words(ERL_NIF_TERM t, uint32_t limit)
 {
     struct walk w;
-    w.env = env;
     w.words = 0;
     w.visits_left = limit;
     w.depth = 0;
@@ -246,9 +173,6 @@ static inline uint32_t quick_part(ERL_NIF_TERM t, uint32_t words, uint32_t limit
 /* A message that is not immediate; 0 when it has to be walked. */
 static inline uint32_t quick_message(ERL_NIF_TERM t, uint32_t limit)
 {
-    if (NIF_UNLIKELY(!nif_layout.header_ok)) {
-        return 0;
-    }
     if (nif_is_list_cell(t) || nif_header_kind(nif_header(t)) != 0) {
         return quick_part(t, 0, limit);
     }
@@ -269,11 +193,14 @@ static inline uint32_t quick_message(ERL_NIF_TERM t, uint32_t limit)
     return words;
 }
 
-uint32_t nif_size_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit)
+uint32_t nif_size_words(ERL_NIF_TERM t, uint32_t limit)
 {
     if (nif_is_immediate(t)) {
         return 0;
     }
+    if (NIF_UNLIKELY(!nif_layout.header_ok)) {
+        return KYMO_SIZE_MORE;
+    }
     uint32_t words = quick_message(t, limit);
-    return NIF_LIKELY(words != 0) ? words : walk_words(env, t, limit);
+    return NIF_LIKELY(words != 0) ? words : walk_words(t, limit);
 }

@@ -9,9 +9,9 @@
 
 /* The heap words that t takes, as erts_debug:flat_size/1, found by visiting at
  * most limit terms; KYMO_SIZE_MORE is set when it may be more than that: the
- * limit was reached, or t holds a fun (its environment can't be seen), a map of
- * more than 32 keys (neither can its nodes), or before OTP 27 a part of at most
- * 64 bytes of a binary. Any thread; takes no memory. */
-uint32_t nif_size_words(ErlNifEnv *env, ERL_NIF_TERM t, uint32_t limit);
+ * limit was reached, or t holds a fun, whose environment is not visited, or a
+ * term whose layout is not known. Any thread; reads words only, so it takes no
+ * memory and copies nothing. */
+uint32_t nif_size_words(ERL_NIF_TERM t, uint32_t limit);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Terms into bytes: a bounded encoder of the external term format that writes
- * straight into the ring. Any thread; no message, no process heap. Memory is
- * allocated only for kinds of terms that the NIF interface can't take apart:
- * bignums beyond 64 bits, references, remote pids and ports, bitstrings whose
- * size is not a number of bytes, and atoms outside of Latin-1 before OTP 26.
+ * straight into the ring. Any thread; no message, no process heap, no memory:
+ * what a term holds is read from its words (nif_boxed.h), and of that no more than
+ * what is written. One exception: before OTP 26 the runtime allocates for the name
+ * of an atom outside of Latin-1.
  */
 #ifndef KYMO_NIF_TERM_H
 #define KYMO_NIF_TERM_H
@@ -22,10 +22,18 @@
  * NIF_CUT_BYTES. Returns the length; always a whole external term. *cut is set
  * when something was left out and never cleared: parts of a term that do not
  * fit are replaced by '...', binaries lose their end, long tuples and maps
- * their last elements. Funs are not encoded, since what they hold is not
- * bounded: {'$fun', Text} stands for a local one. */
+ * their last elements. So is a kind of term whose layout is not known. Funs are
+ * not encoded, since what they hold is not bounded: {'$fun', Text} stands for a
+ * local one. {'$record', Module, Name, #{Field => Value}} stands for a native
+ * record. */
 size_t nif_term_encode(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t, uint8_t *out, size_t max,
                        bool *cut);
+
+/* Numbers that are the same for the same bytes, and for the same term: of a reference
+ * from its node and its numbers, of another term from what of it fits into 512 bytes.
+ * Not the same in another run of the node. */
+uint64_t nif_hash_bytes(const uint8_t *bytes, size_t len);
+uint64_t nif_term_hash(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t);
 
 /* The UTF-8 text of an atom; 0 when it has none that fits. */
 #define NIF_ATOM_MAX 1024u

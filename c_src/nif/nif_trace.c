@@ -14,9 +14,11 @@
  *                after enabled_send has answered `trace` for the same port in
  *                the same thread.
  */
+#include "nif_boxed.h"
 #include "nif_callbacks.h"
 #include "nif_put.h"
 #include "nif_tags.h"
+#include "nif_term.h"
 
 enum { TAG, STATE, TRACEE, TERM, OPTIONS };
 
@@ -161,11 +163,9 @@ static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
     if (o->msr == 0 || (nif_is_small(o->msr) || o->msr == NIF_NIL)) {
         return KYMO_IDENT_NONE;
     }
-    if (!nif_is_immediate(o->msr)) {
-        ErlNifTermType type = enif_term_type(ev->env, o->msr);
-        if (type != ERL_NIF_TERM_TYPE_PID && type != ERL_NIF_TERM_TYPE_PORT) {
-            return KYMO_IDENT_NONE;
-        }
+    enum nif_kind kind = nif_any_kind(o->msr);
+    if (!nif_is_immediate(o->msr) && kind != NIF_EXTERNAL_PID && kind != NIF_EXTERNAL_PORT) {
+        return KYMO_IDENT_NONE;
     }
     uint64_t peer = nif_ident(ev, o->msr);
     if (KYMO_IDENT_KIND(peer) > KYMO_I_ATOM) {
@@ -320,8 +320,7 @@ static void sequential(const struct nif_event *ev, const struct nif_input *in)
     nif_field8(&r, (uint8_t)(nif_is_small(label) ? kind : kind | KYMO_SEQ_LABEL_TERM));
     nif_field32(&r, prev);
     nif_field32(&r, cur);
-    nif_field64(&r, nif_is_small(label) ? (uint64_t)nif_small(label)
-                                        : enif_hash(ERL_NIF_INTERNAL_HASH, label, 0));
+    nif_field64(&r, nif_is_small(label) ? (uint64_t)nif_small(label) : nif_term_hash(ev->env, ev->h, label));
     nif_field32(&r, nif_message_size(ev, el[4]));
     if ((ev->h->detail & KYMO_D_TERMS) != 0) {
         r.shape = NIF_PAIR;
