@@ -17,7 +17,8 @@
 
 #define COMMON \
     "  -q, --quiet            no progress, no summary\n" \
-    "      --strict           exit with 1 when events were lost or damage was found\n" \
+    "      --strict           exit with 1 when events were lost, damage was found, or\n" \
+    "                         others took the recorder's tracing away\n" \
     "  -h, --help             this text\n"
 
 static const char general[] =

@@ -56,3 +56,12 @@ void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out)
     out->events_removed = kymo_get(&m->events_removed);
     out->io_errno = kymo_get(&m->io_errno);
 }
+
+void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n)
+{
+    uint64_t old = kymo_get(&r->meta->taken);
+
+    while (old < n && !__atomic_compare_exchange_n(&r->meta->taken, &old, n, false, __ATOMIC_RELAXED,
+                                                   __ATOMIC_RELAXED))
+        ;
+}

@@ -134,7 +134,8 @@ struct kymo_meta {
     uint8_t node[256];      /* 248 UTF-8, node_len bytes */
     char otp_release[16];   /* 504 NUL padded */
     char erts_version[16];  /* 520 NUL padded */
-    uint8_t reserved[KYMO_META_BYTES - 536];
+    uint64_t taken;         /* 536 trace patterns, flags and sessions that others took away (atomic) */
+    uint8_t reserved[KYMO_META_BYTES - 544];
 };
 
 /* One point (clock ticks, CLOCK_MONOTONIC ns) taken together. Entry 0 is the

@@ -115,6 +115,10 @@ struct kymo_info {
     uint32_t slots_used, n_slots;
 };
 void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out);
+/* Notes in meta that n of the trace patterns, flags and sessions that the recording
+ * was made with were taken away by others. The largest n is kept. Any thread, any
+ * time before kymo_recorder_close. */
+void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n);
 /* Counters of slot i (0 .. slots_used-1). -ERANGE. */
 int kymo_recorder_slot(struct kymo_recorder *r, uint32_t i, struct kymo_slot *out);
 
