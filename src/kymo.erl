@@ -249,7 +249,7 @@
 -spec start(options()) -> {ok, recorder()} | {error, option_error()}.
 start(Options) when is_map(Options) ->
     try
-        ok = load_modules(),
+        ok = ok(load_modules()),
         ok = ok(kymo_options:check_names(Options, kymo_options:start())),
         Args = #{
             owner => option(owner, Options, self(), fun is_owner/1),
@@ -271,21 +271,18 @@ start(Options) ->
     erlang:error(badarg, [Options], info_of([{1, "not a map"}])).
 
 load_modules() ->
-    Folder = filename:dirname(code:which(?MODULE)),
-    lists:foreach(
-        fun(M) -> erlang:module_loaded(M) orelse load_from(M, Folder) end,
-        ?MODULES
-    ).
+    case [M || M <- ?MODULES, not (erlang:module_loaded(M) orelse is_loaded_now(M))] of
+        [] -> ok;
+        [M | _] -> {error, {no_module, M}}
+    end.
 
-%% By the code path, or from where this module came from.
-load_from(M, Folder) ->
-    Loads = [
-        fun() -> code:ensure_loaded(M) end,
-        fun() -> code:load_file(M) end,
-        fun() -> code:load_abs(filename:join(Folder, atom_to_list(M))) end
-    ],
-    lists:any(fun(Load) -> element(1, Load()) =:= module end, Loads) orelse
-        throw({error, {no_module, M}}).
+%% By the code path, or from the folder that this module came from.
+is_loaded_now(M) ->
+    Beside = [filename:dirname(File) || File <- [code:which(?MODULE)], is_list(File)],
+    Loads =
+        [fun() -> code:ensure_loaded(M) end, fun() -> code:load_file(M) end] ++
+            [fun() -> code:load_abs(filename:join(Dir, atom_to_list(M))) end || Dir <- Beside],
+    lists:any(fun(Load) -> element(1, Load()) =:= module end, Loads).
 
 ok(ok) -> ok;
 ok({error, _} = Error) -> throw(Error).
@@ -493,7 +490,7 @@ record(Dir, Options, Fun) ->
 %% Mistakes are found before there is anything to clean up.
 prepared(Options) ->
     try
-        ok = load_modules(),
+        ok = ok(load_modules()),
         ok = ok(kymo_options:check_names(Options, kymo_options:start() ++ kymo_options:trace())),
         Spec = record_spec(Options),
         case kymo_spec:parse(Spec) of
@@ -543,6 +540,7 @@ record_spec(Options) ->
 %% @doc The command that reads recordings.
 -spec cli_path() -> file:filename_all().
 cli_path() ->
+    _ = load_modules(),
     Paths = [filename:join([Dir, "bin", "kymo"]) || Dir <- kymo_tracer:priv_dirs()],
     hd([Path || Path <- Paths, filelib:is_regular(Path)] ++ Paths).
 

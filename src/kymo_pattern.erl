@@ -126,7 +126,8 @@ check_match_spec(_) ->
 %% loaded: breakpoints can be set in loaded code only.
 -spec load(compiled()) -> ok.
 load(#{module := {exact, M}}) ->
-    _ = code:ensure_loaded(M),
+    %% In embedded mode ensure_loaded/1 loads nothing.
+    _ = code:ensure_loaded(M) =:= {error, embedded} andalso code:load_file(M),
     ok;
 load(_) ->
     ok.
