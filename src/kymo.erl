@@ -39,6 +39,7 @@
     pause/1,
     resume/1,
     info/1,
+    list/0,
     snapshot/2,
     trace/2,
     untrace/1,
@@ -58,11 +59,14 @@
     trace_result/0,
     trace_error/0,
     info/0,
+    listed/0,
     tracer/0
 ]).
 
 -type recorder() :: {kymo_recorder, pid(), reference()} | atom().
-%% What {@link start/1} returned, or the name given to it.
+%% What {@link start/1} returned, or the name given to it. It keeps no memory of the
+%% recorder. Some functions also answer for a recorder that has ended: the last 16
+%% of a node are remembered.
 
 -type tracer() :: {kymo_tracer, reference()}.
 
@@ -76,7 +80,8 @@
 }.
 %% <ul>
 %% <li>`dir': the folder of the recording. It is made, with mode 0700, when it
-%%   does not exist, and must not hold a recording yet.</li>
+%%   does not exist, and so is its parent folder; no more than these two. It must
+%%   not hold a recording yet.</li>
 %% <li>`owner': the recorder ends when this process does. Default: the caller of
 %%   start/1. `none' when nobody owns it; use that in a remote shell or through
 %%   `rpc', where the calling process is soon gone.</li>
@@ -101,9 +106,15 @@
     | {unknown_option, Key :: term()}
     | {missing_option, Key :: atom()}
     | {already_started, Name :: atom()}
+    | {missing_folder, file:filename_all()}
+    | {no_library, kymo_tracer:no_library()}
+    | {no_module, module()}
     | too_many_recorders
     | file:posix().
-%% The POSIX codes are those of making the folder and its files; `eexist': it
+%% `unknown_option' is reported before all else. `missing_folder': the first
+%% folder on the way to `dir' that does not exist. `no_library': the library of
+%% the recorder could not be loaded, see {@link kymo_tracer}. `no_module': a module
+%% of kymo is neither loaded nor in the code path. The POSIX codes are those of making the folder and its files; `eexist': it
 %% holds a recording already. {@link format_error/1} puts all of them in words.
 
 -type event() ::
@@ -171,14 +182,35 @@
     | {no_process, pid() | atom()}
     | {no_port, port() | atom()}
     | {already_traced, pid() | port() | mfa() | new_processes | new_ports}
+    | {too_many_patterns, mfa()}
     | ended
     | already_stopped.
-%% `already_traced': another tracer holds the only thing that was named.
+%% `too_many_patterns': the patterns for this function have so many different
+%% conditions that their union has more than 256 clauses. `already_traced': another tracer holds the only thing that was named.
 %% `ended': the recorder has reached a limit.
 
 -type info() :: #{atom() => term()}.
-%% As {@link kymo_tracer:info/1}, and `tracing': what is set, `none' or a map with
-%% the `mode' and the number of `functions'.
+%% As {@link kymo_tracer:info/1}, and
+%% <ul>
+%% <li>`tracing': what is set, `none' or a map with the `mode', the number of
+%%   `functions', and `taken': `none', or what others have taken away, see
+%%   {@link kymo_taken}.</li>
+%% <li>`taken': how many things others have taken away in all. When it is not 0,
+%%   events are missing from the recording that nothing else counts.</li>
+%% </ul>
+
+-type listed() :: #{
+    recorder := recorder(),
+    name := atom(),
+    dir := binary(),
+    state := active | paused | stopping | closed,
+    reason := none | stop | owner | bytes | events | duration | unload | collected,
+    since := integer(),
+    policy := overwrite | discard
+}.
+%% A recorder: what functions of this module take, its name or `undefined', its
+%% folder, its state and why it ended, when it was started (Unix time in
+%% milliseconds), and its policy.
 
 %% Raises in the function that was called, as its `badarg'.
 -define(HANDLE(Recorder, Args),
@@ -191,6 +223,23 @@
 -define(OWN_OPTIONS, [owner, name, names, tracing]).
 -define(MAX_NAMES, 10000).
 
+%% What a recorder needs. In embedded mode the code server loads nothing by itself.
+-define(MODULES, [
+    kymo_folder,
+    kymo_janitor,
+    kymo_match_spec,
+    kymo_names,
+    kymo_options,
+    kymo_pattern,
+    kymo_recorders,
+    kymo_server,
+    kymo_spec,
+    kymo_taken,
+    kymo_tracer,
+    kymo_tracing,
+    kymo_wanted
+]).
+
 %% ---- a recorder -------------------------------------------------------------
 
 %% @doc Starts a recorder. It records nothing until something is traced with it:
@@ -200,6 +249,8 @@
 -spec start(options()) -> {ok, recorder()} | {error, option_error()}.
 start(Options) when is_map(Options) ->
     try
+        ok = ok(load_modules()),
+        ok = ok(kymo_options:check_names(Options, kymo_options:start())),
         Args = #{
             owner => option(owner, Options, self(), fun is_owner/1),
             name => option(name, Options, undefined, fun is_name/1),
@@ -208,8 +259,9 @@ start(Options) when is_map(Options) ->
             tracer_options => maps:without(?OWN_OPTIONS, Options)
         },
         is_map_key(dir, Options) orelse throw({error, {missing_option, dir}}),
-        case kymo_server:start(Args) of
-            {ok, Pid, State} -> {ok, {kymo_recorder, Pid, State}};
+        _ = kymo_recorders:ensure(),
+        case kymo_folder:with_parent(maps:get(dir, Options), fun() -> kymo_server:start(Args) end) of
+            {ok, Pid, Ref} -> {ok, {kymo_recorder, Pid, Ref}};
             {error, _} = Error -> Error
         end
     catch
@@ -217,6 +269,23 @@ start(Options) when is_map(Options) ->
     end;
 start(Options) ->
     erlang:error(badarg, [Options], info_of([{1, "not a map"}])).
+
+load_modules() ->
+    case [M || M <- ?MODULES, not (erlang:module_loaded(M) orelse is_loaded_now(M))] of
+        [] -> ok;
+        [M | _] -> {error, {no_module, M}}
+    end.
+
+%% By the code path, or from the folder that this module came from.
+is_loaded_now(M) ->
+    Beside = [filename:dirname(File) || File <- [code:which(?MODULE)], is_list(File)],
+    Loads =
+        [fun() -> code:ensure_loaded(M) end, fun() -> code:load_file(M) end] ++
+            [fun() -> code:load_abs(filename:join(Dir, atom_to_list(M))) end || Dir <- Beside],
+    lists:any(fun(Load) -> element(1, Load()) =:= module end, Loads).
+
+ok(ok) -> ok;
+ok({error, _} = Error) -> throw(Error).
 
 option(Key, Options, Default, Check) ->
     Value = maps:get(Key, Options, Default),
@@ -239,51 +308,94 @@ mode(auto) -> hd(kymo_tracing:modes());
 mode(Mode) -> Mode.
 
 %% @doc Ends the recording. Takes away everything that the recorder has set,
-%% closes its files, and returns the last {@link info/1}. `already_stopped' also
-%% when the owner's death has stopped it.
+%% closes its files, gives its memory and its name back, and returns the last
+%% {@link info/1}. For a recorder that has ended at a limit: its last info.
+%% `already_stopped' also when the owner's death has stopped it.
 -spec stop(recorder()) -> {ok, info()} | {error, already_stopped}.
 stop(Recorder) ->
-    {Pid, _} = ?HANDLE(Recorder, [Recorder]),
-    answer(kymo_server:call(Pid, stop)).
+    {Pid, Ref} = ?HANDLE(Recorder, [Recorder]),
+    case kymo_server:call(Pid, stop) of
+        gone -> stopped(kymo_recorders:find(Ref));
+        Answer -> Answer
+    end.
 
-%% @doc Records nothing until {@link resume/1}. What is set stays, at the cost of
-%% an event that nobody wants.
+stopped({ended, #{reason := Reason} = Info}) when Reason =:= bytes; Reason =:= events; Reason =:= duration ->
+    {ok, Info};
+stopped(_) ->
+    {error, already_stopped}.
+
+%% @doc Records nothing until {@link resume/1}. Trace flags and patterns stay set,
+%% so each event still costs a check in the traced process.
 -spec pause(recorder()) -> ok | {error, already_paused | already_stopped | file:posix()}.
 pause(Recorder) ->
-    {_, State} = ?HANDLE(Recorder, [Recorder]),
-    stopped(kymo_tracer:pause(State)).
+    {Pid, _} = ?HANDLE(Recorder, [Recorder]),
+    paused(kymo_server:call(Pid, pause)).
 
-%% @doc Goes on after {@link pause/1}.
+%% @doc Ends a pause.
 -spec resume(recorder()) -> ok | {error, not_paused | already_stopped | file:posix()}.
 resume(Recorder) ->
-    {_, State} = ?HANDLE(Recorder, [Recorder]),
-    stopped(kymo_tracer:resume(State)).
+    {Pid, _} = ?HANDLE(Recorder, [Recorder]),
+    paused(kymo_server:call(Pid, resume)).
 
-%% @doc Counters, losses and state; also after the end.
+paused(gone) -> {error, already_stopped};
+paused({error, stopped}) -> {error, already_stopped};
+paused(Answer) -> Answer.
+
+%% @doc Counters, losses and state. After the end the last ones, for the last 16
+%% recorders that have ended; for older ones a `badarg'.
 -spec info(recorder()) -> info().
 info(Recorder) ->
-    {Pid, State} = ?HANDLE(Recorder, [Recorder]),
+    {Pid, Ref} = ?HANDLE(Recorder, [Recorder]),
     case kymo_server:call(Pid, info) of
-        {ok, Info} -> Info;
-        gone -> (kymo_tracer:info(State))#{tracing => none}
+        {ok, Info} ->
+            Info;
+        gone ->
+            case kymo_recorders:find(Ref) of
+                {ended, Info} -> Info;
+                gone -> erlang:error(badarg, [Recorder], info_of([{1, "the recorder ended too long ago"}]))
+            end
     end.
+
+%% @doc The recorders of this node, those that run first, then up to 16 that have
+%% ended, the last one first. Those of {@link kymo_tracer:open/1} are not among
+%% them.
+-spec list() -> [listed()].
+list() ->
+    case erlang:module_loaded(kymo_recorders) of
+        true ->
+            {Living, Ended} = kymo_recorders:list(),
+            [listed(E, State, none) || E <- by_start(Living), {ok, State} <- [kymo_server:call(maps:get(pid, E), state)]] ++
+                [listed(E, State, Reason) || {E, #{state := State, reason := Reason}} <- Ended];
+        false ->
+            []
+    end.
+
+by_start(Entries) -> lists:sort(fun(#{since := A}, #{since := B}) -> A =< B end, Entries).
+
+listed(#{pid := Pid, ref := Ref} = Entry, State, Reason) ->
+    (maps:with([name, dir, since, policy], Entry))#{
+        recorder => {kymo_recorder, Pid, Ref}, state => State, reason => Reason
+    }.
 
 %% @doc Copies what the recorder holds now into a new recording, without
 %% stopping it, together with the names of the processes that live now. The
-%% folder is made when it does not exist, and must not hold a recording.
+%% folder is made when it does not exist, and so is its parent, and must not hold
+%% a recording. When the recorder has ended, its own folder is what can be copied.
 -spec snapshot(recorder(), file:name_all()) ->
     {ok, #{segments := non_neg_integer(), events := non_neg_integer()}}
-    | {error, file:posix() | term()}.
+    | {error, already_stopped | {missing_folder, file:filename_all()} | file:posix() | term()}.
 snapshot(Recorder, Dir) ->
-    {Pid, State} = ?HANDLE(Recorder, [Recorder, Dir]),
-    case kymo_server:call(Pid, {snapshot, Dir}) of
-        gone -> kymo_tracer:snapshot(State, Dir);
-        Answer -> Answer
-    end.
+    {Pid, _} = ?HANDLE(Recorder, [Recorder, Dir]),
+    answer(kymo_folder:with_parent(Dir, fun() -> kymo_server:call(Pid, {snapshot, Dir}) end)).
 
 %% ---- tracing ----------------------------------------------------------------
 
 %% @doc Traces with the recorder, in addition to what it traces already.
+%%
+%% A function that several patterns name, in one call or in several, gets the union
+%% of what they ask for, whatever their order: a call is recorded when one of them
+%% matches it, and with its return when one of those that match asks for returns.
+%% When one asks for the scope `local' and another one for `global', it is `local'.
 %%
 %% All or nothing: on an error nothing is set. It is an error when a process,
 %% port or module named exactly does not exist, when a pattern matches no
@@ -292,10 +404,21 @@ snapshot(Recorder, Dir) ->
 %% pattern. What they hold beyond that is left out and listed in the result.
 -spec trace(recorder(), trace_spec()) -> {ok, trace_result()} | {error, trace_error()}.
 trace(Recorder, Spec) ->
-    {Pid, _} = ?HANDLE(Recorder, [Recorder, Spec]),
+    {Pid, Ref} = ?HANDLE(Recorder, [Recorder, Spec]),
     case kymo_spec:parse(Spec) of
-        {ok, Parsed} -> answer(kymo_server:call(Pid, {trace, Parsed}));
-        {error, _} = Error -> Error
+        {ok, Parsed} ->
+            case kymo_server:call(Pid, {trace, Parsed}) of
+                gone -> ended(kymo_recorders:find(Ref));
+                Answer -> Answer
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+ended(Found) ->
+    case stopped(Found) of
+        {ok, _} -> {error, ended};
+        Error -> Error
     end.
 
 %% @doc Takes away all that {@link trace/2} has set; the recorder stays.
@@ -306,6 +429,13 @@ untrace(Recorder) ->
 
 %% @doc Takes away a part of it: the flags of the events from the processes and
 %% ports, and the functions. To take away functions only, say `processes => none'.
+%%
+%% A pattern that was given to {@link trace/2}, in this or another spelling, is
+%% taken back: functions that other patterns name as well stay traced, as those
+%% ask for. From a pattern that was not given, all its functions are no longer
+%% traced, whatever patterns name them. After `["lists:_/_", "lists:seq/2 ->
+%% return"]', taking away `"lists:seq/2 -> return"' ends the recording of returns
+%% only, and taking away `"lists:seq/_"' that of `lists:seq/2' and `lists:seq/3'.
 -spec untrace(recorder(), trace_spec()) -> ok | {error, trace_error()}.
 untrace(Recorder, Spec) ->
     {Pid, _} = ?HANDLE(Recorder, [Recorder, Spec]),
@@ -319,11 +449,16 @@ untrace(Recorder, Spec) ->
 %% `erlang:trace_pattern(MFA, Spec, [{meta, Module, State}])',
 %% `dbg:tracer(module, Tracer)', `trace:session_create(Name, Tracer, [])',
 %% `seq_trace:set_system_tracer(Tracer)'. What is set so is yours to take away,
-%% except for flags on processes and ports and the system tracer.
+%% except for flags on processes and ports and the system tracer. The tracer keeps
+%% the memory of the recorder for as long as something refers to it. A `badarg'
+%% when the recorder has ended.
 -spec tracer(recorder()) -> tracer().
 tracer(Recorder) ->
-    {_, State} = ?HANDLE(Recorder, [Recorder]),
-    {kymo_tracer, State}.
+    {Pid, _} = ?HANDLE(Recorder, [Recorder]),
+    case kymo_server:call(Pid, tracer) of
+        {ok, Tracer} -> Tracer;
+        gone -> erlang:error(badarg, [Recorder], info_of([{1, "the recorder has ended"}]))
+    end.
 
 %% @doc Records while `Fun' runs in the calling process.
 %%
@@ -333,20 +468,15 @@ tracer(Recorder) ->
 %% => [self()]', and without functions and events, `events => [procs, messages,
 %% running, garbage_collection, set_on_spawn]'. An exception of `Fun' comes out as
 %% it was, after the recorder was stopped.
+%% On an error there is neither a recorder nor a recording.
 -spec record(Dir :: file:name_all(), options() | trace_spec(), fun(() -> Result)) ->
     {ok, Result, info()} | {error, option_error() | trace_error()}.
 record(Dir, Options, Fun) when is_map(Options), is_function(Fun, 0) ->
-    case start(maps:merge(#{policy => discard}, record_start(Options#{dir => Dir}))) of
-        {ok, Recorder} ->
-            try trace(Recorder, record_spec(Options)) of
-                {ok, _} ->
-                    Result = Fun(),
-                    _ = stop(Recorder),
-                    {ok, Result, info(Recorder)};
-                {error, _} = Error ->
-                    Error
-            after
-                _ = stop(Recorder)
+    case prepared(Options) of
+        {ok, Spec} ->
+            case start(maps:merge(#{policy => discard}, record_start(Options#{dir => Dir}))) of
+                {ok, Recorder} -> record_with(Recorder, Dir, Spec, Fun);
+                {error, _} = Error -> Error
             end;
         {error, _} = Error ->
             Error
@@ -356,6 +486,39 @@ record(Dir, Options, Fun) ->
         [{2, "not a map"} || not is_map(Options)] ++
             [{3, "not a fun of arity 0"} || not is_function(Fun, 0)],
     erlang:error(badarg, [Dir, Options, Fun], info_of(Causes)).
+
+%% Mistakes are found before there is anything to clean up.
+prepared(Options) ->
+    try
+        ok = ok(load_modules()),
+        ok = ok(kymo_options:check_names(Options, kymo_options:start() ++ kymo_options:trace())),
+        Spec = record_spec(Options),
+        case kymo_spec:parse(Spec) of
+            {ok, _} -> {ok, Spec};
+            {error, _} = Error -> Error
+        end
+    catch
+        throw:{error, _} = Bad -> Bad
+    end.
+
+record_with(Recorder, Dir, Spec, Fun) ->
+    try trace(Recorder, Spec) of
+        {ok, _} ->
+            Result = Fun(),
+            {ok, Result, last_info(Recorder)};
+        {error, _} = Error ->
+            _ = stop(Recorder),
+            kymo_folder:remove_recording(Dir),
+            Error
+    after
+        _ = stop(Recorder)
+    end.
+
+last_info(Recorder) ->
+    case stop(Recorder) of
+        {ok, Info} -> Info;
+        {error, already_stopped} -> info(Recorder)
+    end.
 
 %% `returns' belongs to both: its words are the recorder's, and then calls are
 %% watched for their return.
@@ -377,24 +540,18 @@ record_spec(Options) ->
 %% @doc The command that reads recordings.
 -spec cli_path() -> file:filename_all().
 cli_path() ->
-    Priv =
-        case code:priv_dir(kymo) of
-            {error, bad_name} ->
-                %% The folder is not called kymo or kymo-Version.
-                filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "priv");
-            Dir ->
-                Dir
-        end,
-    filename:join([Priv, "bin", "kymo"]).
+    _ = load_modules(),
+    Paths = [filename:join([Dir, "bin", "kymo"]) || Dir <- kymo_tracer:priv_dirs()],
+    hd([Path || Path <- Paths, filelib:is_regular(Path)] ++ Paths).
 
 %% ---- errors -----------------------------------------------------------------
 
 %% @doc The reason of an `{error, Reason}' of this module in words.
 -spec format_error(Reason :: term()) -> unicode:chardata().
 format_error({bad_option, Key, Value}) ->
-    io_lib:format("option ~tp cannot be ~0tp", [Key, Value]);
+    kymo_options:format_bad(Key, Value);
 format_error({unknown_option, Key}) ->
-    io_lib:format("there is no option ~tp", [Key]);
+    kymo_options:format_unknown(Key);
 format_error({missing_option, Key}) ->
     io_lib:format("option ~tp is missing", [Key]);
 format_error({bad_pattern, _, _, _} = Error) ->
@@ -409,8 +566,16 @@ format_error({already_traced, {M, F, A}}) ->
     io_lib:format("another tracer has set ~tp:~tp/~tp", [M, F, A]);
 format_error({already_traced, Tracee}) ->
     io_lib:format("another tracer traces ~tp", [Tracee]);
+format_error({too_many_patterns, {M, F, A}}) ->
+    io_lib:format("too many patterns with conditions for ~tp:~tp/~tp", [M, F, A]);
+format_error({missing_folder, Dir}) ->
+    io_lib:format("the folder ~ts does not exist", [Dir]);
+format_error({no_library, Reason}) ->
+    kymo_tracer:format_library(Reason);
+format_error({no_module, M}) ->
+    io_lib:format("the module ~tp of kymo is neither loaded nor in the code path: add the folder ebin of kymo to it", [M]);
 format_error({already_started, Name}) ->
-    io_lib:format("a recorder with the name ~tp runs already", [Name]);
+    io_lib:format("a recorder with the name ~tp is running", [Name]);
 format_error(too_many_recorders) ->
     "too many recorders are open";
 format_error(already_stopped) ->
@@ -435,18 +600,27 @@ info_of(Causes) ->
 
 %% ---- handles ----------------------------------------------------------------
 
-handle({kymo_recorder, Pid, State}) when is_pid(Pid), is_reference(State) ->
-    {Pid, State};
+handle({kymo_recorder, Pid, Ref}) when is_pid(Pid), is_reference(Ref) ->
+    {Pid, Ref};
 handle(Name) when is_atom(Name) ->
-    case kymo_server:find(Name) of
-        {ok, Pid, State} -> {Pid, State};
-        gone -> {error, "no recorder has this name"}
+    case erlang:module_loaded(kymo_server) andalso named(Name) of
+        {_, _} = Found -> Found;
+        _ -> {error, "no recorder has this name"}
     end;
 handle(_) ->
     {error, "not a recorder"}.
 
-stopped({error, stopped}) -> {error, already_stopped};
-stopped(Answer) -> Answer.
+%% One that runs, else the last one that has ended.
+named(Name) ->
+    case kymo_server:find(Name) of
+        {ok, Pid, Ref} ->
+            {Pid, Ref};
+        gone ->
+            case kymo_recorders:find_name(Name) of
+                {ended, #{pid := Pid, ref := Ref}} -> {Pid, Ref};
+                gone -> gone
+            end
+    end.
 
 answer(gone) -> {error, already_stopped};
 answer(Answer) -> Answer.

@@ -4,13 +4,14 @@
 %% It also keeps the trace session alive: sessions go with their last holder.
 -module(kymo_janitor).
 
--export([start/2, update/2, leave/1]).
--export([init/3]).
+-export([start/3, update/2, leave/1]).
+-export([init/4]).
 
 %% @doc Starts one that watches the calling process.
--spec start(State :: reference(), kymo_tracing:t() | none) -> {pid(), Monitor :: reference()}.
-start(State, Tracing) ->
-    proc_lib:spawn_opt(?MODULE, init, [self(), State, Tracing], [monitor]).
+-spec start(State :: reference(), kymo_tracing:t() | none, kymo_recorders:entry()) ->
+    {pid(), Monitor :: reference()}.
+start(State, Tracing, Entry) ->
+    proc_lib:spawn_opt(?MODULE, init, [self(), State, Tracing, Entry], [monitor]).
 
 %% @doc Says what the server has set or is about to set. A janitor that is dead
 %% is no error here: its monitor tells the server, which starts another one.
@@ -32,26 +33,26 @@ leave({Janitor, Monitor}) ->
     end.
 
 %% @private
--spec init(pid(), reference(), kymo_tracing:t() | none) -> ok.
-init(Server, State, Tracing) ->
+-spec init(pid(), reference(), kymo_tracing:t() | none, kymo_recorders:entry()) -> ok.
+init(Server, State, Tracing, Entry) ->
     process_flag(sensitive, true),
     process_flag(trap_exit, true),
     Monitor = monitor(process, Server),
-    loop(Monitor, State, Tracing).
+    loop(Monitor, State, Tracing, Entry).
 
-loop(Monitor, State, Tracing) ->
+loop(Monitor, State, Tracing, Entry) ->
     receive
         {update, From, New} ->
             From ! {From, ok},
-            loop(Monitor, State, New);
+            loop(Monitor, State, New, Entry);
         leave ->
             ok;
         {'DOWN', Monitor, process, _, _} ->
             clear(Tracing),
             _ = kymo_tracer:stop(State),
-            ok;
+            kymo_recorders:ended(Entry, (kymo_tracer:info(State))#{tracing => none, taken => 0});
         _ ->
-            loop(Monitor, State, Tracing)
+            loop(Monitor, State, Tracing, Entry)
     end.
 
 clear(none) -> ok;

@@ -27,7 +27,7 @@
 %% matched by a wildcard.
 -module(kymo_pattern).
 
--export([compile/1, load/1, functions/2, match_spec/2, source/1, format_error/1]).
+-export([compile/1, load/1, functions/2, match_spec/2, source/1, is_same/2, format_error/1]).
 -export_type([pattern/0, compiled/0, error/0, functions/0]).
 
 -type pattern() ::
@@ -126,7 +126,8 @@ check_match_spec(_) ->
 %% loaded: breakpoints can be set in loaded code only.
 -spec load(compiled()) -> ok.
 load(#{module := {exact, M}}) ->
-    _ = code:ensure_loaded(M),
+    %% In embedded mode ensure_loaded/1 loads nothing.
+    _ = code:ensure_loaded(M) =:= {error, embedded} andalso code:load_file(M),
     ok;
 load(_) ->
     ok.
@@ -223,6 +224,11 @@ add_action(Action, Body) ->
 %% @doc The pattern as it was given.
 -spec source(compiled()) -> pattern().
 source(#{source := Source}) -> Source.
+
+%% @doc Do both name the same functions with the same conditions, however they
+%% were spelled?
+-spec is_same(compiled(), compiled()) -> boolean().
+is_same(A, B) -> maps:remove(source, A) =:= maps:remove(source, B).
 
 %% @doc An error as text, with a mark under the place.
 -spec format_error(error()) -> unicode:chardata().

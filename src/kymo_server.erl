@@ -1,7 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @private The process behind one recorder: opens it, serialises what is asked
-%% of it, and closes it when asked to, when its owner dies, or when it ended by
-%% itself at a limit. {@link kymo_janitor} takes over when this process is killed.
+%% of it, and closes it when asked to, when its owner dies, or when it has ended at
+%% a limit. Then it ends itself, so that memory and name are free, and leaves the
+%% last info to {@link kymo_recorders}. {@link kymo_janitor} takes over when this
+%% process is killed.
 -module(kymo_server).
 
 -behaviour(gen_server).
@@ -11,15 +13,16 @@
 
 -record(server, {
     state :: reference(),
+    entry :: kymo_recorders:entry(),
+    recorders :: reference(),
     owner :: none | reference(),
     janitor :: {pid(), reference()},
     mode :: kymo_tracing:mode(),
     tracing = none :: none | kymo_tracing:t(),
+    taken = kymo_taken:new() :: kymo_taken:t(),
     arity :: boolean(),
     max_names :: non_neg_integer(),
     names = #{} :: kymo_names:known(),
-    %% Ended: the recorder takes no more events. Stopped: its files are whole.
-    ended = false :: boolean(),
     stopped = false :: boolean()
 }).
 
@@ -33,6 +36,14 @@
 
 %% How often a recorder with limits is asked whether it has reached one, in ms.
 -define(CHECK_INTERVAL, 200).
+
+%% How often is looked whether all that was set is still in place, in ms, and at
+%% how many functions each time. One takes about a microsecond.
+-define(LOOK_INTERVAL, 2000).
+-define(LOOK_FUNCTIONS, 250).
+
+%% At how many when somebody asks for the info or a copy.
+-define(LOOK_FUNCTIONS_ASKED, 2000).
 
 %% @doc Not linked. The supervisor of the application uses start_link/1.
 -spec start(args()) -> {ok, pid(), reference()} | {error, term()}.
@@ -62,7 +73,7 @@ gen_server_start(Start, #{name := Name} = Args) ->
 registered(Name) -> list_to_atom("kymo:" ++ atom_to_list(Name)).
 
 %% @doc The recorder with a name.
--spec find(atom()) -> {ok, pid(), reference()} | gone.
+-spec find(atom()) -> {ok, pid(), Ref :: reference()} | gone.
 find(Name) ->
     try list_to_existing_atom("kymo:" ++ atom_to_list(Name)) of
         Registered -> find_registered(whereis(Registered))
@@ -73,14 +84,14 @@ find(Name) ->
 find_registered(undefined) ->
     gone;
 find_registered(Pid) ->
-    case call(Pid, state) of
-        {ok, State} -> {ok, Pid, State};
+    case call(Pid, ref) of
+        {ok, Ref} -> {ok, Pid, Ref};
         gone -> gone
     end.
 
 started({ok, Pid}, _) ->
-    case call(Pid, state) of
-        {ok, State} -> {ok, Pid, State};
+    case call(Pid, ref) of
+        {ok, Ref} -> {ok, Pid, Ref};
         gone -> {error, already_stopped}
     end;
 started({error, {already_started, _}}, #{name := Name}) ->
@@ -109,17 +120,29 @@ call(Server, Request) ->
 
 %% @private
 -spec init(args()) -> {ok, #server{}} | {stop, {shutdown, term()}}.
-init(#{owner := Owner, mode := Mode, names := MaxNames, tracer_options := Options}) ->
+init(#{owner := Owner, name := Name, mode := Mode, names := MaxNames, tracer_options := Options}) ->
     %% Our own events would only be noise in the recording.
     process_flag(sensitive, true),
     process_flag(trap_exit, true),
     case kymo_tracer:open(Options#{owner => tracer_owner(Owner)}) of
         {ok, State} ->
             is_map_key(limit, Options) andalso check_later(),
+            look_later(),
+            #{dir := Dir, policy := Policy} = kymo_tracer:info(State),
+            Entry = #{
+                pid => self(),
+                ref => make_ref(),
+                name => Name,
+                dir => Dir,
+                policy => Policy,
+                since => erlang:system_time(millisecond)
+            },
             {ok, #server{
                 state = State,
+                entry = Entry,
+                recorders = kymo_recorders:enter(Entry),
                 owner = watch_owner(Owner),
-                janitor = kymo_janitor:start(State, none),
+                janitor = kymo_janitor:start(State, none, Entry),
                 mode = Mode,
                 arity = maps:get(calls, Options, arity) =:= arity,
                 max_names = MaxNames
@@ -137,37 +160,51 @@ watch_owner(Owner) -> monitor(process, Owner).
 
 check_later() -> erlang:send_after(?CHECK_INTERVAL, self(), check).
 
+look_later() -> erlang:send_after(?LOOK_INTERVAL, self(), look).
+
 %% @private
 -spec handle_call(term(), gen_server:from(), #server{}) ->
     {reply, term(), #server{}}
-    | {reply, term(), #server{}, {continue, names}}
+    | {reply, term(), #server{}, {continue, names | finish}}
     | {stop, normal, term(), #server{}}.
+handle_call(ref, _, #server{entry = #{ref := Ref}} = S) ->
+    {reply, {ok, Ref}, S};
+handle_call(tracer, _, S) ->
+    {reply, {ok, tracer(S)}, S};
 handle_call(state, _, S) ->
-    {reply, {ok, S#server.state}, S};
-handle_call({trace, Spec}, _, #server{ended = false} = S) ->
-    {Reply, Traced} = trace(Spec, S),
-    {reply, Reply, Traced, {continue, names}};
-handle_call({trace, _}, _, S) ->
-    {reply, {error, ended}, S};
-handle_call({untrace, _}, _, #server{tracing = none} = S) ->
-    {reply, ok, S};
-handle_call({untrace, all}, _, S) ->
-    {reply, ok, clear(S)};
-handle_call({untrace, Spec}, _, #server{tracing = T} = S) ->
-    {reply, ok, update(kymo_tracing:unset(T, with_arity(Spec, S)), S)};
+    #{state := Life} = kymo_tracer:info(S#server.state),
+    {reply, {ok, Life}, S};
+handle_call(pause, _, S) ->
+    {reply, kymo_tracer:pause(S#server.state), S};
+handle_call(resume, _, S) ->
+    {reply, kymo_tracer:resume(S#server.state), S};
+handle_call({trace, Spec}, _, S) ->
+    case is_ended(S) of
+        true ->
+            {reply, {error, ended}, S, {continue, finish}};
+        false ->
+            {Reply, Traced} = trace(Spec, S),
+            {reply, Reply, Traced, {continue, names}}
+    end;
+handle_call({untrace, Spec}, _, S) ->
+    {Reply, Untraced} = untrace(Spec, without_session(S)),
+    {reply, Reply, Untraced};
 handle_call({snapshot, Dir}, _, S) ->
-    Named = define_names(processes, S),
+    Named = define_names(processes, look(?LOOK_FUNCTIONS_ASKED, S)),
     {reply, kymo_tracer:snapshot(S#server.state, Dir), Named};
 handle_call(info, _, S) ->
-    {reply, {ok, info(S)}, S};
+    Looked = look(?LOOK_FUNCTIONS_ASKED, S),
+    {reply, {ok, info(Looked)}, Looked};
 handle_call(stop, _, S) ->
-    Stopped = stop(S),
-    {stop, normal, {ok, info(Stopped)}, Stopped}.
+    {Info, Stopped} = finish(S),
+    {stop, normal, {ok, Info}, Stopped}.
 
 %% @private Nobody waits for the names of all processes.
--spec handle_continue(names, #server{}) -> {noreply, #server{}}.
+-spec handle_continue(names | finish, #server{}) -> {noreply, #server{}} | {stop, normal, #server{}}.
 handle_continue(names, S) ->
-    {noreply, define_names(processes, S)}.
+    {noreply, define_names(processes, S)};
+handle_continue(finish, S) ->
+    {stop, normal, S}.
 
 %% @private
 -spec handle_cast(term(), #server{}) -> {noreply, #server{}}.
@@ -179,26 +216,26 @@ handle_cast(_, S) ->
 handle_info({'DOWN', Ref, process, _, _}, #server{owner = Ref} = S) ->
     {stop, normal, S};
 handle_info({'DOWN', Ref, process, _, _}, #server{janitor = {_, Ref}} = S) ->
-    {noreply, S#server{janitor = kymo_janitor:start(S#server.state, S#server.tracing)}};
-handle_info(check, #server{ended = false} = S) ->
+    {noreply, S#server{janitor = kymo_janitor:start(S#server.state, S#server.tracing, S#server.entry)}};
+handle_info({'DOWN', Ref, process, _, _}, #server{recorders = Ref} = S) ->
+    {noreply, S#server{recorders = kymo_recorders:enter(S#server.entry)}};
+handle_info(check, S) ->
+    check_later(),
+    stop_if_ended(S);
+handle_info(look, S) ->
+    look_later(),
+    stop_if_ended(look(?LOOK_FUNCTIONS, S));
+handle_info(Message, S) ->
+    case kymo_tracing:loaded(Message) of
+        true -> {noreply, set_again(S)};
+        false -> {noreply, S}
+    end.
+
+stop_if_ended(S) ->
     case is_ended(S) of
-        true ->
-            {noreply, (clear(S))#server{ended = true}};
-        false ->
-            check_later(),
-            {noreply, S}
-    end;
-handle_info(Message, #server{tracing = T} = S) when T =/= none ->
-    case kymo_tracing:loaded(Message) andalso kymo_tracing:replan(T) of
-        {ok, Plan, Planned} ->
-            Updated = update(Planned, S),
-            _ = kymo_tracing:apply_plan(Planned, Plan),
-            {noreply, Updated};
-        _ ->
-            {noreply, S}
-    end;
-handle_info(_, S) ->
-    {noreply, S}.
+        true -> {stop, normal, S};
+        false -> {noreply, S}
+    end.
 
 is_ended(#server{state = State}) ->
     case kymo_tracer:info(State) of
@@ -208,26 +245,67 @@ is_ended(#server{state = State}) ->
 %% @private Also for the owner's death, a shutdown and a crash of this process.
 -spec terminate(term(), #server{}) -> ok.
 terminate(_, S) ->
-    _ = stop(S),
-    kymo_janitor:leave(S#server.janitor).
+    {_, Stopped} = finish(S),
+    kymo_janitor:leave(Stopped#server.janitor).
 
-stop(#server{stopped = true} = S) ->
-    S;
-stop(S) ->
-    Cleared = clear(define_names(processes, S)),
-    _ = kymo_tracer:stop(S#server.state),
-    Cleared#server{ended = true, stopped = true}.
+%% Ends the recording, and leaves its last info. When somebody gets an answer to
+%% this, the name is free.
+finish(#server{stopped = true} = S) ->
+    {none, S};
+finish(#server{entry = Entry, state = State} = S) ->
+    Cleared = clear(define_names(processes, look(?LOOK_FUNCTIONS_ASKED, S))),
+    _ = kymo_tracer:stop(State),
+    Info = info(Cleared),
+    kymo_recorders:ended(Entry, Info),
+    unregister_name(Entry),
+    {Info, Cleared#server{stopped = true}}.
+
+unregister_name(#{name := undefined}) ->
+    ok;
+unregister_name(#{name := Name}) ->
+    true = unregister(registered(Name)),
+    ok.
 
 %% ---------------------------------------------------------------------------
 
-trace(Spec, S) ->
+tracer(#server{state = State}) -> {kymo_tracer, State}.
+
+%% On an error everything is as it was: without a session of its own, too.
+trace(Spec, S0) ->
+    S = without_session(S0),
     Ready = ensure_tracing(S),
     case kymo_tracing:plan(Ready#server.tracing, with_arity(Spec, S)) of
         {ok, Plan, Planned} ->
             Named = define_names(pids(Spec), update(Planned, Ready)),
-            {{ok, kymo_tracing:apply_plan(Planned, Plan)}, Named};
+            {Result, Set} = kymo_tracing:apply_plan(Planned, Plan),
+            {{ok, Result}, Named#server{tracing = Set}};
+        {error, _} = Error when S#server.tracing =:= none ->
+            {Error, clear(Ready)};
         {error, _} = Error ->
             {Error, Ready}
+    end.
+
+untrace(_, #server{tracing = none} = S) ->
+    {ok, S};
+untrace(all, S) ->
+    {ok, clear(S)};
+untrace(Spec, #server{tracing = T} = S) ->
+    case kymo_tracing:unplan(T, with_arity(Spec, S)) of
+        {ok, Plan, Planned} ->
+            Updated = update(Planned, S),
+            {_, Left} = kymo_tracing:apply_plan(Planned, Plan),
+            {ok, Updated#server{tracing = Left}};
+        {error, _} = Error ->
+            {Error, S}
+    end.
+
+%% A session that somebody has destroyed can't be used any more.
+without_session(#server{tracing = none} = S) ->
+    S;
+without_session(#server{tracing = T} = S) ->
+    case kymo_tracing:is_alive(T) of
+        true -> S;
+        false -> clear(look(1, S))
     end.
 
 %% Without it the runtime builds a list of the arguments that nobody reads.
@@ -242,9 +320,9 @@ with_arity(Spec, _) ->
 pids(#{processes := Pids}) when is_list(Pids) -> Pids;
 pids(_) -> [].
 
-ensure_tracing(#server{tracing = none, mode = Mode, state = State} = S) ->
+ensure_tracing(#server{tracing = none, mode = Mode} = S) ->
     %% The janitor holds a session before anything is set in it.
-    Ready = update(kymo_tracing:new(Mode, {kymo_tracer, State}), S),
+    Ready = update(kymo_tracing:new(Mode, tracer(S)), S),
     update(kymo_tracing:watch(Ready#server.tracing), Ready);
 ensure_tracing(S) ->
     S.
@@ -259,14 +337,63 @@ clear(#server{tracing = T} = S) ->
     kymo_tracing:clear(T),
     S#server{tracing = none}.
 
-define_names(_, #server{ended = true} = S) ->
-    S;
-define_names(Which, #server{state = State, max_names = Max, names = Known} = S) ->
-    S#server{names = kymo_names:define(State, Which, Max, Known)}.
+%% ---- code that was loaded, and what others took away -------------------------
 
-info(#server{state = State, tracing = T}) ->
-    Info = kymo_tracer:info(State),
+set_again(#server{tracing = none} = S) ->
+    S;
+set_again(#server{tracing = T} = S) ->
+    case kymo_tracing:is_alive(T) andalso kymo_tracing:replan(T) of
+        {ok, Plan, Planned} ->
+            Noted = taken(kymo_taken:note_functions(kymo_tracing:taken(T, Plan), S#server.taken), S),
+            Updated = update(Planned, Noted),
+            {_, Set} = kymo_tracing:apply_plan(Planned, Plan),
+            Updated#server{tracing = Set};
+        _ ->
+            S
+    end.
+
+look(_, #server{tracing = none} = S) ->
+    S;
+look(Max, #server{tracing = T, taken = Taken} = S) ->
+    case kymo_taken:look(T, Max, Taken) of
+        {clean, Living, Looked} ->
+            S#server{tracing = Living, taken = Looked};
+        {suspect, Living, Looked} ->
+            %% Loading code takes patterns away, too. Those are set again as soon as
+            %% the message about that load is read.
+            Current = catch_up(S#server{tracing = Living, taken = Looked}),
+            taken(kymo_taken:note(Current#server.tracing, Current#server.taken), Current)
+    end.
+
+%% The code server answers after the load that it works on.
+catch_up(S) ->
+    _ = code:root_dir(),
+    Delivered = erlang:trace_delivered(whereis(code_server)),
+    receive
+        {trace_delivered, _, Delivered} -> ok
+    end,
+    case kymo_tracing:drain() of
+        true -> set_again(S);
+        false -> S
+    end.
+
+%% The recording counts them, for those who read it.
+taken(Taken, #server{state = State, taken = Before} = S) ->
+    case {kymo_taken:count(Before), kymo_taken:count(Taken)} of
+        {Same, Same} -> ok;
+        {_, Count} -> kymo_tracer:note_taken(State, Count)
+    end,
+    S#server{taken = Taken}.
+
+define_names(Which, #server{state = State, max_names = Max, names = Known} = S) ->
+    case is_ended(S) of
+        true -> S;
+        false -> S#server{names = kymo_names:define(State, Which, Max, Known)}
+    end.
+
+info(#server{state = State, tracing = T, taken = Taken}) ->
+    Info = (kymo_tracer:info(State))#{taken => kymo_taken:count(Taken)},
     case T of
         none -> Info#{tracing => none};
-        _ -> Info#{tracing => kymo_tracing:describe(T)}
+        _ -> Info#{tracing => (kymo_tracing:describe(T))#{taken => kymo_taken:describe(Taken)}}
     end.

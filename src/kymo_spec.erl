@@ -2,7 +2,7 @@
 %% @private What `kymo:trace/2' was asked for, checked and made plain.
 -module(kymo_spec).
 
--export([parse/1, keys/0]).
+-export([parse/1, keys/0, events/0]).
 -export_type([t/0, functions/0]).
 
 -type functions() :: #{
@@ -10,7 +10,8 @@
     match_spec := list(),
     functions := kymo_pattern:functions(),
     compiled := kymo_pattern:compiled(),
-    source := kymo_pattern:pattern()
+    %% Patterns whose functions were taken away again.
+    except := [kymo_pattern:compiled()]
 }.
 
 -type t() :: #{
@@ -24,7 +25,11 @@
 
 %% @doc The options that belong to a trace specification.
 -spec keys() -> [atom()].
-keys() -> [processes, ports, events, functions, scope, returns, senders].
+keys() -> kymo_options:trace().
+
+%% @doc The names of the events.
+-spec events() -> [atom()].
+events() -> [Event || {Event, _, _} <- table()].
 
 %% @doc Checks a specification. Loads the modules that it names exactly; sets
 %% nothing.
@@ -39,7 +44,7 @@ parse(Spec) ->
     {error, {bad_option, trace, Spec}}.
 
 checked(Spec) ->
-    [fail({unknown_option, Key}) || Key <- maps:keys(Spec), not lists:member(Key, keys())],
+    ok = named(kymo_options:check_names(Spec, keys())),
     Scope = one_of(scope, [local, global], local, Spec),
     Returns = one_of(returns, [true, false], false, Spec),
     Functions = [functions(P, Scope, Returns) || P <- patterns(maps:get(functions, Spec, []))],
@@ -87,7 +92,7 @@ functions(Pattern, Scope, Returns) ->
         match_spec => kymo_pattern:match_spec(Compiled, Returns),
         functions => ok(kymo_pattern:functions(Compiled, Scope)),
         compiled => Compiled,
-        source => Pattern
+        except => []
     }.
 
 events(#{events := Events}, Functions) when is_list(Events), length(Events) >= 0 ->
@@ -154,6 +159,9 @@ port(Name) when is_atom(Name) ->
     end;
 port(Other) ->
     fail({bad_option, ports, Other}).
+
+named(ok) -> ok;
+named({error, Reason}) -> fail(Reason).
 
 ok({ok, Value}) -> Value;
 ok({error, Reason}) -> fail(Reason).

@@ -33,14 +33,15 @@
 
 -behaviour(erl_tracer).
 
--export([define_process/4, info/1, open/1, pause/1, resume/1, snapshot/2, stop/1]).
+-export([define_process/4, info/1, note_taken/2, open/1, pause/1, resume/1, snapshot/2, stop/1]).
+-export([format_library/1, priv_dirs/0]).
 -export([enabled/3, enabled_call/3, enabled_garbage_collection/3, enabled_ports/3, enabled_procs/3,
          enabled_receive/3, enabled_running_ports/3, enabled_running_procs/3, enabled_send/3,
          trace/5, trace_call/5, trace_garbage_collection/5, trace_ports/5, trace_procs/5,
          trace_receive/5, trace_running_ports/5, trace_running_procs/5, trace_send/5]).
 -export([format_error/2]).
 
--export_type([state/0, options/0, tag/0, info/0, reason/0]).
+-export_type([state/0, options/0, tag/0, info/0, reason/0, no_library/0]).
 
 -on_load(load/0).
 
@@ -112,8 +113,17 @@
                 | {bad_option, memory, Value :: term(), {at_least, Bytes :: pos_integer()}}
                 | {enospc, Needed :: pos_integer(), Available :: non_neg_integer()}
                 | {unknown_option, Key :: term()}
+                | {no_library, no_library()}
                 | too_many_recorders
                 | file:posix().
+
+-type no_library() :: {missing | noexec | unusable | refused, File :: string(), Text :: string()}.
+%% Why the library could not be loaded. `missing': `File' is in none of the folders
+%% in `Text'. `noexec': its file system allows no execution. `unusable': it was built
+%% for another system, or needs what this one does not have. `refused': it does not
+%% work with this runtime. Set the environment variable `KYMO_PRIV', or the parameter
+%% `priv_dir' of the application `kymo', to a folder with a library that works, and
+%% call {@link open/1} again.
 
 -type info() ::
         #{state := idle | active | paused | stopping | closed,
@@ -171,7 +181,8 @@
         try
             Call
         catch
-            error:badarg ->
+            %% Without the library there is no state that could be right.
+            error:Why when Why =:= badarg; Why =:= not_loaded ->
                 erlang:error(badarg, Args, [{error_info, #{module => ?MODULE}}])
         end).
 
@@ -182,12 +193,23 @@
 %% @doc Starts a recorder. It records at once, whatever is traced with it.
 -spec open(options()) -> {ok, state()} | {error, reason()}.
 open(#{dir := Dir} = Options) ->
-    case nif_open(Options#{dir := native(Dir)}, threads()) of
+    case open_with_library(Options#{dir := native(Dir)}) of
         {error, {bad_option, dir, _}} -> {error, {bad_option, dir, Dir}};
         Result -> Result
     end;
 open(Options) ->
-    nif_open(Options, threads()).
+    open_with_library(Options).
+
+open_with_library(Options) ->
+    try
+        nif_open(Options, threads())
+    catch
+        error:not_loaded ->
+            case load_library() of
+                ok -> nif_open(Options, threads());
+                {error, Reason} -> {error, {no_library, Reason}}
+            end
+    end.
 
 %% The threads of the runtime that may record: schedulers of all kinds, those of the
 %% asynchronous pool, and some more for threads of drivers and NIFs.
@@ -225,12 +247,27 @@ snapshot(State, Dir) ->
         Result -> Result
     end.
 
-%% @doc Tells the recording the registered name and the initial call of a process,
-%% for those that began before the recording did.
--spec define_process(state(), pid() | port(), Name :: atom(), mfa() | undefined) ->
+%% @doc Tells the recording the name and the initial call of a process, for those
+%% that began before the recording did. The name is the registered one, or as UTF-8
+%% any text of up to 255 characters; `undefined' for none.
+-spec define_process(state(), pid() | port(), Name :: atom() | binary(), mfa() | undefined) ->
           ok | {error, stopped | not_recorded | dict_full}.
 define_process(State, Pid, Name, MFA) ->
-    ?EXPLAIN(nif_define_process(State, Pid, Name, MFA), [State, Pid, Name, MFA]).
+    ?EXPLAIN(nif_define_process(State, Pid, checked_name(Name), MFA), [State, Pid, Name, MFA]).
+
+%% The library refuses what is no name.
+checked_name(Name) ->
+    case is_name(Name) of
+        true -> Name;
+        false -> 0
+    end.
+
+%% @doc Notes in the recording that `Count' of the trace patterns, trace flags and
+%% trace sessions that it was made with were taken away by others. The largest
+%% count is kept; also after the end, while the state exists.
+-spec note_taken(state(), Count :: non_neg_integer()) -> ok.
+note_taken(State, Count) ->
+    ?EXPLAIN(nif_note_taken(State, Count), [State, Count]).
 
 %% @doc Explains a `badarg' of this module, for the shell and the logger: the
 %% form is that of the extended error information of Erlang/OTP.
@@ -238,8 +275,11 @@ define_process(State, Pid, Name, MFA) ->
 format_error(badarg, [{?MODULE, define_process, [State, Pid, Name, MFA], _} | _]) ->
     explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
              {2, is_local(Pid), <<"not a process or port of this node">>},
-             {3, is_atom(Name), <<"not an atom">>},
+             {3, is_name(Name), <<"neither an atom nor UTF-8 text of up to 255 characters">>},
              {4, is_mfa(MFA), <<"neither undefined nor {Module, Function, Arity}">>}]);
+format_error(badarg, [{?MODULE, note_taken, [State, Count], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
+             {2, is_integer(Count) andalso Count >= 0 andalso Count < 1 bsl 64, <<"not a number from 0 to 2^64 - 1">>}]);
 format_error(badarg, [{?MODULE, _, _, _} | _]) ->
     #{1 => <<"not a recorder of kymo_tracer">>};
 format_error(_, _) ->
@@ -252,11 +292,19 @@ is_state(State) ->
     try nif_info(State) of
         _ -> true
     catch
-        error:badarg -> false
+        error:Why when Why =:= badarg; Why =:= not_loaded -> false
     end.
 
 is_local(Pid) ->
     (is_pid(Pid) orelse is_port(Pid)) andalso node(Pid) =:= node().
+
+is_name(Name) when is_binary(Name) ->
+    case unicode:characters_to_list(Name) of
+        Text when is_list(Text) -> length(Text) =< 255;
+        _ -> false
+    end;
+is_name(Name) ->
+    is_atom(Name).
 
 is_mfa(undefined) -> true;
 is_mfa({M, F, A}) -> is_atom(M) andalso is_atom(F) andalso is_integer(A) andalso A >= 0 andalso A =< 255;
@@ -278,7 +326,34 @@ native(Name) ->
 
 %% ---- loading ----------------------------------------------------------------
 
+%% Without the library the module stays loaded, so that open/1 can say what is
+%% wrong, and try again. During an upgrade the old code must go on instead.
 load() ->
+    case load_library() of
+        ok ->
+            ok;
+        {error, {_, _, Text}} ->
+            case erlang:module_loaded(?MODULE) of
+                true -> {error, Text};
+                false -> ok
+            end
+    end.
+
+-spec load_library() -> ok | {error, no_library()}.
+load_library() ->
+    case file_server_runs() of
+        false ->
+            %% While the node boots in embedded mode; open/1 tries again.
+            {error, {missing, ?MODULE_STRING ".so", "the node is starting"}};
+        true ->
+            load_library(library())
+    end.
+
+file_server_runs() -> whereis(file_server_2) =/= undefined andalso whereis(code_server) =/= undefined.
+
+load_library({error, _} = Error) ->
+    Error;
+load_library({ok, File}) ->
     _ = code:ensure_loaded(erts_debug),
     Fun = fun() -> ok end,
     %% The library finds out from these how the runtime lays out its terms.
@@ -291,21 +366,69 @@ load() ->
     Info = {min(erts_debug:flat_size(Fun), erts_debug:flat_size(fun erlang:self/0)),
             erts_debug:flat_size(#{}),
             Large, Offset, Built, atomics:new(1, []), Alias, fun erlang:self/0},
-    case erlang:load_nif(library(), Info) of
-        ok -> ok;
-        {error, {Why, Text}} -> {error, {Why, explain_load(lists:flatten(Text))}}
+    case erlang:load_nif(File, Info) of
+        ok ->
+            ok;
+        {error, {reload, _}} ->
+            %% Another process was faster.
+            ok;
+        {error, {Why, Text}} ->
+            {error, {cause(Why, Text), File ++ ".so", explain_load(lists:flatten(Text))}}
     end.
 
-%% That of the application; else beside the module, wherever it is loaded from: a
-%% release, a checkout, a build folder. During an upgrade code:which/1 still tells
-%% where the old one was.
+%% What dlopen says differs between systems in all but these words.
+cause(load_failed, Text) ->
+    case string:find(Text, "failed to map segment") of
+        nomatch -> unusable;
+        _ -> noexec
+    end;
+cause(_, _) ->
+    refused.
+
+%% The first folder that has the library. One that was named by the user is the
+%% only one.
 library() ->
-    Beams = [code:where_is_file(?MODULE_STRING ++ ".beam"), code:which(?MODULE)],
-    Near = [filename:join([filename:dirname(Beam), "..", "priv"]) || Beam <- Beams, is_list(Beam)],
-    Dirs = [Priv || Priv <- [code:priv_dir(kymo)], is_list(Priv)] ++ Near,
+    Dirs = priv_dirs(),
     Files = [filename:join(Dir, ?MODULE) || Dir <- Dirs],
-    Found = [File || File <- Files, filelib:is_regular(File ++ ".so")],
-    hd(Found ++ Files ++ [?MODULE_STRING]).
+    case [File || File <- Files, filelib:is_regular(File ++ ".so")] of
+        [File | _] -> {ok, File};
+        [] -> {error, {missing, ?MODULE_STRING ".so", lists:flatten(lists:join(", ", Dirs))}}
+    end.
+
+%% @private Folders that may hold what was compiled from C: the one that is named by
+%% the environment variable `KYMO_PRIV' or the parameter `priv_dir' of the
+%% application; else that of the application, and the one beside the module,
+%% wherever it is loaded from: a release, a checkout, a build folder. During an
+%% upgrade code:which/1 still answers where the old one was.
+-spec priv_dirs() -> [file:filename()].
+priv_dirs() ->
+    case {os:getenv("KYMO_PRIV"), application:get_env(kymo, priv_dir)} of
+        {[_ | _] = Dir, _} ->
+            [Dir];
+        {_, {ok, Dir}} ->
+            [Dir];
+        _ ->
+            Beams = [code:where_is_file(?MODULE_STRING ++ ".beam"), code:which(?MODULE)],
+            Near = [filename:join([filename:dirname(Beam), "..", "priv"]) || Beam <- Beams, is_list(Beam)],
+            [Priv || Priv <- [code:priv_dir(kymo)], is_list(Priv)] ++ Near
+    end.
+
+%% @private What is wrong with the library, and what can be done.
+-spec format_library(no_library()) -> unicode:chardata().
+format_library({missing, File, Dirs}) ->
+    io_lib:format("the library ~ts is not in ~ts; ~ts", [File, Dirs, elsewhere()]);
+format_library({noexec, File, Text}) ->
+    io_lib:format("the library ~ts is on a file system that does not allow execution (noexec): ~ts; "
+                  "copy its folder to another one and ~ts", [File, Text, elsewhere()]);
+format_library({unusable, File, Text}) ->
+    io_lib:format("the library ~ts was built for another system, or a library that it needs is missing: ~ts; "
+                  "build kymo on a system like this one and ~ts", [File, Text, elsewhere()]);
+format_library({refused, File, Text}) ->
+    io_lib:format("the library ~ts does not work in this runtime: ~ts", [File, Text]).
+
+elsewhere() ->
+    "name the folder of the library in the environment variable KYMO_PRIV, "
+    "or with application:set_env(kymo, priv_dir, Dir)".
 
 %% The runtime only passes on the number with which the library refused.
 explain_load(Text) ->
@@ -336,6 +459,7 @@ nif_resume(_State) -> ?NOT_LOADED.
 nif_info(_State) -> ?NOT_LOADED.
 nif_snapshot(_State, _Dir) -> ?NOT_LOADED.
 nif_define_process(_State, _Pid, _Name, _MFA) -> ?NOT_LOADED.
+nif_note_taken(_State, _Count) -> ?NOT_LOADED.
 
 %% ---- the behaviour: for the runtime ------------------------------------------
 %%

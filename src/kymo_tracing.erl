@@ -8,13 +8,14 @@
 %% one match specification, so what somebody else has set is left alone, and
 %% clearing looks first whether a thing is still ours.
 %%
-%% {@link plan/2} answers what will be set without setting it. Its second
+%% {@link plan/2} answers what will be set without setting it. Its last
 %% result, given to the janitor before {@link apply_plan/2} runs, makes that no
 %% death in between leaves anything behind: clearing more than was set is harmless.
 -module(kymo_tracing).
 
--export([modes/0, new/2, watch/1, loaded/1, plan/2, replan/1, apply_plan/2, unset/2, clear/1, describe/1]).
--export_type([t/0, mode/0, plan/0, result/0]).
+-export([modes/0, new/2, watch/1, loaded/1, plan/2, replan/1, unplan/2, apply_plan/2, clear/1, describe/1]).
+-export([is_alive/1, functions/1, tracees/1, is_in_place/2, forget_tracees/2, taken/2, drain/0]).
+-export_type([t/0, mode/0, plan/0, result/0, tracees/0]).
 
 -type mode() :: session | global.
 
@@ -22,9 +23,12 @@
     mode :: mode(),
     tracer :: kymo:tracer(),
     session = none :: term(),
-    %% What was set, or is about to be.
-    functions = #{} :: #{mfa() => {local | global, list()}},
-    patterns = [] :: [kymo_spec:functions()],
+    %% What was set, or is about to be; and what the last plan has replaced.
+    functions = #{} :: kymo_wanted:set(),
+    former = #{} :: kymo_wanted:set(),
+    patterns = [] :: kymo_wanted:t(),
+    %% Some of those whose flags were set, so that their loss can be noticed.
+    tracees = #{} :: tracees(),
     senders = false :: boolean(),
     %% Is told when code was loaded; known before it is set, too.
     watcher = none :: none | pid() | {session, term()}
@@ -34,10 +38,14 @@
 
 -opaque plan() :: #{
     spec := kymo_spec:t(),
-    functions := [kymo_spec:functions()],
+    how := boolean(),
+    set := kymo_wanted:set(),
+    unset := kymo_wanted:set(),
     senders := boolean(),
     skipped := [skipped()]
 }.
+
+-type tracees() :: #{pid() | port() | new_processes | new_ports => [Flag :: atom()]}.
 
 -type skipped() :: pid() | port() | mfa() | 'receive'.
 
@@ -50,6 +58,10 @@
 
 %% A receive event lacks the sender; a pattern brings it as match spec result.
 -define(SENDER, [{['_', '$1', '_'], [], [{message, '$1'}]}]).
+%% How many processes and ports are looked at for the loss of their flags.
+-define(MAX_SAMPLE, 128).
+%% Flags that the runtime clears itself, or that trace_info does not show.
+-define(PASSING_FLAGS, [set_on_first_spawn, set_on_first_link]).
 -define(LOADED, {erlang, finish_loading, 1}).
 -define(LOADED_SPEC, [{'_', [], [{return_trace}]}]).
 
@@ -94,33 +106,50 @@ plan(T, Spec) ->
             fun(Pattern, Acc) -> free_or_fail(T, Pattern, Acc) end, [], maps:get(functions, Spec)
         ),
         {Senders, SkippedReceive} = check_senders(T, Spec),
+        Patterns = kymo_wanted:add(T#tracing.patterns, Functions),
+        Wanted = wanted(Patterns),
+        Set = maps:with(mfas(Functions), Wanted),
         Plan = #{
             spec => Spec,
-            functions => Functions,
+            how => true,
+            set => Set,
+            unset => moved(T, Set),
             senders => Senders,
             skipped => SkippedReceive ++ Skipped
         },
-        {ok, Plan, T#tracing{
-            functions = maps:merge(T#tracing.functions, to_set(Functions)),
-            patterns = patterns(T, Spec),
+        {ok, Plan, (wants(T, Patterns, Wanted))#tracing{
             senders = T#tracing.senders orelse Senders
         }}
     catch
         throw:{error, _} = Error -> Error
     end.
 
-to_set(Functions) ->
-    maps:from_list([
-        {{M, F, A}, {Scope, MatchSpec}}
-     || #{scope := Scope, match_spec := MatchSpec, functions := Mods} <- Functions,
-        {M, FAs} <- Mods,
-        {F, A} <- FAs
-    ]).
+wanted(Patterns) ->
+    case kymo_wanted:functions(Patterns) of
+        {ok, Wanted} -> Wanted;
+        {error, Reason} -> fail(Reason)
+    end.
 
-%% For replan/1; a pattern that is given again replaces the earlier one.
-patterns(#tracing{patterns = Old}, #{functions := New}) ->
-    Sources = [S || #{source := S} <- New],
-    [P || #{source := S} = P <- Old, not lists:member(S, Sources)] ++ New.
+mfas(Functions) ->
+    [{M, F, A} || #{functions := Mods} <- Functions, {M, FAs} <- Mods, {F, A} <- FAs].
+
+%% What is replaced is still ours until the plan was applied.
+wants(#tracing{functions = Old} = T, Patterns, Wanted) ->
+    Former = maps:filter(fun(MFA, Set) -> maps:get(MFA, Wanted, none) =/= Set end, Old),
+    T#tracing{patterns = Patterns, functions = Wanted, former = Former}.
+
+%% Functions that change their scope.
+moved(#tracing{functions = Old}, Set) ->
+    maps:filter(
+        fun(MFA, {Scope, _}) ->
+            case Set of
+                #{MFA := {Scope, _}} -> false;
+                #{MFA := _} -> true;
+                _ -> false
+            end
+        end,
+        Old
+    ).
 
 check_tracees(#tracing{mode = session}, #{processes := Processes, ports := Ports}) ->
     [fail({no_process, P}) || is_list(Processes), P <- Processes, not is_process_alive(P)],
@@ -178,13 +207,9 @@ is_free(T, MFA) ->
         {traced, _} -> true
     end.
 
-is_ours(#tracing{functions = Set}, MFA, Traced) ->
-    case Set of
-        #{MFA := {Traced, MatchSpec}} ->
-            runtime(trace_info, [MFA, match_spec]) =:= {match_spec, MatchSpec};
-        _ ->
-            false
-    end.
+is_ours(#tracing{functions = Set, former = Former}, MFA, Traced) ->
+    Ours = [MatchSpec || #{MFA := {Scope, MatchSpec}} <- [Set, Former], Scope =:= Traced],
+    Ours =/= [] andalso lists:member(element(2, runtime(trace_info, [MFA, match_spec])), Ours).
 
 check_senders(T, #{senders := Wanted, process_flags := Flags, port_flags := PortFlags}) ->
     Senders = Wanted andalso lists:member('receive', Flags ++ PortFlags),
@@ -198,19 +223,33 @@ free_senders({match_spec, true}) -> {true, []};
 free_senders({match_spec, ?SENDER}) -> {false, []};
 free_senders({match_spec, _}) -> {false, ['receive']}.
 
-%% @doc Sets what was planned. What has gone since is not counted.
--spec apply_plan(t(), plan()) -> result().
-apply_plan(T, #{spec := Spec, functions := Functions, senders := Senders, skipped := Skipped}) ->
+%% @doc Sets or takes away what was planned. Of what is set: what has gone since
+%% is not counted.
+-spec apply_plan(t(), plan()) -> {result(), t()}.
+apply_plan(T, #{how := false, spec := Spec, set := Set, unset := Unset}) ->
     #{processes := Processes, process_flags := PFlags, ports := Ports, port_flags := OFlags} = Spec,
-    FunctionCount = set_functions(T, lists:append([operations(F) || F <- Functions])),
+    unset_functions(T, Unset),
+    _ = set_all(T, Set),
+    unset_tracees(T, process, Processes, PFlags),
+    unset_tracees(T, port, Ports, OFlags),
+    Left = unsample(unsample(T#tracing.tracees, process, Processes, PFlags), port, Ports, OFlags),
+    {#{processes => 0, ports => 0, functions => 0, skipped => []}, T#tracing{tracees = Left, former = #{}}};
+apply_plan(T, #{spec := Spec, set := Set, unset := Unset, senders := Senders, skipped := Skipped}) ->
+    #{processes := Processes, process_flags := PFlags, ports := Ports, port_flags := OFlags} = Spec,
+    unset_functions(T, Unset),
+    FunctionCount = set_all(T, Set),
     Senders andalso set_senders(T, ?SENDER),
     ProcessCount = set_tracees(T, process, Processes, PFlags),
     PortCount = set_tracees(T, port, Ports, OFlags),
-    #{
-        processes => ProcessCount,
-        ports => PortCount,
-        functions => FunctionCount,
-        skipped => Skipped ++ others(T, Processes, processes()) ++ others(T, Ports, erlang:ports())
+    Sample = sample(sample(T, process, Processes, PFlags), port, Ports, OFlags),
+    {
+        #{
+            processes => ProcessCount,
+            ports => PortCount,
+            functions => FunctionCount,
+            skipped => Skipped ++ others(T, Processes, processes()) ++ others(T, Ports, erlang:ports())
+        },
+        Sample#tracing{former = #{}}
     }.
 
 %% Existing tracees of somebody else, which the runtime passed over.
@@ -219,16 +258,43 @@ others(#tracing{mode = global} = T, Who, Existing) when Who =:= all; Who =:= exi
 others(_, _, _) ->
     [].
 
-operations(#{scope := Scope, match_spec := MatchSpec, functions := Mods}) ->
-    lists:append([operations(M, FAs, MatchSpec, Scope) || {M, FAs} <- Mods]).
+%% Answers how many functions there were.
+set_all(T, Set) ->
+    set_functions(
+        T,
+        lists:append([
+            set_operations(M, Scope, FAs)
+         || {{M, Scope}, FAs} <- maps:to_list(by_module(Set))
+        ])
+    ).
 
-%% One operation for a whole module: in a runtime that sets one by one, each of
-%% them makes all schedulers agree.
-operations(M, FAs, MatchSpec, Scope) ->
-    case length(FAs) > 1 andalso lists:sort(FAs) =:= lists:sort(module_functions(M, Scope)) of
-        true -> [{{M, '_', '_'}, MatchSpec, [Scope]}];
-        false -> [{{M, F, A}, MatchSpec, [Scope]} || {F, A} <- FAs]
+by_module(Set) ->
+    maps:groups_from_list(
+        fun({{M, _, _}, {Scope, _}}) -> {M, Scope} end,
+        fun({{_, F, A}, {_, MatchSpec}}) -> {{F, A}, MatchSpec} end,
+        maps:to_list(Set)
+    ).
+
+%% One operation for a whole module, then the exceptions: in a runtime that sets
+%% one by one, each operation makes all schedulers agree. Those that set a
+%% function for the second time are not counted.
+set_operations(M, Scope, FAs) ->
+    Singly = fun(Count, Ones) -> [{Count, {{M, F, A}, MS, [Scope]}} || {{F, A}, MS} <- Ones] end,
+    case is_whole(M, Scope, [FA || {FA, _} <- FAs]) of
+        true ->
+            Main = most_frequent([MatchSpec || {_, MatchSpec} <- FAs]),
+            [{1, {{M, '_', '_'}, Main, [Scope]}} | Singly(0, [One || {_, MS} = One <- FAs, MS =/= Main])];
+        false ->
+            Singly(1, FAs)
     end.
+
+most_frequent(MatchSpecs) ->
+    Counts = lists:foldl(fun(MS, Acc) -> maps:update_with(MS, fun(N) -> N + 1 end, 1, Acc) end, #{}, MatchSpecs),
+    {_, Main} = lists:max([{N, MS} || {MS, N} <- maps:to_list(Counts)]),
+    Main.
+
+is_whole(M, Scope, FAs) ->
+    length(FAs) > 1 andalso lists:sort(FAs) =:= lists:sort(module_functions(M, Scope)).
 
 module_functions(M, local) -> module_info(M, functions);
 module_functions(M, global) -> module_info(M, exports).
@@ -241,15 +307,18 @@ module_info(M, What) ->
         error:badarg -> []
     end.
 
-%% Answers how many functions there were. The runtime of erts_patches takes all
-%% operations at once, and no process ever sees a part of them.
+%% Answers how many functions the operations with factor 1 have set. The runtime of
+%% erts_patches takes all operations at once, and no process ever sees a part of them.
 set_functions(_, []) ->
     0;
 set_functions(T, Operations) ->
-    case erlang:function_exported(api(), patterns, 2) of
-        true -> lists:sum((api()):patterns(handle(T), Operations));
-        false -> lists:sum([set_function(T, Operation) || Operation <- Operations])
-    end.
+    {Factors, Plain} = lists:unzip(Operations),
+    Counts =
+        case erlang:function_exported(api(), patterns, 2) of
+            true -> (api()):patterns(handle(T), Plain);
+            false -> [set_function(T, Operation) || Operation <- Plain]
+        end,
+    lists:sum(lists:zipwith(fun(Factor, Count) -> Factor * Count end, Factors, Counts)).
 
 %% How that runtime calls what is traced.
 handle(#tracing{mode = session, session = Session}) -> Session;
@@ -300,20 +369,22 @@ set_flags(#tracing{mode = global, tracer = {Module, State}}, _, Who, true, Flags
 set_flags(#tracing{mode = global}, _, Who, false, Flags) ->
     erlang:trace(Who, false, Flags).
 
-%% @doc Takes away what the specification names, as far as it is ours.
--spec unset(t(), kymo_spec:t()) -> t().
-unset(T, Spec) ->
-    #{functions := Functions, process_flags := PFlags, port_flags := OFlags} = Spec,
-    #{processes := Processes, ports := Ports} = Spec,
-    MFAs = [{M, F, A} || #{functions := Mods} <- Functions, {M, FAs} <- Mods, {F, A} <- FAs],
-    unset_functions(T, maps:with(MFAs, T#tracing.functions)),
-    unset_tracees(T, process, Processes, PFlags),
-    unset_tracees(T, port, Ports, OFlags),
-    Sources = [S || #{source := S} <- Functions],
-    T#tracing{
-        functions = maps:without(MFAs, T#tracing.functions),
-        patterns = [P || #{source := S} = P <- T#tracing.patterns, not lists:member(S, Sources)]
-    }.
+%% @doc Plans to take away what the specification names. Functions that patterns
+%% outside of it want stay, as those want them.
+-spec unplan(t(), kymo_spec:t()) -> {ok, plan(), t()} | {error, kymo:trace_error()}.
+unplan(#tracing{functions = Old} = T, #{functions := Functions} = Spec) ->
+    Patterns = kymo_wanted:remove(T#tracing.patterns, Functions),
+    try wanted(Patterns) of
+        Wanted ->
+            Set = maps:filter(fun(MFA, New) -> is_map_key(MFA, Old) andalso map_get(MFA, Old) =/= New end, Wanted),
+            Unset = maps:merge(maps:without(maps:keys(Wanted), Old), moved(T, Set)),
+            Plan = #{
+                spec => Spec, how => false, set => Set, unset => Unset, senders => false, skipped => []
+            },
+            {ok, Plan, wants(T, Patterns, Wanted)}
+    catch
+        throw:{error, _} = Error -> Error
+    end.
 
 unset_tracees(_, _, none, _) ->
     ok;
@@ -339,19 +410,20 @@ is_held(#tracing{mode = session}, _) -> true;
 is_held(T, One) -> holder(T, One) =:= ours.
 
 unset_functions(T, Set) ->
-    Groups = maps:groups_from_list(
-        fun({{M, _, _}, {Scope, _}}) -> {M, Scope} end,
-        fun({{_, F, A}, _}) -> {F, A} end,
-        maps:to_list(Set)
-    ),
     _ = set_functions(
         T,
         lists:append([
-            operations(M, [FA || {F, A} = FA <- FAs, is_set(T, {M, F, A}, Scope)], false, Scope)
-         || {{M, Scope}, FAs} <- maps:to_list(Groups)
+            unset_operations(M, [FA || {{F, A} = FA, _} <- FAs, is_set(T, {M, F, A}, Scope)], Scope)
+         || {{M, Scope}, FAs} <- maps:to_list(by_module(Set))
         ])
     ),
     ok.
+
+unset_operations(M, FAs, Scope) ->
+    case is_whole(M, Scope, FAs) of
+        true -> [{1, {{M, '_', '_'}, false, [Scope]}}];
+        false -> [{1, {{M, F, A}, false, [Scope]}} || {F, A} <- FAs]
+    end.
 
 %% In a session nobody else sets anything.
 is_set(#tracing{mode = session}, _, _) -> true;
@@ -373,6 +445,7 @@ clear_mode(T) ->
     unset_tracees(T, port, new, [all]),
     clear_existing(T, process, fun erlang:processes/0),
     clear_existing(T, port, fun erlang:ports/0),
+    unset_functions(T, T#tracing.former),
     unset_functions(T, T#tracing.functions),
     Ours = {match_spec, ?SENDER},
     case T#tracing.senders andalso runtime(trace_info, ['receive', match_spec]) of
@@ -438,44 +511,179 @@ unwatch(#tracing{watcher = Watcher}) ->
 %% in modules that came anew, and with wildcards in modules that came first.
 -spec replan(t()) -> {ok, plan(), t()} | unchanged.
 replan(#tracing{patterns = Patterns} = T) ->
-    case lists:append([lost(T, P) || P <- Patterns]) of
+    case [{P, Lost} || P <- Patterns, [_ | _] = Lost <- [lost(T, P)]] of
         [] ->
             unchanged;
-        Lost ->
-            {Functions, Skipped} = lists:mapfoldl(fun(P, Acc) -> free(T, P, Acc) end, [], Lost),
+        Changed ->
+            {Found, Skipped} = lists:mapfoldl(
+                fun({P, Lost}, Acc) -> free(T, P#{functions := Lost}, Acc) end, [], Changed
+            ),
+            Updates = maps:from_list(lists:zip([P || {P, _} <- Changed], Found)),
+            Updated = [updated(P, maps:get(P, Updates, P)) || P <- Patterns],
+            Wanted = wanted(Updated),
             Spec = #{
                 processes => none,
                 process_flags => [],
                 ports => none,
                 port_flags => [],
-                functions => Functions,
+                functions => Found,
                 senders => false
             },
-            Plan = #{spec => Spec, functions => Functions, senders => false, skipped => Skipped},
-            {ok, Plan, T#tracing{functions = maps:merge(T#tracing.functions, to_set(Functions))}}
+            Plan = #{
+                spec => Spec,
+                how => true,
+                set => maps:with(mfas(Found), Wanted),
+                unset => #{},
+                senders => false,
+                skipped => Skipped
+            },
+            {ok, Plan, wants(T, Updated, Wanted)}
     end.
 
-lost(T, #{compiled := Compiled, scope := Scope} = Pattern) ->
-    case kymo_pattern:functions(Compiled, Scope) of
-        {ok, Mods} ->
-            case [Mod || Mod <- Mods, not is_in_place(T, Scope, Mod)] of
-                [] -> [];
-                Gone -> [Pattern#{functions := Gone}]
-            end;
-        {error, _} ->
-            []
-    end.
+updated(#{functions := Old} = P, #{functions := New}) ->
+    P#{functions := lists:foldl(fun({M, _} = Mod, Acc) -> lists:keystore(M, 1, Acc, Mod) end, Old, New)}.
+
+lost(T, #{scope := Scope} = Pattern) ->
+    [Mod || Mod <- kymo_wanted:found(Pattern, Scope), not is_module_in_place(T, Mod)].
 
 %% The breakpoints of a module go all at once, so one function tells, unless the
 %% module came with more functions than before.
-is_in_place(T, Scope, {M, [{F, A} | _] = FAs}) ->
-    lists:all(fun({Fun, Arity}) -> is_map_key({M, Fun, Arity}, T#tracing.functions) end, FAs) andalso
-        traced(T, {M, F, A}) =:= Scope.
+is_module_in_place(#tracing{functions = Set} = T, {M, [{F, A} | _] = FAs}) ->
+    lists:all(fun({Fun, Arity}) -> is_map_key({M, Fun, Arity}, Set) end, FAs) andalso
+        traced(T, {M, F, A}) =:= element(1, map_get({M, F, A}, Set)).
 
-traced(#tracing{mode = session, session = Session}, MFA) ->
-    element(2, (api()):info(Session, MFA, traced));
-traced(#tracing{mode = global}, MFA) ->
-    element(2, runtime(trace_info, [MFA, traced])).
+traced(T, MFA) -> element(2, trace_info(T, MFA, traced)).
+
+%% ---- what is still in place --------------------------------------------------
+
+%% @doc False when somebody has destroyed the session.
+-spec is_alive(t()) -> boolean().
+is_alive(#tracing{mode = global}) ->
+    true;
+is_alive(#tracing{mode = session, session = Session, watcher = Watcher}) ->
+    is_session(Session) andalso is_watching(Watcher).
+
+is_watching({session, Session}) -> is_session(Session);
+is_watching(none) -> true.
+
+is_session(Session) ->
+    try (api()):info(Session, new_processes, flags) of
+        _ -> true
+    catch
+        error:badarg -> false
+    end.
+
+%% @doc The functions that are set.
+-spec functions(t()) -> kymo_wanted:set().
+functions(#tracing{functions = Functions}) -> Functions.
+
+%% @doc Functions that a plan of replan/1 will set again although no code was
+%% loaded in their place: somebody has taken them away.
+-spec taken(t(), plan()) -> [mfa()].
+taken(#tracing{functions = Set} = T, #{set := Again}) ->
+    [
+        MFA
+     || {M, _, _} = MFA <- maps:keys(Again),
+        is_map_key(MFA, Set),
+        not erlang:check_old_code(M),
+        is_in_place(T, MFA) =:= false
+    ].
+
+%% @doc Takes the messages of loads out of the mailbox. Were there any?
+-spec drain() -> boolean().
+drain() -> drain(false).
+
+drain(Any) ->
+    receive
+        {trace_ts, _, return_from, _, _, _} -> drain(true)
+    after 0 -> Any
+    end.
+
+%% @doc Those whose flags are looked at by is_in_place/2, at most ?MAX_SAMPLE.
+-spec tracees(t()) -> tracees().
+tracees(#tracing{tracees = Tracees}) -> Tracees.
+
+%% @doc Processes that have ended need no flags.
+-spec forget_tracees(t(), [pid() | port()]) -> t().
+forget_tracees(#tracing{tracees = Tracees} = T, Gone) -> T#tracing{tracees = maps:without(Gone, Tracees)}.
+
+%% @doc Is this function or tracee as it was set? `gone': there is no such function,
+%% process or port any more.
+-spec is_in_place(t(), mfa() | pid() | port() | new_processes | new_ports) -> boolean() | gone.
+is_in_place(#tracing{functions = Set} = T, {_, _, _} = MFA) ->
+    #{MFA := {Scope, MatchSpec}} = Set,
+    case traced(T, MFA) of
+        undefined -> gone;
+        Scope -> trace_info(T, MFA, match_spec) =:= {match_spec, MatchSpec};
+        _ -> false
+    end;
+is_in_place(#tracing{tracees = Tracees} = T, Tracee) ->
+    #{Tracee := Wanted} = Tracees,
+    case flags(T, Tracee) of
+        gone -> gone;
+        Flags -> Wanted -- Flags =:= [] andalso is_held(T, Tracee)
+    end.
+
+trace_info(#tracing{mode = session, session = Session}, What, Item) ->
+    (api()):info(Session, What, Item);
+trace_info(#tracing{mode = global}, What, Item) ->
+    runtime(trace_info, [What, Item]).
+
+%% The first ones by pid, which are the oldest, and the defaults for new ones. Only
+%% flags that are really there are watched: a sensitive process takes none.
+sample(T, _, none, _) ->
+    T;
+sample(T, _, _, []) ->
+    T;
+sample(#tracing{tracees = Old} = T, Kind, Who, Flags) ->
+    Room = max(0, ?MAX_SAMPLE - map_size(Old)),
+    Watched = (Flags -- ?PASSING_FLAGS) ++ lists:append(maps:values(Old)),
+    Found = [
+        {One, Shown}
+     || One <- lists:sublist(candidates(Kind, Who), Room),
+        is_held(T, One),
+        [_ | _] = Shown <- [shown(flags(T, One), Watched)]
+    ],
+    T#tracing{tracees = maps:merge(Old, maps:from_list(Found))}.
+
+shown(gone, _) -> [];
+shown(Flags, Watched) -> [F || F <- Flags, lists:member(F, Watched)].
+
+flags(T, Tracee) ->
+    try trace_info(T, Tracee, flags) of
+        {flags, Flags} -> Flags;
+        undefined -> gone
+    catch
+        error:badarg -> gone
+    end.
+
+candidates(_, Who) when is_list(Who) -> Who;
+candidates(Kind, new) -> [plural(new, Kind)];
+candidates(Kind, all) -> [plural(new, Kind) | existing(Kind)];
+candidates(Kind, existing) -> existing(Kind).
+
+existing(process) -> processes();
+existing(port) -> erlang:ports().
+
+unsample(Tracees, _, none, _) ->
+    Tracees;
+unsample(Tracees, Kind, Who, Flags) ->
+    Left = maps:map(
+        fun(One, Old) ->
+            case is_meant(Kind, Who, One) of
+                true -> Old -- Flags;
+                false -> Old
+            end
+        end,
+        Tracees
+    ),
+    maps:filter(fun(_, Watched) -> Watched =/= [] end, Left).
+
+is_meant(_, Who, One) when is_list(Who) -> lists:member(One, Who);
+is_meant(Kind, new, One) -> One =:= plural(new, Kind);
+is_meant(process, existing, One) -> is_pid(One);
+is_meant(port, existing, One) -> is_port(One);
+is_meant(Kind, all, One) -> is_meant(Kind, new, One) orelse is_meant(Kind, existing, One).
 
 %% @doc For {@link kymo:info/1}.
 -spec describe(t()) -> #{mode := mode(), functions := non_neg_integer()}.

@@ -30,7 +30,12 @@ groups() ->
         senders_off, every_event, new_processes, existing_processes, registered_names, ports,
         nothing_or_all, spec_errors, untrace_all, untrace_parts, reload,
         reload_without_gap, load_first, pause_resume,
-        limit_ends, snapshot, process_names, many_processes,
+        overlap_any_order, overlap_of_calls, overlap_scopes, untrace_overlap, untrace_part_of_pattern,
+        untraced_stays, too_many_patterns,
+        limit_ends, limit_gives_back, stop_gives_back, listed, remembers_some, recorders_killed,
+        taken_functions, taken_by_reset, taken_flags, reload_is_not_taken, taken_while_flying,
+        trace_error_leaves_nothing,
+        snapshot, process_names, many_processes,
         record, record_raises, record_errors, application, own_processes, several
     ],
     [
@@ -40,13 +45,14 @@ groups() ->
                     held_process, held_function, held_receive, held_new, held_existing, others_untouched,
                     replaced_by_other
                 ]},
-        {session, [], Common ++ [others_untouched, both_at_once, one_commit]}
+        {session, [], Common ++ [others_untouched, both_at_once, one_commit, taken_session]}
     ].
 
 init_per_suite(Config) ->
     %% What starts or loads on first use would look as if a recorder had left it.
     Modules = [kymo_tracer, kymo, kymo_server, kymo_janitor, kymo_app, kymo_sup, dbg],
     [{module, _} = code:ensure_loaded(M) || M <- Modules],
+    _ = kymo_recorders:ensure(),
     Config.
 
 end_per_suite(_) ->
@@ -90,7 +96,7 @@ node_state(Dir) ->
     #{
         processes => [
             {P, Call}
-         || P <- lists:sort(processes() -- [self()]), {_, Call} <- [process_info(P, initial_call)]
+         || P <- lists:sort(processes() -- [self(), whereis(kymo_recorders)]), {_, Call} <- [process_info(P, initial_call)]
         ],
         ports => lists:sort(erlang:ports()),
         tables => lists:sort(ets:all()),
@@ -149,8 +155,7 @@ start_stop(Config) ->
     {error, already_stopped} = kymo:pause(R),
     {error, already_stopped} = kymo:resume(R),
     #{state := closed, tracing := none} = kymo:info(R),
-    %% What it holds can still be copied.
-    {ok, #{events := 0}} = kymo:snapshot(R, sub(Config, snap)),
+    {error, already_stopped} = kymo:snapshot(R, sub(Config, snap)),
     {error, eexist} = kymo:start(#{dir => Dir}).
 
 start_errors(Config) ->
@@ -168,7 +173,13 @@ start_errors(Config) ->
         ]
     ],
     {error, {missing_option, dir}} = kymo:start(#{}),
-    {error, enoent} = kymo:start(#{dir => sub(Config, "no/such")}),
+    No = sub(Config, "no"),
+    {error, {missing_folder, No}} = kymo:start(#{dir => sub(Config, "no/such/folder")}),
+    %% A parent that was made for it goes with it.
+    {error, {bad_option, policy, keep}} = kymo:start(#{dir => sub(Config, "no/such"), policy => keep}),
+    %% What is not known comes first.
+    {error, {unknown_option, dirr}} = kymo:start(#{dirr => Dir}),
+    {error, {unknown_option, dirr}} = kymo:start(#{dirr => Dir, names => -1, policy => keep}),
     File = sub(Config, file),
     ok = file:write_file(File, "x"),
     {error, Why} = kymo:start(#{dir => File}),
@@ -233,7 +244,11 @@ named(Config) ->
     ok = kymo:untrace(flight),
     true = unregister(flight),
     {ok, _} = kymo:stop(flight),
-    bad_argument(1, stop, [flight]),
+    {error, already_stopped} = kymo:stop(flight),
+    {error, already_stopped} = kymo:trace(flight, #{events => [procs]}),
+    #{state := closed, reason := stop} = kymo:info(flight),
+    bad_argument(1, tracer, [flight]),
+    bad_argument(1, stop, [flight_2]),
     %% The name is free again.
     R2 = start(Config, #{dir => sub(Config, rec3), name => flight}),
     {ok, _} = kymo:stop(R2).
@@ -537,7 +552,7 @@ nothing_or_all(Config) ->
     [
         begin
             ?assertEqual({Spec, {error, Error}}, {Spec, kymo:trace(R, Spec)}),
-            ?assertEqual({Spec, [], Clean}, {Spec, breakpoints() -- [{erlang, finish_loading, 1}], flags()})
+            ?assertEqual({Spec, [], Clean}, {Spec, breakpoints(), flags()})
         end
      || {Spec, Error} <- [
             {#{functions => ["lists:seq/2", "lists:no/2"]}, {no_functions, "lists:no/2"}},
@@ -689,6 +704,138 @@ pause_resume(Config) ->
     {ok, #{events := 2}} = kymo:stop(R),
     gone(P).
 
+%% ---- patterns that overlap -------------------------------------------------------------
+
+%% Whether in one call or in several, the first, the last or in between: the same.
+overlap_any_order(Config) ->
+    Patterns = ["kymo_SUITE:f/1 -> return", "kymo_SUITE:_/_", "kymo_SUITE:f(X) when X > 5 -> caller"],
+    Orders = [[A, B, C] || A <- Patterns, B <- Patterns -- [A], C <- Patterns -- [A, B]],
+    Ways = [{N, O, How} || {N, O} <- lists:zip(lists:seq(1, 6), Orders), How <- [together, apart]],
+    Expected = [{call, f}, {call, g}, {return_from, f}, {call_from, f}, {call, g}, {return_from, f}],
+    [
+        begin
+            R = start(Config, #{dir => sub(Config, [atom_to_list(How), $0 + N])}),
+            P = tracee(),
+            Specs = case How of together -> [Order]; apart -> Order end,
+            Results = [kymo:trace(R, #{processes => [P], functions => Some}) || Some <- Specs],
+            true = lists:all(fun({ok, #{skipped := []}}) -> true; (_) -> false end, Results),
+            All = length(?MODULE:module_info(functions)),
+            %% A function that several patterns name is one function.
+            How =:= apart orelse ?assertMatch([{ok, #{functions := All}}], Results),
+            ?assertMatch(#{tracing := #{functions := All}}, kymo:info(R)),
+            run(P, fun() -> f(1), f(6) end),
+            {ok, _} = kymo:stop(R),
+            Events = [kind(E) || E <- events(sub(Config, [atom_to_list(How), $0 + N])), is_of(E, [f, g])],
+            ?assertEqual({Order, How, Expected}, {Order, How, Events}),
+            gone(P)
+        end
+     || {N, Order, How} <- Ways
+    ].
+
+is_of(Event, Functions) ->
+    case element(4, Event) of
+        {?MODULE, F, _} -> lists:member(F, Functions);
+        _ -> false
+    end.
+
+kind({trace, _, call, {_, F, _}, _}) -> {call_from, F};
+kind({trace, _, Tag, {_, F, _}}) -> {Tag, F};
+kind({trace, _, Tag, {_, F, _}, _}) -> {Tag, F}.
+
+%% Later calls add to earlier ones.
+overlap_of_calls(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1", returns => true}),
+    {ok, _} = kymo:trace(R, #{processes => [P], functions => "kymo_SUITE:f/1"}),
+    {ok, _} = kymo:trace(R, #{processes => [P], functions => {?MODULE, '_', '_', []}}),
+    run(P, fun() -> f(1) end),
+    [{call, f}, {call, g}, {return_from, f}] =
+        [kind(E) || E <- stop_and_read(Config, R), is_of(E, [f, g])],
+    gone(P).
+
+%% With both scopes wanted all calls are recorded; each is taken back alone.
+overlap_scopes(Config) ->
+    P = tracee(),
+    R = start(Config),
+    Global = #{processes => [P], functions => "kymo_SUITE:f/1", scope => global},
+    Both = fun(Specs) ->
+        [{ok, #{functions := 1}} = kymo:trace(R, Spec) || Spec <- Specs],
+        #{events := Before} = kymo:info(R),
+        run(P, fun() -> f(1), ?MODULE:f(2) end),
+        #{events := After} = kymo:info(R),
+        After - Before
+    end,
+    2 = Both([Global, #{processes => [P], functions => "kymo_SUITE:f(_)"}]),
+    ok = kymo:untrace(R, #{processes => none, functions => "kymo_SUITE:f(_)"}),
+    1 = Both([]),
+    2 = Both([#{processes => [P], functions => "kymo_SUITE:f(_)"}]),
+    ok = kymo:untrace(R, #{processes => none, functions => "kymo_SUITE:f/1"}),
+    2 = Both([]),
+    ok = kymo:untrace(R),
+    2 = Both([#{processes => [P], functions => "kymo_SUITE:f(_)"}, Global]),
+    {ok, _} = kymo:stop(R),
+    gone(P).
+
+%% A pattern that was given is taken back, and only it, however it is spelled.
+untrace_overlap(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:_/_", "kymo_SUITE:f/1 -> return"]}),
+    Run = fun() ->
+        #{events := Before} = kymo:info(R),
+        run(P, fun() -> f2(1), f(1) end),
+        #{events := After, tracing := #{functions := N}} = kymo:info(R),
+        {After - Before, N}
+    end,
+    All = length(?MODULE:module_info(functions)),
+    {Most, All} = Run(),
+    ok = kymo:untrace(R, #{processes => none, functions => <<"kymo_SUITE:f/1 -> return">>}),
+    {Calls, All} = Run(),
+    1 = Most - Calls,
+    {ok, _} = kymo:trace(R, #{processes => none, functions => "kymo_SUITE:f/1 -> return"}),
+    ok = kymo:untrace(R, #{processes => none, functions => {?MODULE, '_', '_'}}),
+    {2, 1} = Run(),
+    {ok, _} = kymo:stop(R),
+    gone(P).
+
+%% A pattern that was not given takes its functions out of those that were.
+untrace_part_of_pattern(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:f", "kymo_SUITE:g/1 -> return"]}),
+    ok = kymo:untrace(R, #{processes => none, functions => "kymo_SUITE:f*/1"}),
+    run(P, fun() -> f(1) end),
+    #{tracing := #{functions := 1}} = kymo:info(R),
+    [{call, g}, {return_from, g}] = [kind(E) || E <- stop_and_read(Config, R)],
+    gone(P).
+
+%% Also when code is loaded later; and it can be traced again.
+untraced_stays(Config) ->
+    load_version(2),
+    {P, R} = traced(Config, #{}, #{functions => "kymo_reloaded:_/_"}),
+    ok = kymo:untrace(R, #{processes => none, functions => "kymo_reloaded:version/0"}),
+    load_version(2),
+    Added = fun(N) ->
+        #{events := Before} = kymo:info(R),
+        run(P, fun() -> kymo_reloaded:version(), kymo_reloaded:added() end),
+        #{events := After} = kymo:info(R),
+        After - Before =:= N
+    end,
+    true = until(fun() -> Added(1) end),
+    {ok, _} = kymo:trace(R, #{processes => [P], functions => "kymo_reloaded:version/0"}),
+    true = Added(2),
+    {ok, _} = kymo:stop(R),
+    gone(P),
+    unload_version().
+
+too_many_patterns(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:g/1"}),
+    Patterns = [lists:flatten(io_lib:format("kymo_SUITE:f(X) when X > ~b", [N])) || N <- lists:seq(1, 9)],
+    {error, {too_many_patterns, {?MODULE, f, 1}}} = kymo:trace(R, #{processes => [P], functions => Patterns}),
+    #{tracing := #{functions := 1}} = kymo:info(R),
+    {ok, #{functions := 1}} = kymo:trace(R, #{processes => [P], functions => tl(Patterns)}),
+    run(P, fun() -> [f(N) || N <- lists:seq(1, 10)] end),
+    %% Greater than 2, and each call of g.
+    {ok, #{events := 18}} = kymo:stop(R),
+    gone(P).
+
+%% ---- the end -----------------------------------------------------------------------------
+
 %% A recorder that has ended by itself takes its tracing away by itself.
 limit_ends(Config) ->
     {P, R} = traced(Config, #{limit => #{events => 10}}, #{functions => "kymo_SUITE:f/1"}),
@@ -700,6 +847,217 @@ limit_ends(Config) ->
     {ok, #{reason := events}} = kymo:stop(R),
     gone(P).
 
+%% It gives back its memory and its name by itself, while its handle is still held.
+limit_gives_back(Config) ->
+    {P, R} = traced(Config, #{limit => #{events => 10}, name => flight}, #{functions => "kymo_SUITE:f/1"}),
+    [_ | _] = files(?config(dir, Config)),
+    Watched = watch(R),
+    run(P, fun() -> [f(N) || N <- lists:seq(1, 100)] end),
+    gone(Watched),
+    true = until(fun() -> files(?config(dir, Config)) =:= [] end),
+    R2 = start(Config, #{dir => sub(Config, rec2), name => flight}),
+    #{state := active} = kymo:info(flight),
+    #{state := closed, reason := events, events := 10, tracing := none} = kymo:info(R),
+    {error, ended} = kymo:trace(R, #{events => [procs]}),
+    {ok, #{reason := events, events := 10}} = kymo:stop(R),
+    {ok, #{reason := events, events := 10}} = kymo:stop(R),
+    {ok, _} = kymo:stop(R2),
+    gone(P).
+
+stop_gives_back(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1"}),
+    [_ | _] = files(?config(dir, Config)),
+    {ok, _} = kymo:stop(R),
+    true = until(fun() -> files(?config(dir, Config)) =:= [] end),
+    #{state := closed, reason := stop} = kymo:info(R),
+    gone(P).
+
+listed(Config) ->
+    Before = erlang:system_time(millisecond),
+    R = start(Config, #{dir => sub(Config, rec), name => flight}),
+    R2 = start(Config, #{dir => sub(Config, rec2), policy => discard}),
+    ok = kymo:pause(R2),
+    Dir = unicode:characters_to_binary(sub(Config, rec)),
+    [
+        #{
+            recorder := R, name := flight, dir := Dir, state := active, reason := none, policy := overwrite,
+            since := Since
+        },
+        #{recorder := R2, name := undefined, state := paused, policy := discard, since := Since2}
+    ] = [L || #{state := State} = L <- kymo:list(), State =/= closed],
+    true = Before =< Since andalso Since =< Since2 andalso Since2 =< erlang:system_time(millisecond),
+    {ok, _} = kymo:stop(R),
+    {ok, _} = kymo:stop(R2),
+    [#{recorder := R2}, #{recorder := R, name := flight, state := closed, reason := stop} | _] = kymo:list().
+
+%% Those that ended last, and no more.
+remembers_some(Config) ->
+    [First | _] = Rs = [start(Config, #{dir => sub(Config, N)}) || N <- lists:seq(1, 17)],
+    [{ok, _} = kymo:stop(R) || R <- Rs],
+    16 = length(kymo:list()),
+    #{state := closed} = kymo:info(lists:nth(2, Rs)),
+    bad_argument(1, info, [First]),
+    {error, already_stopped} = kymo:stop(First).
+
+%% The process that remembers them is no more than that.
+recorders_killed(Config) ->
+    R = start(Config, #{dir => sub(Config, rec), name => flight}),
+    Recorders = whereis(kymo_recorders),
+    gone(Recorders),
+    true = until(fun() -> [flight] =:= [N || #{name := N} <- kymo:list()] end),
+    {ok, #{reason := stop}} = kymo:stop(flight),
+    #{reason := stop} = kymo:info(R).
+
+%% ---- what others take away -----------------------------------------------------------------
+
+%% Somebody else's hand on one function, as with erlang:trace_pattern/3, or in the
+%% same session by its weak reference.
+take(_, Config, MFA) ->
+    case proplists:get_value(mode, Config) of
+        global -> erlang:trace_pattern(MFA, false, [local]);
+        session -> apply(trace, function, [weak_session(), MFA, false, [local]])
+    end.
+
+%% The session with something set, not that which waits for loads.
+weak_session() ->
+    [S] = [
+        S
+     || {kymo, _} = S <- apply(trace, session_info, [all]),
+        {traced, false} =:= apply(trace, info, [S, {erlang, finish_loading, 1}, traced]),
+        {meta, M} <- [apply(trace, info, [S, {erlang, finish_loading, 1}, meta])],
+        M =:= false orelse M =:= []
+    ],
+    S.
+
+taken_functions(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1"]}),
+    run(P, fun() -> f(1) end),
+    #{taken := 0, tracing := #{taken := none}} = kymo:info(R),
+    {0, _} = kymo_cli:run(["info", "--strict", sub(Config, rec)]),
+    Before = erlang:system_time(millisecond),
+    1 = take(R, Config, {?MODULE, g, 1}),
+    #{taken := 1, tracing := #{taken := #{functions := 1, processes := 0, session := false, since := Since}}} =
+        kymo:info(R),
+    true = Before =< Since andalso Since =< erlang:system_time(millisecond),
+    %% Once is once; and it stays noted when it is set again.
+    #{taken := 1} = kymo:info(R),
+    {ok, _} = kymo:trace(R, #{processes => [P], functions => "kymo_SUITE:g/1"}),
+    #{taken := 1} = kymo:info(R),
+    taken_shown(Config, 1),
+    {ok, #{taken := 1}} = kymo:stop(R),
+    taken_shown(Config, 1),
+    gone(P).
+
+%% What the recording says.
+taken_shown(Config, N) ->
+    Dir = sub(Config, rec),
+    {1, Strict} = kymo_cli:run(["info", "--strict", Dir]),
+    {match, _} = re:run(Strict, ["taken +", integer_to_list(N), " trace patterns, flags or sessions"]),
+    {match, _} = re:run(Strict, "kymo: incomplete: .*taken away"),
+    {0, Json} = kymo_cli:run(["info", "--json", Dir]),
+    {match, _} = re:run(Json, ["\"taken\":", integer_to_list(N), ","]),
+    {match, _} = re:run(Json, "\"complete\":false").
+
+%% As recon_trace:calls/2 begins: everything of everybody.
+taken_by_reset(Config) ->
+    case proplists:get_value(mode, Config) of
+        global ->
+            {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:_/_", events => [procs]}),
+            erlang:trace(all, false, [all]),
+            erlang:trace_pattern({'_', '_', '_'}, false, [local, meta, call_count, call_time]),
+            run(P, fun() -> f(1) end),
+            All = length(?MODULE:module_info(functions)),
+            {ok, #{taken := N}} = kymo:stop(R),
+            ?assertEqual(All + 1, N),
+            taken_shown(Config, N),
+            gone(P);
+        session ->
+            {skip, "nobody resets a session"}
+    end.
+
+taken_flags(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1", events => [procs, messages]}),
+    Q = tracee(),
+    {ok, _} = kymo:trace(R, #{processes => [Q], events => [procs]}),
+    Clear = fun(Who, Flags) ->
+        case proplists:get_value(mode, Config) of
+            global -> erlang:trace(Who, false, Flags);
+            session -> apply(trace, process, [weak_session(), Who, false, Flags])
+        end
+    end,
+    #{taken := 0} = kymo:info(R),
+    %% One flag of several is enough.
+    1 = Clear(P, [send]),
+    #{taken := 1, tracing := #{taken := #{processes := 1, functions := 0}}} = kymo:info(R),
+    %% A process that has ended, or that is not to be traced any more, lacks nothing.
+    ok = kymo:untrace(R, #{processes => [Q], events => [procs]}),
+    gone(P),
+    {ok, #{taken := 1}} = kymo:stop(R),
+    gone(Q).
+
+%% Loading code takes patterns away as well, and they are set again.
+reload_is_not_taken(Config) ->
+    load_version(1),
+    {P, R} = traced(Config, #{}, #{functions => "kymo_reloaded:_/_"}),
+    [
+        begin
+            load_version(1 + N rem 2),
+            #{taken := 0} = kymo:info(R)
+        end
+     || N <- lists:seq(1, 50)
+    ],
+    unload_version(),
+    {ok, #{taken := 0}} = kymo:stop(R),
+    gone(P).
+
+%% Without being asked; and what a load sets again was taken all the same.
+taken_while_flying(Config) ->
+    load_version(1),
+    {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1"]}),
+    1 = take(R, Config, {?MODULE, f, 1}),
+    {match, _} = wait_for_taken(sub(Config, rec), 1),
+    1 = take(R, Config, {?MODULE, g, 1}),
+    load_version(2),
+    true = until(fun() -> #{taken := N} = kymo:info(R), N =:= 2 end),
+    {ok, #{taken := 2}} = kymo:stop(R),
+    unload_version(),
+    gone(P).
+
+wait_for_taken(Dir, N) ->
+    Taken = fun() ->
+        {_, Json} = kymo_cli:run(["info", "--json", Dir]),
+        re:run(Json, ["\"taken\":", integer_to_list(N), ","])
+    end,
+    true = until(fun() -> Taken() =/= nomatch end),
+    Taken().
+
+%% By its weak reference, as anybody can. The next trace/2 makes another one.
+taken_session(Config) ->
+    {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1"}),
+    true = apply(trace, session_destroy, [weak_session()]),
+    run(P, fun() -> f(1) end),
+    #{state := active, events := 0, taken := 1, tracing := #{taken := #{session := true}}} = kymo:info(R),
+    ok = kymo:untrace(R, #{processes => none, functions => "kymo_SUITE:f/1"}),
+    {ok, #{functions := 1}} = kymo:trace(R, #{processes => [P], functions => "kymo_SUITE:f/1"}),
+    run(P, fun() -> f(1) end),
+    #{events := 1, taken := 1} = kymo:info(R),
+    {ok, _} = kymo:stop(R),
+    taken_shown(Config, 1),
+    gone(P).
+
+%% A mistake in the first trace/2 leaves the recorder as it was: no session, no
+%% trace pattern that waits for loads, nothing to replan.
+trace_error_leaves_nothing(Config) ->
+    R = start(Config),
+    Before = maps:with([flags, breakpoints, sessions], ?config(before, Config)),
+    {error, {no_process, nobody}} = kymo:trace(R, #{processes => [nobody], functions => "kymo_SUITE:f/1"}),
+    Dead = tracee(),
+    gone(Dead),
+    {error, {no_process, Dead}} = kymo:trace(R, #{processes => [Dead], functions => "kymo_SUITE:f/1"}),
+    Before = maps:with([flags, breakpoints, sessions], node_state(?config(dir, Config))),
+    #{tracing := none} = kymo:info(R),
+    {ok, _} = kymo:stop(R).
+
 %% ---- snapshots and names ---------------------------------------------------------------
 
 snapshot(Config) ->
@@ -708,7 +1066,9 @@ snapshot(Config) ->
     Snap = sub(Config, snap),
     {ok, #{events := 1, segments := 1}} = kymo:snapshot(R, Snap),
     {error, eexist} = kymo:snapshot(R, Snap),
-    {error, enoent} = kymo:snapshot(R, sub(Config, "no/such")),
+    No = sub(Config, "no"),
+    {error, {missing_folder, No}} = kymo:snapshot(R, sub(Config, "no/such/folder")),
+    {ok, #{events := 1}} = kymo:snapshot(R, sub(Config, "made/for_it")),
     [{trace, P, call, {?MODULE, f, 1}}] = events(Snap),
     %% It goes on.
     run(P, fun() -> f(1) end),
@@ -814,7 +1174,14 @@ record_errors(Config) ->
     Never = fun() -> error(called) end,
     {error, {unknown_option, event}} = kymo:record(sub(Config, a), #{event => []}, Never),
     {error, {no_functions, "lists:no/1"}} = kymo:record(sub(Config, b), #{functions => "lists:no/1"}, Never),
-    {error, enoent} = kymo:record(sub(Config, "no/such"), #{}, Never),
+    No = sub(Config, "no"),
+    {error, {missing_folder, No}} = kymo:record(sub(Config, "no/such/folder"), #{}, Never),
+    {error, {no_process, nobody}} =
+        kymo:record(sub(Config, e), #{processes => [nobody], events => [procs]}, Never),
+    %% None of them has left a recording or a recorder.
+    {ok, []} = file:list_dir(?config(dir, Config)),
+    Running = [R || #{state := State} = R <- kymo:list(), State =/= closed],
+    [] = Running,
     %% Stopped while it runs, by a limit or by hand.
     Limited = (small(Config))#{functions => "kymo_SUITE:f/1", limit => #{events => 2}},
     {ok, done, #{reason := events, events := 2}} =
@@ -984,13 +1351,14 @@ one_commit(Config) ->
         processes => [P], functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1", "kymo_names:_/_"]
     }),
     {ok, Plan, T} = kymo_tracing:plan(kymo_tracing:new(session, kymo:tracer(R)), Spec),
-    {#{functions := N}, Set} = Calls(fun() -> kymo_tracing:apply_plan(T, Plan) end),
+    {{#{functions := N}, T0}, Set} = Calls(fun() -> kymo_tracing:apply_plan(T, Plan) end),
     ?assertEqual(2 + length(kymo_names:module_info(functions)), N),
     run(P, fun() -> f(1) end),
-    {T1, Cleared} = Calls(fun() -> kymo_tracing:unset(T, Spec) end),
-    #{functions := 0} = kymo_tracing:describe(T1),
+    {ok, Unplan, T1} = kymo_tracing:unplan(T0, Spec),
+    {{_, T2}, Cleared} = Calls(fun() -> kymo_tracing:apply_plan(T1, Unplan) end),
+    #{functions := 0} = kymo_tracing:describe(T2),
     run(P, fun() -> f(1) end),
-    ok = kymo_tracing:clear(T1),
+    ok = kymo_tracing:clear(T2),
     true = apply(trace, session_destroy, [Count]),
     Expected = case erlang:function_exported(trace, patterns, 2) of true -> [1, 0]; false -> [3] end,
     ?assertEqual({Expected, Expected}, {Set, Cleared}),
@@ -1121,7 +1489,7 @@ watch({kymo_recorder, Server, _}) ->
     [Janitor] = [
         P
      || {process, P} <- Monitored,
-        {current_function, {kymo_janitor, loop, 3}} =:= process_info(P, current_function)
+        {current_function, {kymo_janitor, loop, 4}} =:= process_info(P, current_function)
     ],
     [{P, monitor(process, P)} || P <- [Server, Janitor]].
 

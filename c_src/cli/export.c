@@ -132,8 +132,8 @@ int cli_export(int argc, char **argv)
         }
         status = run(r, kind, &o, quiet);
     }
-    if (status == KYMO_EXIT_OK && strict && cli_incomplete(r))
-        status = KYMO_EXIT_INCOMPLETE;
+    if (status == KYMO_EXIT_OK && strict)
+        status = cli_strict(r);
     kymo_reader_close(r);
     cli_filter_free(&filter);
     return status;

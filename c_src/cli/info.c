@@ -227,7 +227,9 @@ int cli_info(int argc, char **argv)
             cli_info_json(&in);
         else
             cli_info_text(&in);
-        status = cli_flush(strict && !in.intact ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK);
+        status = cli_flush(KYMO_EXIT_OK);
+        if (status == KYMO_EXIT_OK && strict)
+            status = cli_strict(in.r);
     }
     kymo_reader_close(in.r);
     cli_tally_free(&in.processes);

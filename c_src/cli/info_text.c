@@ -133,6 +133,14 @@ static void loss(const struct cli_info *in)
                COUNT(in->meta->taken));
 }
 
+static void taken(const struct cli_info *in)
+{
+    if (in->meta->taken != 0)
+        printf("taken        %s trace patterns, flags or sessions were taken away by others:\n"
+               "             events are missing from then on\n",
+               COUNT(in->meta->taken));
+}
+
 static void damage(const struct cli_info *in)
 {
     const struct kymo_damage *d = in->damage;
@@ -258,6 +266,7 @@ void cli_info_text(const struct cli_info *in)
     span(in);
     storage(in);
     loss(in);
+    taken(in);
     damage(in);
     threads(in);
     if (in->events != 0 || in->tags[KYMO_E_LOST] != 0)

@@ -41,9 +41,11 @@ int cli_flush(int status);
 /* True when standard output has gone away or can't be written: stop early. Call
  * it soon after writing: it looks at errno. */
 bool cli_output_lost(void);
-/* What --strict reports: the recorder lost events, another tracer took some away, or the
+/* What --strict reports: the recorder lost events, others took its tracing away, or the
  * reader found damage. Overwriting, removed files and sampling are what was asked for. */
 bool cli_incomplete(const struct kymo_reader *r);
+/* For --strict: the exit status; says on standard error why it is not 0. */
+int cli_strict(const struct kymo_reader *r);
 
 /* Commands: argv[0] is the command's name. They return an exit status. */
 int cli_info(int argc, char **argv);

@@ -90,12 +90,9 @@ int cli_flush(int status)
     return cli_fail(KYMO_EXIT_WRITE, "standard output: %s", strerror(output_errno));
 }
 
-bool cli_incomplete(const struct kymo_reader *r)
+static bool events_lost(const struct kymo_reader *r)
 {
-    const struct kymo_damage *d = kymo_reader_damage(r);
-    const struct kymo_meta *m = kymo_reader_meta(r);
-    uint64_t sum = d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad |
-                   d->seq_gaps | m->no_slot | m->dict_full | m->taken;
+    uint64_t sum = kymo_reader_meta(r)->no_slot;
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(r, &n);
     for (uint32_t i = 0; i < n; i++) {
@@ -104,6 +101,34 @@ bool cli_incomplete(const struct kymo_reader *r)
             sum |= slots[i].lost[c];
     }
     return sum != 0;
+}
+
+bool cli_incomplete(const struct kymo_reader *r)
+{
+    const struct kymo_damage *d = kymo_reader_damage(r);
+    const struct kymo_meta *m = kymo_reader_meta(r);
+    return events_lost(r) || (d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved |
+                              d->dict_bad | d->seq_gaps | m->dict_full | m->taken) != 0;
+}
+
+int cli_strict(const struct kymo_reader *r)
+{
+    const struct kymo_damage *d = kymo_reader_damage(r);
+    const struct kymo_meta *m = kymo_reader_meta(r);
+    if (!cli_incomplete(r))
+        return KYMO_EXIT_OK;
+    bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad |
+                    d->seq_gaps) != 0;
+    const char *reasons[] = {events_lost(r) ? "events were lost" : NULL,
+                             damaged ? "the recording is damaged" : NULL,
+                             m->dict_full != 0 ? "names found no room in the dictionary" : NULL,
+                             m->taken != 0 ? "the recorder's tracing was taken away by others" : NULL};
+    char text[256] = "";
+    for (size_t i = 0, n = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        if (reasons[i] != NULL)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? ", " : "", reasons[i]);
+    }
+    return cli_fail(KYMO_EXIT_INCOMPLETE, "incomplete: %s", text);
 }
 
 static int help(const char *command)

@@ -339,9 +339,9 @@ int cli_print(int argc, char **argv)
     }
     if (status == KYMO_EXIT_OK)
         status = run(&p, &filter, limit, quiet);
-    if (status == KYMO_EXIT_OK && strict && cli_incomplete(p.r))
-        status = KYMO_EXIT_INCOMPLETE;
     status = cli_flush(status);
+    if (status == KYMO_EXIT_OK && strict)
+        status = cli_strict(p.r);
     free(p.text);
     kymo_reader_close(p.r);
     cli_filter_free(&filter);

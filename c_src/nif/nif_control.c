@@ -11,6 +11,7 @@
 #include "nif_errno.h"
 #include "nif_names.h"
 #include "nif_open.h"
+#include "nif_term.h"
 
 static ERL_NIF_TERM ok(ErlNifEnv *env, ERL_NIF_TERM t)
 {
@@ -257,7 +258,11 @@ ERL_NIF_TERM nif_define_process(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     int n;
     unsigned arity = 0;
     bool has_mfa = argv[3] != nif_am.undefined;
-    if (h == NULL || !(nif_is_local_pid(argv[1]) || nif_is_local_port(argv[1])) || !nif_is_atom(argv[2])) {
+    ErlNifBinary text = {.data = NULL};
+    if (h == NULL || !(nif_is_local_pid(argv[1]) || nif_is_local_port(argv[1]))) {
+        return enif_make_badarg(env);
+    }
+    if (!nif_is_atom(argv[2]) && (!enif_inspect_binary(env, argv[2], &text) || text.size >= NIF_ATOM_MAX)) {
         return enif_make_badarg(env);
     }
     if (has_mfa && (!enif_get_tuple(env, argv[3], &n, &el) || n != 3 || !nif_is_atom(el[0]) ||
@@ -268,9 +273,28 @@ ERL_NIF_TERM nif_define_process(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     if (ev.w == NULL) {
         return error(env, kymo_recorder_ended(h->rec) ? nif_am.stopped : nif_am.not_recorded);
     }
-    uint32_t name = argv[2] == nif_am.undefined ? 0 : nif_atom_id(&ev, argv[2]);
+    uint32_t name = 0;
+    if (text.data != NULL) {
+        name = nif_text_id(&ev, argv[2], &text);
+    } else if (argv[2] != nif_am.undefined) {
+        name = nif_atom_id(&ev, argv[2]);
+    }
     uint32_t mfa = has_mfa ? nif_mfa_id(&ev, el[0], el[1], arity) : 0;
     bool done = kymo_dict_process(ev.w, nif_ident(&ev, argv[1]), name, mfa);
     kymo_writer_put(ev.w);
     return done ? nif_am.ok : error(env, nif_am.dict_full);
+}
+
+/* ---- what others took away ----------------------------------------------------------- */
+
+ERL_NIF_TERM nif_note_taken(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    struct nif_handle *h = nif_handle_of(env, argv[0]);
+    ErlNifUInt64 n;
+    if (h == NULL || !enif_get_uint64(env, argv[1], &n)) {
+        return enif_make_badarg(env);
+    }
+    kymo_recorder_note_taken(h->rec, n);
+    return nif_am.ok;
 }

@@ -34,6 +34,17 @@ static uint64_t ident_other(const struct nif_event *ev, ERL_NIF_TERM t)
     return KYMO_IDENT(KYMO_I_OTHER, nif_term_hash(ev->env, ev->h, t));
 }
 
+/* Words of atoms never end in these two bits. */
+uint32_t nif_text_id(const struct nif_event *ev, ERL_NIF_TERM t, const ErlNifBinary *text)
+{
+    uint64_t word = hash60(t) << 2;
+    uint32_t id = kymo_dict_atom(ev->w, word);
+    if (id == 0 && kymo_dict_has_room(ev->w)) {
+        id = kymo_dict_atom_add(ev->w, word, (const char *)text->data, text->size);
+    }
+    return id;
+}
+
 static uint64_t ident_term(const struct nif_event *ev, ERL_NIF_TERM t)
 {
     uint8_t etf[NAME_TERM_MAX];

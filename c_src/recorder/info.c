@@ -67,7 +67,7 @@ static uint64_t used_bytes(const struct kymo_recorder *r)
 
 void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n)
 {
-    kymo_add(&r->meta->taken, n);
+    kymo_raise(&r->meta->taken, n);
 }
 
 void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out)

@@ -136,8 +136,9 @@ void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out);
  * -ERANGE. */
 int kymo_recorder_slot(struct kymo_recorder *r, uint32_t i, struct kymo_slot *out);
 
-/* Adds n to the number of patterns, flags and sessions of the caller's that were
- * found to be gone though the caller did not remove them. */
+/* Notes in meta that n of the trace patterns, flags and sessions that the recording
+ * was made with were taken away by others. The largest n is kept. Any thread, any
+ * time before kymo_recorder_close. */
 void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n);
 
 /* Bytes that the given options will map, as kymo_info.memory; 0 when they are

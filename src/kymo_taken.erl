@@ -1,0 +1,130 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @private Notices when another tracer, or a user, takes away what a recorder has
+%% set: its trace patterns, its trace flags, or its trace session. Without this
+%% the recording would be empty from then on and look as if nothing had happened.
+%%
+%% A check looks at a bounded number of functions, one part after the other, at a
+%% bounded sample of the traced processes and ports, and at the session.
+-module(kymo_taken).
+
+-export([new/0, look/3, note/2, note_functions/2, count/1, describe/1]).
+-export_type([t/0, description/0]).
+
+-record(taken, {
+    functions = #{} :: #{mfa() => []},
+    tracees = #{} :: #{pid() | port() | atom() => []},
+    session = false :: boolean(),
+    %% Unix time in milliseconds.
+    since = none :: none | integer(),
+    %% Functions that were not looked at yet in this round.
+    left = [] :: [mfa()]
+}).
+
+-opaque t() :: #taken{}.
+
+-type description() :: none | #{
+    functions := non_neg_integer(),
+    processes := non_neg_integer(),
+    session := boolean(),
+    since := integer()
+}.
+%% How many functions lost their trace patterns, how many of the processes and
+%% ports in the sample lost their trace flags, whether the trace session was
+%% destroyed, and when that was first noticed, as Unix time in milliseconds.
+
+-spec new() -> t().
+new() -> #taken{}.
+
+%% @doc Looks at up to `Max' functions, the sample of tracees, and the session.
+%% `suspect' when something that was in place is missing. The second result
+%% no longer holds processes that have ended.
+-spec look(kymo_tracing:t(), Max :: pos_integer(), t()) -> {clean | suspect, kymo_tracing:t(), t()}.
+look(T, Max, #taken{left = Left} = Taken) ->
+    case kymo_tracing:is_alive(T) of
+        false when Taken#taken.session ->
+            {clean, T, Taken};
+        false ->
+            {suspect, T, Taken};
+        true ->
+            Functions = kymo_tracing:functions(T),
+            {Now, Later} = split(Max, round_of(Left, Functions)),
+            {Missing, Living} = missing_tracees(T, Taken),
+            Suspect = Missing =/= [] orelse missing_functions(T, Now, Taken) =/= [],
+            {
+                case Suspect of true -> suspect; false -> clean end,
+                Living,
+                Taken#taken{left = Later}
+            }
+    end.
+
+round_of([], Functions) -> maps:keys(Functions);
+round_of(Left, _) -> Left.
+
+split(Max, List) ->
+    case length(List) > Max of
+        true -> lists:split(Max, List);
+        false -> {List, []}
+    end.
+
+missing_functions(T, MFAs, #taken{functions = Known}) ->
+    Set = kymo_tracing:functions(T),
+    [
+        MFA
+     || MFA <- MFAs,
+        is_map_key(MFA, Set),
+        not is_map_key(MFA, Known),
+        kymo_tracing:is_in_place(T, MFA) =:= false
+    ].
+
+missing_tracees(T, #taken{tracees = Known}) ->
+    Seen = [{One, kymo_tracing:is_in_place(T, One)} || One <- maps:keys(kymo_tracing:tracees(T))],
+    {
+        [One || {One, false} <- Seen, not is_map_key(One, Known)],
+        kymo_tracing:forget_tracees(T, [One || {One, gone} <- Seen])
+    }.
+
+%% @doc Looks at everything, and adds what is missing.
+-spec note(kymo_tracing:t(), t()) -> t().
+note(T, Taken) ->
+    case kymo_tracing:is_alive(T) of
+        false ->
+            since(Taken#taken{session = true});
+        true ->
+            MFAs = missing_functions(T, maps:keys(kymo_tracing:functions(T)), Taken),
+            {Tracees, _} = missing_tracees(T, Taken),
+            Noted = note_functions(MFAs, Taken),
+            since(Noted#taken{tracees = add(Tracees, Noted#taken.tracees)})
+    end.
+
+%% @doc Adds functions.
+-spec note_functions([mfa()], t()) -> t().
+note_functions(MFAs, #taken{functions = Known} = Taken) ->
+    since(Taken#taken{functions = add(MFAs, Known)}).
+
+add(New, Known) -> maps:merge(Known, maps:from_list([{One, []} || One <- New])).
+
+since(#taken{since = none} = Taken) ->
+    case count(Taken) of
+        0 -> Taken;
+        _ -> Taken#taken{since = erlang:system_time(millisecond)}
+    end;
+since(Taken) ->
+    Taken.
+
+%% @doc How many things were taken away: functions, processes and ports, and 1
+%% for the session.
+-spec count(t()) -> non_neg_integer().
+count(#taken{functions = Functions, tracees = Tracees, session = Session}) ->
+    map_size(Functions) + map_size(Tracees) + case Session of true -> 1; false -> 0 end.
+
+%% @doc For {@link kymo:info/1}.
+-spec describe(t()) -> description().
+describe(#taken{since = none}) ->
+    none;
+describe(#taken{functions = Functions, tracees = Tracees, session = Session, since = Since}) ->
+    #{
+        functions => map_size(Functions),
+        processes => map_size(Tracees),
+        session => Session,
+        since => Since
+    }.
