@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Sourced by otp-fetch and otp-debian: download from a Debian suite that is not the
-# one of this machine, with lists and a state of apt's own. The mirror is the one
-# this machine's apt uses (or KYMO_MIRROR); apt checks the signature against
-# Debian's keyring. Needs no root and changes nothing of this machine's apt.
+# Sourced, after lib.sh, by the scripts that download from Debian: apt with lists,
+# state and cache of its own, so that the machine's configuration is neither needed
+# nor changed. apt checks the signatures against Debian's keyring. Needs no root.
 
-DEBIAN_KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
+apt_keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# Debian mirrors known to apt here, the security archive (which has no packages of
-# other suites) left out.
-debian_mirrors() {
+# Debian mirrors known to apt here (or KYMO_MIRROR), the security archive (which
+# has no sources of other suites) left out.
+apt_mirrors() {
     if [ -n "${KYMO_MIRROR-}" ]; then
         echo "$KYMO_MIRROR"
     else
@@ -23,21 +22,23 @@ debian_mirrors() {
     fi
 }
 
-# apt_begin STATE deb|deb-src MIRROR SUITE: an empty state in the folder STATE that
-# knows one suite of one mirror. Sets apt_options, to be given to each apt command.
+# apt_begin STATE MIRROR SUITE TYPE: an empty state with one source, deb or deb-src.
+# Afterwards apt_own is apt-get with it.
 apt_begin() {
-    rm -rf "$1"
-    mkdir -p "$1/sources" "$1/state/lists/partial" "$1/cache/archives/partial"
-    : >"$1/status"
-    cat >"$1/sources/base.sources" <<LIST
-Types: $2
-URIs: $3
-Suites: $4
+    local state=$1
+    rm -rf "$state"
+    mkdir -p "$state/sources" "$state/state/lists/partial" "$state/cache/archives/partial"
+    : >"$state/status"
+    cat >"$state/sources/base.sources" <<LIST
+Types: $4
+URIs: $2
+Suites: $3
 Components: main
-Signed-By: $DEBIAN_KEYRING
+Signed-By: $apt_keyring
 LIST
-    # shellcheck disable=SC2034 # for the scripts that source this
-    apt_options=(-q -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$1/sources"
-        -o "Dir::State=$1/state" -o "Dir::State::status=$1/status" -o "Dir::Cache=$1/cache"
+    apt_options=(-q -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$state/sources"
+        -o "Dir::State=$state/state" -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache"
         -o "APT::Sandbox::User=" -o "Acquire::Retries=3" -o "Acquire::Languages=none")
 }
+
+apt_own() { apt-get "${apt_options[@]}" "$@"; }

@@ -37,7 +37,7 @@ static uint64_t ident_other(const struct nif_event *ev, ERL_NIF_TERM t)
 /* Words of atoms never end in these two bits. */
 uint32_t nif_text_id(const struct nif_event *ev, ERL_NIF_TERM t, const ErlNifBinary *text)
 {
-    uint64_t word = hash60(t) << 2;
+    uint64_t word = nif_hash_bytes(text->data, text->size) << 2;
     uint32_t id = kymo_dict_atom(ev->w, word);
     if (id == 0 && kymo_dict_has_room(ev->w)) {
         id = kymo_dict_atom_add(ev->w, word, (const char *)text->data, text->size);

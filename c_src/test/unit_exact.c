@@ -135,11 +135,14 @@ static uint64_t produce_until_lost(struct kymo_recorder *r, uint64_t n)
 static void undrained_segments_are_shown(void **state)
 {
     struct kymo_options o;
-    struct kymo_recorder *r = rc_fresh(&o, "undrained", KYMO_DISCARD);
+    struct kymo_recorder *r;
     uint64_t made;
     struct seen s;
 
     (void)state;
+    if (rc_emulated("undrained_segments_are_shown")) /* it writes a file to answer a look at /proc */
+        skip();
+    r = rc_fresh(&o, "undrained", KYMO_DISCARD);
     limit_file_size(100);
     made = produce_until_lost(r, 700);
     s = expect_exact(o.dir, made);

@@ -298,6 +298,8 @@ static int without_memory(void)
         fprintf(stderr, "without_memory: skipped, sanitizers need the address space\n");
         return 77;
     }
+    if (rc_emulated("without_memory"))
+        return 77;
     o.segment_bytes = 1u << 20;
     rc_pool(&o, 1, 300);
     CHECK(setrlimit(RLIMIT_AS, &l) == 0);

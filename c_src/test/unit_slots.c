@@ -295,6 +295,8 @@ static void producers_stay_out_of_the_kernel(void **state)
         fprintf(stderr, "producers_stay_out_of_the_kernel: skipped, sanitizers make system calls\n");
         skip();
     }
+    if (rc_emulated("producers_stay_out_of_the_kernel"))
+        skip();
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
