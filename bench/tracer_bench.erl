@@ -144,7 +144,7 @@ start(kymo_paused, Dir) ->
     ok = kymo_tracer:pause(State),
     Tracer;
 start({kymo, Policy, Options}, Dir) ->
-    Room = #{dir => Dir, policy => Policy, threads => 4, ring_size => 16 bsl 20,
+    Room = #{dir => Dir, policy => Policy, memory => 48 bsl 20,
              file_size => 64 bsl 20, max_files => 2},
     {ok, State} = kymo_tracer:open(maps:merge(Room, Options)),
     {kymo_tracer, State}.

@@ -47,7 +47,7 @@ run(Sources, Out, Time) ->
     {ok, Recorder} = kymo:start(#{
         dir => filename:join(Out, "recording"),
         policy => discard,
-        ring_size => 8388608,
+        memory => 32 bsl 20,
         gc => sizes,
         terms => contents
     }),
@@ -61,7 +61,7 @@ run(Sources, Out, Time) ->
     summary(Info),
 
     io:format("Flying with a recorder that keeps the newest only, then a snapshot of it ...~n"),
-    {ok, Flight} = kymo:start(#{dir => filename:join(Out, "flight"), ring_size => 1048576}),
+    {ok, Flight} = kymo:start(#{dir => filename:join(Out, "flight"), memory => 4 bsl 20}),
     {ok, _} = kymo:trace(Flight, Spec),
     receive after 1000 -> ok end,
     {ok, #{events := Held}} = kymo:snapshot(Flight, filename:join(Out, "snapshot")),

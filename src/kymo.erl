@@ -96,13 +96,15 @@
 %%   has it.</li>
 %% <li>All others: see {@link kymo_tracer:open/1}. The most useful ones are
 %%   `policy' (`overwrite', default: keep the newest; `discard': keep everything in
-%%   files that the recorder writes as it goes), `ring_size' (bytes per thread),
+%%   files that the recorder writes as it goes), `memory' (bytes, default 48 MiB, whatever the number of threads),
 %%   `calls', `returns', `messages', `terms', `gc' (how much of an event is
 %%   recorded), `content_bytes' (bound of one term), `sample', and `limit'.</li>
 %% </ul>
 
 -type option_error() ::
     {bad_option, Key :: atom(), Value :: term()}
+    | {bad_option, memory, Value :: term(), {at_least, Bytes :: pos_integer()}}
+    | {enospc, Needed :: pos_integer(), Available :: non_neg_integer()}
     | {unknown_option, Key :: term()}
     | {missing_option, Key :: atom()}
     | {already_started, Name :: atom()}
@@ -548,6 +550,14 @@ cli_path() ->
 
 %% @doc The reason of an `{error, Reason}' of this module in words.
 -spec format_error(Reason :: term()) -> unicode:chardata().
+format_error({bad_option, memory, Value, {at_least, Least}}) ->
+    io_lib:format("memory is ~0tp; the threads of this node need at least ~b bytes", [Value, Least]);
+format_error({enospc, Needed, Available}) ->
+    io_lib:format(
+        "no space left on device: the recording needs ~b bytes and the file system has ~b; "
+        "set `memory' to fewer bytes or `dir' to a folder elsewhere",
+        [Needed, Available]
+    );
 format_error({bad_option, Key, Value}) ->
     kymo_options:format_bad(Key, Value);
 format_error({unknown_option, Key}) ->

@@ -1433,7 +1433,7 @@ start(Config, Options) ->
 small(Config) ->
     #{
         tracing => proplists:get_value(mode, Config, auto),
-        ring_size => 262144,
+        memory => 8 bsl 20,
         segment_size => 16384,
         dict_size => 2097152
     }.

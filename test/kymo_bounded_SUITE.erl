@@ -200,7 +200,7 @@ compare(Path, Name, Dir) ->
     {Info, Cost, Control}.
 
 options(Path, Dir) ->
-    Base = #{dir => Dir, content_bytes => ?CONTENT_BYTES, ring_size => 1 bsl 22, threads => 8},
+    Base = #{dir => Dir, content_bytes => ?CONTENT_BYTES, memory => 16 bsl 20},
     case Path of
         sizes -> Base;
         peers -> Base;
@@ -349,7 +349,7 @@ appended(Config, Options, Flags) ->
     end.
 
 compare_appending(Dir, Options, Flags) ->
-    {ok, State} = kymo_tracer:open(Options#{dir => Dir, content_bytes => 64, ring_size => 1 bsl 24, threads => 8}),
+    {ok, State} = kymo_tracer:open(Options#{dir => Dir, content_bytes => 64, memory => 48 bsl 20}),
     {module, _} = code:ensure_loaded(kymo_workload),
     1 = erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     Plain = appending(fun(_) -> ok end, Flags),
@@ -394,7 +394,7 @@ append(Flag, Name, Binary, N) ->
 %% A reference has one identity, whoever sends to it, and no two have the same.
 reference_idents(Config) ->
     Dir = ?config(dir, Config),
-    {ok, State} = kymo_tracer:open(#{dir => Dir, ring_size => 1 bsl 20, threads => 40}),
+    {ok, State} = kymo_tracer:open(#{dir => Dir, memory => 4 bsl 20}),
     Aliases = [alias() || _ <- lists:seq(1, 50)],
     [begin
          {Pid, Ref} = spawn_monitor(fun() -> receive go -> [A ! x || A <- Aliases] end end),
@@ -415,7 +415,7 @@ reference_idents(Config) ->
 record_shown(Config) ->
     {Record, _} = record_of([{one, 1}, {two, 2}]),
     Dir = ?config(dir, Config),
-    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, ring_size => 1 bsl 20, threads => 40}),
+    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, memory => 4 bsl 20}),
     1 = erlang:trace(self(), true, [send, {tracer, kymo_tracer, State}]),
     self() ! {Record, #{Record => 1}},
     1 = erlang:trace(self(), false, [send]),

@@ -56,7 +56,7 @@ run(two_runs, Spec, Dir) ->
     {by_tracee(normal(Roles1, keep(Spec, Expected))), by_tracee(normal(Roles2, keep(Spec, recorded(Dir))))}.
 
 open(Spec, Dir) ->
-    All = #{dir => Dir, policy => overwrite, threads => 40, ring_size => 4 bsl 20,
+    All = #{dir => Dir, policy => overwrite, memory => 16 bsl 20,
             calls => arguments, returns => values, messages => contents, terms => contents, gc => sizes,
             content_bytes => 16384},
     kymo_tracer:open(maps:merge(All, maps:get(options, Spec, #{}))).

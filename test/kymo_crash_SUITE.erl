@@ -113,7 +113,7 @@ wait_for(State, Enough) ->
 
 options(Config) ->
     #{dir => list_to_binary(?config(dir, Config)), policy => ?config(policy, Config), calls => arguments,
-      ring_size => 16 bsl 20, threads => 8, owner => undefined}.
+      memory => 48 bsl 20, owner => undefined}.
 
 start_load(Peer, Config) ->
     Options = maps:remove(owner, options(Config)),
@@ -185,7 +185,7 @@ eat(L) -> eat([binary:copy(<<0>>, 1 bsl 31) | L]).
 %% The ring has gone round many times: what is there is in order.
 ring_wraps(Config) ->
     Peer = start_node(Config),
-    Options = (maps:remove(owner, options(Config)))#{ring_size => 1 bsl 20},
+    Options = (maps:remove(owner, options(Config)))#{memory => 4 bsl 20},
     Pid = call(Peer, ?MODULE, load, [Options, 20, 150000]),
     Ref = monitor(process, Peer),
     _ = os:cmd("kill -9 " ++ integer_to_list(Pid)),
@@ -223,7 +223,7 @@ init_stop(Config) ->
 %% ---- code ---------------------------------------------------------------------------------
 
 code_options(Config) ->
-    #{dir => list_to_binary(?config(dir, Config)), calls => arguments, ring_size => 16 bsl 20, threads => 8}.
+    #{dir => list_to_binary(?config(dir, Config)), calls => arguments, memory => 48 bsl 20}.
 
 %% The same library again: recorders, states and traced processes go on.
 reload(Config) ->

@@ -46,7 +46,7 @@ kill_9(Config) ->
 kill_9_wrapped(Config) ->
     Info = killed(
         Config,
-        #{ring_size => 65536, segment_size => 4096},
+        #{memory => 1 bsl 20, segment_size => 4096},
         fun(Peer, OsPid) -> signal(Peer, OsPid, "KILL") end
     ),
     #{overwritten := Overwritten} = Info,
@@ -129,7 +129,7 @@ paused_when_killed(Config) ->
 %% Whole segments, though the writers never wait.
 snapshot_under_load(Config) ->
     {Peer, _} = start_node(),
-    R = start_load(Peer, #{dir => sub(Config, "rec"), ring_size => 262144, segment_size => 4096}),
+    R = start_load(Peer, #{dir => sub(Config, "rec"), memory => 1 bsl 20, segment_size => 4096}),
     [
         begin
             Confirmed = wait_for_steps(Peer, 20000 * N),
@@ -179,7 +179,7 @@ limited(Config, Limit, Reason, Check) ->
     {Peer, _} = start_node(),
     Rec = sub(Config, "rec"),
     R = start_load(Peer, #{
-        dir => Rec, policy => discard, segment_size => 4096, ring_size => 1048576, limit => Limit
+        dir => Rec, policy => discard, segment_size => 4096, memory => 4 bsl 20, limit => Limit
     }),
     true = kymo_cli:until(fun() -> maps:get(state, peer:call(Peer, kymo, info, [R])) =:= closed end),
     %% Nothing is traced any more, and the node works on.
@@ -243,7 +243,7 @@ on_full_disk(Config, Fun) ->
         {Peer, OsPid} = start_node(),
         Rec = filename:join(Disk, "rec"),
         R = start_load(Peer, #{
-            dir => Rec, policy => discard, segment_size => 4096, ring_size => 262144, dict_size => 1048576
+            dir => Rec, policy => discard, segment_size => 4096, memory => 1 bsl 20, dict_size => 1048576
         }),
         true = kymo_cli:until(fun() ->
             #{lost := #{io := Io}} = peer:call(Peer, kymo, info, [R]),
@@ -291,7 +291,7 @@ folder_removed(Config) ->
             {Peer, _} = start_node(),
             Rec = sub(Config, atom_to_list(Policy)),
             R = start_load(Peer, #{
-                dir => Rec, policy => Policy, segment_size => 4096, ring_size => 262144, file_size => 262144
+                dir => Rec, policy => Policy, segment_size => 4096, memory => 1 bsl 20, file_size => 262144
             }),
             wait_for_steps(Peer, 10000),
             %% The recorder may make a file meanwhile.
@@ -450,7 +450,7 @@ peer_state(Peer) ->
 start_load(Peer, Options) ->
     ok = peer:call(Peer, ?MODULE, start_workers, []),
     {ok, R} = peer:call(Peer, kymo, start, [
-        maps:merge(#{owner => none, calls => arguments, threads => 8, ring_size => 4194304}, Options)
+        maps:merge(#{owner => none, calls => arguments, memory => 16 bsl 20}, Options)
     ]),
     Workers = [worker_name(W) || W <- lists:seq(1, ?WORKERS)],
     Spec = #{processes => Workers, functions => "kymo_durability_SUITE:step/2"},

@@ -219,7 +219,7 @@ priv() -> filename:join(filename:dirname(ebin()), "priv").
 
 small(Config) -> (sizes())#{dir => sub(Config, rec)}.
 
-sizes() -> #{ring_size => 262144, segment_size => 16384, dict_size => 1048576}.
+sizes() -> #{memory => 8 bsl 20, segment_size => 16384, dict_size => 1048576}.
 
 sub(Config, Name) -> filename:join(?config(dir, Config), Name).
 

@@ -303,7 +303,7 @@ lossy(Dir) ->
     Info = record(
         Dir,
         #{events => [calls, return_to], functions => ["export_work:_/_"]},
-        #{ring_size => 8192, segment_size => 4096},
+        #{memory => 512 * 1024, segment_size => 4096},
         fun() -> export_work:loop(300000) end
     ),
     #{lost := #{ring_full := Lost}} = Info,
@@ -490,7 +490,7 @@ damaged(Config) ->
         Whole = filename:join(?config(dir, Config), "whole"),
         %% Segments of a ring have no check sums: damage gets as far as it can.
         record(Whole, #{events => ?EVENTS, functions => ["export_work:_/_"]},
-               #{policy => overwrite, threads => 8, segment_size => 4096, ring_size => 65536,
+               #{policy => overwrite, segment_size => 4096, memory => 1 bsl 20,
                  calls => arguments, returns => values, messages => contents, terms => contents, gc => sizes},
                fun export_work:scenario/0),
         {ok, Ring} = file:read_file(filename:join(Whole, "ring")),

@@ -202,7 +202,7 @@ answers(F, IsState, Args, Answer) -> ct:fail({F, IsState, Args, Answer}).
 open(Config) ->
     Dir = ?config(dir, Config),
     Odd = odd([]),
-    Sizes = [segment_size, ring_size, threads, dict_size],
+    Sizes = [segment_size, memory, dict_size],
     Keys = list_to_tuple(
         Sizes ++
             [policy, clock, tags, calls, returns, messages, terms, gc, content_bytes, size_limit, sample, limit,
@@ -255,7 +255,7 @@ recorder(Dir, Options) ->
 
 %% The largest content of any option still fits into a segment.
 small(Dir) ->
-    #{dir => Dir, threads => 40, segment_size => 65536, ring_size => 1048576, dict_size => 1048576}.
+    #{dir => Dir, segment_size => 65536, memory => 16 bsl 20, dict_size => 1048576}.
 
 repeat(N, Fun) -> lists:foreach(fun(_) -> Fun() end, lists:seq(1, N)).
 

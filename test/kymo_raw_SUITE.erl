@@ -182,7 +182,7 @@ record(Dir) ->
     ok.
 
 open(Dir, Options) ->
-    {ok, State} = kymo_tracer:open(maps:merge(#{dir => Dir, policy => discard, ring_size => 4 bsl 20, threads => 8,
+    {ok, State} = kymo_tracer:open(maps:merge(#{dir => Dir, policy => discard, memory => 16 bsl 20,
                                                 owner => self()}, Options)),
     State.
 

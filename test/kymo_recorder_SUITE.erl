@@ -18,7 +18,7 @@ all() ->
      pause_resume, stop_twice, after_stop, bad_states, error_texts, foreign_states,
      stopped_while_traced, forgotten, owner_dies, owner_is_dead, owner_dies_first,
      info_keys, snapshot_live, snapshot_errors, process_names, names_run_out,
-     ten_thousand, exits_while_traced, huge_terms, dirty_schedulers, no_slots, rotation].
+     ten_thousand, exits_while_traced, huge_terms, dirty_schedulers, rotation].
 
 suite() ->
     [{timetrap, {minutes, 2}}].
@@ -44,7 +44,7 @@ end_per_testcase(_, Config) ->
 %% ---- helpers --------------------------------------------------------------------
 
 small(Config) ->
-    #{dir => ?config(dir, Config), threads => 40, segment_size => 4096, ring_size => 65536, dict_size => 65536}.
+    #{dir => ?config(dir, Config), segment_size => 4096, memory => 1 bsl 20, dict_size => 65536}.
 
 open(Config) ->
     open(Config, #{}).
@@ -92,8 +92,7 @@ bad_options(Config) ->
             policy => [keep, <<"overwrite">>, 1],
             clock => [clock, 0, "tsc"],
             segment_size => [0, 1, 4095, 5000, 2097152, -4096, a, 4096.0, 1 bsl 70],
-            ring_size => [0, 4096, 8191, 8193, 1 bsl 60, 1 bsl 70, infinity],
-            threads => [0, -1, 4097, 1 bsl 40, many],
+            memory => [0, -1, 1 bsl 60, 1 bsl 70, infinity],
             dict_size => [0, 4095, (1 bsl 30) + 1, large],
             tags => [none, [nothing], [calls | send], [calls, "send"], calls, 1],
             calls => [true, args], returns => [true], messages => [true, all], terms => [true], gc => [true],
@@ -110,6 +109,11 @@ bad_options(Config) ->
         Key <- [size, "dir", <<"dir">>, 1, {a, b}, self()]],
     [?assertMatch({error, {bad_option, dir, _}}, kymo_tracer:open(Options)) ||
         Options <- [#{}, [], [{dir, Dir}], <<"dir">>, Dir, self()]],
+    %% Not enough for two segments of each thread: the least is named, and is enough.
+    {error, {bad_option, memory, 65536, {at_least, Least}}} = kymo_tracer:open(#{dir => Dir, memory => 65536}),
+    {ok, Smallest} = kymo_tracer:open(#{dir => Dir ++ "-least", memory => Least}),
+    ?assertMatch(#{memory := M} when M =< Least, kymo_tracer:info(Smallest)),
+    ok = kymo_tracer:stop(Smallest),
     %% More than a quarter of a segment.
     ?assertEqual({error, {bad_option, content_bytes, 1025}},
                  kymo_tracer:open(#{dir => Dir, segment_size => 4096, content_bytes => 1025})),
@@ -131,7 +135,7 @@ bad_folders(Config) ->
 good_options(Config) ->
     Dir = ?config(dir, Config),
     Good = #{policy => [overwrite, discard], clock => [auto, tsc, monotonic],
-             segment_size => [4096, 1048576], ring_size => [65536 * 2], threads => [1, 100], dict_size => [4096],
+             segment_size => [4096, 1048576], memory => [16 bsl 20, 48 bsl 20], dict_size => [4096],
              tags => [all, [], [calls, messages, send, 'receive', procs, ports, running, running_procs, running_ports,
                                 garbage_collection, seq_trace],
                       [call, return_to, return_from, exception_from, send_to_non_existing_process, spawn, spawned,
@@ -146,7 +150,7 @@ good_options(Config) ->
              file_size => [65536], file_age => [1], max_files => [1], owner => [self()]},
     [begin
          This = Dir ++ integer_to_list(erlang:unique_integer([positive])),
-         Base = #{dir => This, threads => 2, ring_size => 2097152},
+         Base = #{dir => This, memory => 64 bsl 20},
          {ok, State} = kymo_tracer:open(maps:put(Key, Value, Base)),
          ok = kymo_tracer:stop(State)
      end || {Key, Values} <- maps:to_list(Good), Value <- Values],
@@ -171,7 +175,7 @@ file_names(Config) ->
 
 too_many(Config) ->
     Dir = ?config(dir, Config),
-    Options = fun(N) -> #{dir => Dir ++ integer_to_list(N), threads => 1, segment_size => 4096, ring_size => 8192,
+    Options = fun(N) -> #{dir => Dir ++ integer_to_list(N), segment_size => 4096, memory => 512 * 1024,
                           dict_size => 4096} end,
     {Open, {error, Reason}} = open_all(Options, 1, []),
     ?assertEqual(too_many_recorders, Reason),
@@ -279,7 +283,7 @@ print_dir(Config, Options, Flags, Work) ->
 %% for others it is a lower bound, and marked.
 message_sizes(Config) ->
     Terms = kymo_workload:terms() ++ [fun() -> Config end, fun(X) -> X end],
-    Dir = print_dir(Config, #{messages => size, size_limit => 1000000, ring_size => 1 bsl 20}, [send],
+    Dir = print_dir(Config, #{messages => size, size_limit => 1000000, memory => 4 bsl 20}, [send],
                     fun() -> [self() ! T || T <- Terms] end),
     {0, Text} = kymo_cli:run(["print", Dir]),
     {match, Words} = re:run(Text, "words=(>=|>)?([0-9]+)(\\+)?", [global, {capture, all, list}]),
@@ -314,7 +318,7 @@ content_bytes(Config) ->
     Terms = kymo_workload:terms(),
     [begin
          Events = events(Config, #{messages => contents, content_bytes => Bytes, segment_size => 65536,
-                                   ring_size => 1 bsl 20}, [send], fun() -> [self() ! T || T <- Terms] end),
+                                   memory => 4 bsl 20}, [send], fun() -> [self() ! T || T <- Terms] end),
          ?assertEqual(length(Terms), length(Events)),
          [check_cut(T, Got, max(Bytes, 5)) || {T, {trace, _, send, Got, _}} <- lists:zip(Terms, Events)]
      end || Bytes <- [0, 1, 4, 5, 6, 10, 15, 20, 40, 64, 100, 255, 256, 257, 300, 1000, 4000]].
@@ -358,7 +362,7 @@ cut_terms(Config) ->
     Runs = [{rand:uniform(400), [random_term(6) || _ <- lists:seq(1, 200)]} || _ <- lists:seq(1, 10)],
     [begin
          Events = events(Config, #{messages => contents, content_bytes => Bytes, segment_size => 65536,
-                                   ring_size => 1 bsl 20}, [send], fun() -> [self() ! T || T <- Terms] end),
+                                   memory => 4 bsl 20}, [send], fun() -> [self() ! T || T <- Terms] end),
          [check_cut(T, Got, max(Bytes, 5)) || {T, {trace, _, send, Got, _}} <- lists:zip(Terms, Events)]
      end || {Bytes, Terms} <- Runs],
     ok.
@@ -391,7 +395,7 @@ funs(Config) ->
 %% ---- sampling and limits ------------------------------------------------------------------
 
 sample_events(Config) ->
-    State = open(Config, #{sample => 10, ring_size => 1 bsl 20}),
+    State = open(Config, #{sample => 10, memory => 4 bsl 20}),
     _ = traced(State, [call], times(10000, fun kymo_workload:id/1)),
     #{events := Events, sampled_out := Out} = kymo_tracer:info(State),
     ?assertEqual(10000, Events + Out),
@@ -399,7 +403,7 @@ sample_events(Config) ->
     ok = kymo_tracer:stop(State).
 
 sample_processes(Config) ->
-    State = open(Config, #{sample => {process, 4}, ring_size => 1 bsl 20}),
+    State = open(Config, #{sample => {process, 4}, memory => 4 bsl 20}),
     erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     Pids = [begin
                 {Pid, Ref} = spawn_monitor(fun() -> receive go -> kymo_workload:loop(10) end end),
@@ -416,7 +420,7 @@ sample_processes(Config) ->
     ?assert(N > 40 andalso N < 200).
 
 limit_events(Config) ->
-    State = open(Config, #{limit => #{events => 1000}, ring_size => 1 bsl 20}),
+    State = open(Config, #{limit => #{events => 1000}, memory => 4 bsl 20}),
     _ = traced(State, [call], times(5000, fun kymo_workload:id/1)),
     until(State, state, closed),
     ?assertMatch(#{reason := events, events := 1000}, kymo_tracer:info(State)),
@@ -425,7 +429,7 @@ limit_events(Config) ->
     tracer_gone(State).
 
 limit_bytes(Config) ->
-    State = open(Config, #{limit => #{bytes => 65536}, policy => discard, ring_size => 1 bsl 20}),
+    State = open(Config, #{limit => #{bytes => 65536}, policy => discard, memory => 4 bsl 20}),
     _ = traced(State, [call], times(50000, fun kymo_workload:id/1)),
     until(State, state, closed),
     #{reason := bytes, bytes := Bytes} = kymo_tracer:info(State),
@@ -525,7 +529,7 @@ foreign_states(_) ->
     ok.
 
 stopped_while_traced(Config) ->
-    State = open(Config, #{ring_size => 1 bsl 20}),
+    State = open(Config, #{memory => 4 bsl 20}),
     erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     Workers = [spawn_monitor(fun F() -> kymo_workload:loop(100), receive stop -> ok after 0 -> F() end end) ||
                   _ <- lists:seq(1, 10)],
@@ -591,7 +595,7 @@ info_keys(Config) ->
     _ = traced(State, [call], times(100, fun kymo_workload:id/1)),
     Info = kymo_tracer:info(State),
     ?assertEqual(lists:sort([state, reason, policy, clock, terms, interface, dir, events, bytes, sampled_out, overwritten, lost, dict,
-                             memory, files, files_removed, events_removed, io_error, threads]),
+                             memory, memory_used, complete_from, horizon, clock_epochs, files, files_removed, events_removed, io_error, threads]),
                  lists:sort(maps:keys(Info))),
     #{policy := discard, clock := monotonic, terms := native, events := 100, state := active, reason := none,
       io_error := none, lost := Lost, threads := Threads, memory := Memory, dict := #{used := Used, size := 65536, full := 0}} = Info,
@@ -604,7 +608,7 @@ info_keys(Config) ->
     ?assertMatch(#{memory := Memory, state := closed, files := 1}, kymo_tracer:info(State)).
 
 snapshot_live(Config) ->
-    State = open(Config, #{calls => arguments, ring_size => 1 bsl 20}),
+    State = open(Config, #{calls => arguments, memory => 4 bsl 20}),
     Dir = ?config(dir, Config),
     Snap = fun(N) -> Name = Dir ++ "-snap" ++ integer_to_list(N), {ok, #{events := E}} = kymo_tracer:snapshot(State, Name),
                      {E, kymo_conform:recorded(Name)} end,
@@ -639,7 +643,7 @@ process_names(Config) ->
 
 %% A dictionary that is full costs names, not events.
 names_run_out(Config) ->
-    State = open(Config, #{dict_size => 4096, ring_size => 1 bsl 20}),
+    State = open(Config, #{dict_size => 4096, memory => 4 bsl 20}),
     Names = [list_to_atom("a_long_name_" ++ lists:duplicate(50, $x) ++ integer_to_list(N)) || N <- lists:seq(1, 300)],
     _ = traced(State, [procs], fun() -> [begin register(N, self()), unregister(N) end || N <- Names] end),
     ?assertMatch(#{events := 601, dict := #{full := Full}} when Full > 0, kymo_tracer:info(State)),
@@ -650,7 +654,7 @@ names_run_out(Config) ->
 %% ---- hard times ----------------------------------------------------------------------------------
 
 ten_thousand(Config) ->
-    State = open(Config, #{ring_size => 16 bsl 20, dict_size => 1 bsl 20}),
+    State = open(Config, #{memory => 48 bsl 20, dict_size => 1 bsl 20}),
     erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     erlang:trace(new_processes, true, [procs, call, running, {tracer, kymo_tracer, State}]),
     Pids = [spawn_monitor(fun() -> receive go -> kymo_workload:loop(5) end end) || _ <- lists:seq(1, 10000)],
@@ -666,7 +670,7 @@ ten_thousand(Config) ->
      end || {P, _} <- Pids].
 
 exits_while_traced(Config) ->
-    State = open(Config, #{calls => arguments, terms => contents, messages => contents, ring_size => 4 bsl 20}),
+    State = open(Config, #{calls => arguments, terms => contents, messages => contents, memory => 16 bsl 20}),
     erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     Flags = [procs, call, send, 'receive', running, exiting, garbage_collection, set_on_spawn,
              {tracer, kymo_tracer, State}],
@@ -687,7 +691,7 @@ exits_while_traced(Config) ->
 
 huge_terms(Config) ->
     State = open(Config, #{calls => arguments, terms => contents, messages => contents, returns => values,
-                           segment_size => 65536, ring_size => 4 bsl 20, content_bytes => 16384, size_limit => 1000000}),
+                           segment_size => 65536, memory => 16 bsl 20, content_bytes => 16384, size_limit => 1000000}),
     N = traced(State, [call, procs, return_to], fun() ->
                                                         Terms = huge(),
                                                         [kymo_workload:id(T) || T <- Terms],
@@ -709,7 +713,7 @@ huge() ->
      fun() -> Shared end].
 
 dirty_schedulers(Config) ->
-    State = open(Config, #{ring_size => 1 bsl 20}),
+    State = open(Config, #{memory => 4 bsl 20}),
     _ = traced(State, [running, garbage_collection],
                fun() -> [begin erts_debug:dirty_cpu(wait, 1), erts_debug:dirty_io(wait, 1) end || _ <- lists:seq(1, 20)] end),
     #{threads := Threads} = kymo_tracer:info(State),
@@ -718,19 +722,8 @@ dirty_schedulers(Config) ->
     Kinds = lists:usort([Kind || #{kind := Kind, events := N} <- Threads, N > 0]),
     ?assertEqual([dirty_cpu, dirty_io], Kinds -- [scheduler]).
 
-%% More threads than slots: their events are lost, and counted.
-no_slots(Config) ->
-    State = open(Config, #{threads => 1, ring_size => 1 bsl 20}),
-    N = 20,
-    _ = traced(State, [running],
-               fun() -> [begin erts_debug:dirty_cpu(wait, 1), erts_debug:dirty_io(wait, 1) end || _ <- lists:seq(1, N)] end),
-    ?assertMatch(#{no_slot := Lost} when Lost > 0, lost(State)),
-    ok = kymo_tracer:stop(State),
-    #{events := Events, lost := #{no_slot := No}} = kymo_tracer:info(State),
-    ?assert(Events + No >= 4 * N).
-
 rotation(Config) ->
-    State = open(Config, #{policy => discard, file_size => 65536, max_files => 3, ring_size => 1 bsl 20}),
+    State = open(Config, #{policy => discard, file_size => 65536, max_files => 3, memory => 4 bsl 20}),
     _ = traced(State, [call], times(30000, fun kymo_workload:id/1)),
     ok = kymo_tracer:stop(State),
     #{files := Files, files_removed := Removed, events_removed := Gone, events := Events} = kymo_tracer:info(State),

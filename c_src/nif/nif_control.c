@@ -275,7 +275,7 @@ ERL_NIF_TERM nif_define_process(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     }
     uint32_t name = 0;
     if (text.data != NULL) {
-        name = nif_text_id(&ev, argv[2], &text);
+        name = nif_text_id(&ev, &text);
     } else if (argv[2] != nif_am.undefined) {
         name = nif_atom_id(&ev, argv[2]);
     }

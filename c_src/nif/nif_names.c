@@ -35,7 +35,7 @@ static uint64_t ident_other(const struct nif_event *ev, ERL_NIF_TERM t)
 }
 
 /* Words of atoms never end in these two bits. */
-uint32_t nif_text_id(const struct nif_event *ev, ERL_NIF_TERM t, const ErlNifBinary *text)
+uint32_t nif_text_id(const struct nif_event *ev, const ErlNifBinary *text)
 {
     uint64_t word = nif_hash_bytes(text->data, text->size) << 2;
     uint32_t id = kymo_dict_atom(ev->w, word);

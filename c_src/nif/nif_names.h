@@ -67,7 +67,7 @@ static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
 
 /* The id of a text that is shown like an atom; t is the binary that holds it. Makes
  * no atom of the runtime, whose table is bounded. 0: no room. */
-uint32_t nif_text_id(const struct nif_event *ev, ERL_NIF_TERM t, const ErlNifBinary *text);
+uint32_t nif_text_id(const struct nif_event *ev, const ErlNifBinary *text);
 
 /* {Module, Function, Arity | Arguments}: the id of the function. *args is the
  * list of arguments, or 0 when only their number is given. False when t is
