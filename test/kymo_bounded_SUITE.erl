@@ -12,11 +12,11 @@
 -compile(export_all).
 -compile(nowarn_export_all).
 
--define(MESSAGES, 300).
+-define(MESSAGES, 100).
 -define(CONTENT_BYTES, 512).
 %% Calls of allocators that other things in the node may cause during a case.
--define(NOISE, 60).
--define(NOISE_BYTES, 300000).
+-define(NOISE, 40).
+-define(NOISE_BYTES, 1000000).
 
 all() ->
     [{group, sizes}, {group, contents}, {group, paths}, appended, appended_messages, reference_idents,

@@ -15,6 +15,7 @@
 #include "nif_callbacks.h"
 #include "nif_control.h"
 #include "nif_handle.h"
+#include "nif_info.h"
 #include "nif_layout.h"
 #include "nif_raw.h"
 

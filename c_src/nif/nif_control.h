@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the API module calls: open, stop, snapshot (dirty I/O schedulers, they
- * wait for files and threads), pause, resume, info, define_process, note_taken. All
- * answer
+ * wait for files and threads), pause, resume, define_process, note_taken. All answer
  * ok, {ok, _} or {error, _}; badarg only for a state of another module. */
 #ifndef KYMO_NIF_CONTROL_H
 #define KYMO_NIF_CONTROL_H
@@ -13,7 +12,6 @@ ERL_NIF_TERM nif_open(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 ERL_NIF_TERM nif_stop(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 ERL_NIF_TERM nif_pause(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 ERL_NIF_TERM nif_resume(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
-ERL_NIF_TERM nif_info(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 ERL_NIF_TERM nif_snapshot(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 ERL_NIF_TERM nif_define_process(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 ERL_NIF_TERM nif_note_taken(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);

@@ -137,15 +137,3 @@ ERL_NIF_TERM nif_enabled_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     }
 NIF_ENABLED_CALLBACKS(NIF_X)
 #undef NIF_X
-
-void nif_handle_prepare(struct nif_handle *h)
-{
-    if (h->sample_process <= 1) {
-        /* The runtime reports no return from a call that it may not report. */
-        h->on_call = h->mask[NIF_CALLS] != 0 ? nif_am.trace : nif_am.discard;
-        h->on_send = nif_wanted(h, NIF_SEND, KYMO_E_SEND) ? nif_am.trace : nif_am.discard;
-        if (nif_wanted(h, NIF_CALLS, KYMO_E_CALL) && (h->detail & KYMO_D_ARGS) == 0) {
-            h->plain_call = nif_shortcut.call;
-        }
-    }
-}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nif_atoms.h"
+#include "nif_tags.h"
 
 ErlNifResourceType *nif_handle_type;
 
@@ -100,6 +101,18 @@ struct nif_handle *nif_handle_new(void)
         atomic_fetch_add(&handles, 1);
     }
     return h;
+}
+
+void nif_handle_prepare(struct nif_handle *h)
+{
+    if (h->sample_process <= 1) {
+        /* The runtime reports no return from a call that it may not report. */
+        h->on_call = h->mask[NIF_CALLS] != 0 ? nif_am.trace : nif_am.discard;
+        h->on_send = nif_wanted(h, NIF_SEND, KYMO_E_SEND) ? nif_am.trace : nif_am.discard;
+        if (nif_wanted(h, NIF_CALLS, KYMO_E_CALL) && (h->detail & KYMO_D_ARGS) == 0) {
+            h->plain_call = nif_shortcut.call;
+        }
+    }
 }
 
 ERL_NIF_TERM nif_handle_term(ErlNifEnv *env, struct nif_handle *h)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "nif_info.h"
+
 #include <string.h>
 
 #include "nif_atoms.h"
-#include "nif_control.h"
 #include "nif_errno.h"
 #include "nif_handle.h"
 #include "nif_raw.h"

@@ -114,7 +114,7 @@ bool nif_mfa_term(const struct nif_event *ev, ERL_NIF_TERM t, uint32_t *id, ERL_
     *args = 0;
     if (nif_is_small(el[2])) {
         arity = (unsigned)nif_small(el[2]);
-    } else if (enif_get_list_length(ev->env, el[2], &arity)) {
+    } else if (nif_arguments(ev->env, el[2], &arity)) {
         *args = el[2];
     } else {
         return false;

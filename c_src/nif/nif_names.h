@@ -65,9 +65,23 @@ static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
     return nif_ident_slow(ev, t);
 }
 
-/* The id of a text that is shown like an atom; t is the binary that holds it. Makes
- * no atom of the runtime, whose table is bounded. 0: no room. */
+/* The id of a text that is shown like an atom. Makes no atom of the
+ * runtime, whose table is bounded. 0: no room. */
 uint32_t nif_text_id(const struct nif_event *ev, const ErlNifBinary *text);
+
+/* The length of a list of arguments; false for what is none: another term, or a list
+ * longer than what a function can have. */
+static inline bool nif_arguments(ErlNifEnv *env, ERL_NIF_TERM t, unsigned *n)
+{
+    enum { MAX_ARITY = 255 };
+    if (NIF_UNLIKELY(!nif_layout.header_ok)) {
+        return enif_get_list_length(env, t, n);
+    }
+    for (*n = 0; nif_is_list_cell(t) && *n <= MAX_ARITY; ++*n) {
+        t = nif_words(t)[1];
+    }
+    return t == NIF_NIL && *n <= MAX_ARITY;
+}
 
 /* {Module, Function, Arity | Arguments}: the id of the function. *args is the
  * list of arguments, or 0 when only their number is given. False when t is

@@ -103,30 +103,64 @@ static void read_options(ErlNifEnv *env, const ErlNifTraceEvent *e, struct nif_o
     }
 }
 
-/* The term that the behaviour would have for an event without one: the function, or
- * what stands for none. */
-static ERL_NIF_TERM no_term(ErlNifEnv *env, const ErlNifTraceEvent *e, const struct nif_input *in)
+/* Terms that the behaviour would have, made of words on the stack: the walk over a
+ * term reads nothing but these, and the runtime is never given them. */
+enum { MAX_ARITY = 255 };
+struct made {
+    ERL_NIF_TERM function[4];
+    ERL_NIF_TERM cells[MAX_ARITY][2];
+};
+
+static ERL_NIF_TERM small(uint32_t n)
+{
+    return (ERL_NIF_TERM)n << 4 | NIF_TAG_SMALL;
+}
+
+/* {Module, Function, Arity} */
+static ERL_NIF_TERM make_function(struct made *m, const struct nif_input *in)
+{
+    m->function[0] = 3u << 6;
+    m->function[1] = in->module;
+    m->function[2] = in->function;
+    m->function[3] = small(in->arity);
+    return (ERL_NIF_TERM)(uintptr_t)m->function | NIF_TAG_BOXED;
+}
+
+static ERL_NIF_TERM make_list(struct made *m, const ERL_NIF_TERM *el, uint32_t n)
+{
+    ERL_NIF_TERM list = NIF_NIL;
+    while (n-- > 0) {
+        m->cells[n][0] = el[n];
+        m->cells[n][1] = list;
+        list = (ERL_NIF_TERM)(uintptr_t)m->cells[n] | NIF_TAG_LIST;
+    }
+    return list;
+}
+
+/* The term for an event without one: the function, or what stands for none. */
+static ERL_NIF_TERM no_term(struct made *m, const ErlNifTraceEvent *e, const struct nif_input *in)
 {
     if (in->module != 0) {
-        return enif_make_tuple3(env, in->module, in->function, enif_make_uint(env, in->arity));
+        return nif_layout.header_ok ? make_function(m, in) : nif_am.undefined;
     }
-    return e->kind == ERL_NIF_TRACE_CALL ? nif_am.undefined : enif_make_int(env, 0);
+    return e->kind == ERL_NIF_TRACE_CALL ? nif_am.undefined : small(0);
 }
 
 static NIF_RARE void put_any(const struct nif_event *ev, const ErlNifTraceEvent *e, enum nif_class c,
                              unsigned id)
 {
+    struct made made;
     struct nif_input in = {.tag = e->tag, .tracee = e->tracee, .term = e->term};
     if (e->mfa != NULL) {
         in.module = e->mfa->module;
         in.function = e->mfa->function;
         in.arity = (uint32_t)e->mfa->arity;
-        if (e->args != NULL && (ev->h->detail & KYMO_D_ARGS) != 0) {
-            in.args = enif_make_list_from_array(ev->env, e->args, in.arity);
+        if (e->args != NULL && (ev->h->detail & KYMO_D_ARGS) != 0 && in.arity <= MAX_ARITY) {
+            in.args = make_list(&made, e->args, in.arity);
         }
     }
     if (in.term == 0) {
-        in.term = no_term(ev->env, e, &in);
+        in.term = no_term(&made, e, &in);
     }
     read_options(ev->env, e, &in.options);
     nif_put_event(ev, c, id, &in);
@@ -139,8 +173,8 @@ static inline bool plain(const ErlNifTraceEvent *e)
     return e->flags == 0 && e->match_spec_result == 0;
 }
 
-static __attribute__((noinline)) ErlNifTracerAnswer any_event(ErlNifEnv *env, struct nif_handle *h,
-                                                              const ErlNifTraceEvent *e)
+static __attribute__((noinline)) ErlNifTracerAnswer raw_any_event(ErlNifEnv *env, struct nif_handle *h,
+                                                                  const ErlNifTraceEvent *e)
 {
     ERL_NIF_TERM tag = e->tag;
     enum nif_class c = class_of(e->kind);
@@ -174,7 +208,8 @@ static __attribute__((noinline)) ErlNifTracerAnswer any_event(ErlNifEnv *env, st
 }
 
 /* A plain call that kymo_record_call doesn't take. */
-static NIF_RARE ErlNifTracerAnswer plain_call(ErlNifEnv *env, struct nif_handle *h, const ErlNifTraceEvent *e)
+static NIF_RARE ErlNifTracerAnswer raw_plain_call(ErlNifEnv *env, struct nif_handle *h,
+                                                  const ErlNifTraceEvent *e)
 {
     struct nif_event ev;
     if (!nif_begin(&ev, env, h)) {
@@ -191,7 +226,7 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
 {
     struct nif_handle *h = nif_handle_fast(e->state);
     if (NIF_UNLIKELY(h == NULL) || e->tag != h->plain_call || NIF_UNLIKELY(!plain(e))) {
-        return any_event(env, h != NULL ? h : nif_handle_slow(env, e->state), e);
+        return raw_any_event(env, h != NULL ? h : nif_handle_slow(env, e->state), e);
     }
     if (NIF_LIKELY(nif_has_plain_ident(e->tracee))) {
         const ErlNifTraceMFA *mfa = e->mfa;
@@ -202,7 +237,7 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
             return ERL_NIF_TRACER_TRACE;
         }
     }
-    return plain_call(env, h, e);
+    return raw_plain_call(env, h, e);
 }
 
 /* ---- registration ------------------------------------------------------------------ */

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each event that is not a plain call or send becomes its record here. */
+#include "nif_put.h"
+
+#include "nif_boxed.h"
+#include "nif_tags.h"
+#include "nif_term.h"
+
+/* Base record of an event: who, and the options. */
+static void start(struct nif_record *r, const struct nif_event *ev, unsigned id, const struct nif_input *in)
+{
+    r->id = id;
+    r->shape = NIF_NO_CONTENT;
+    r->options = &in->options;
+    r->len = 0;
+    nif_field64(r, nif_ident(ev, in->tracee));
+}
+
+static void one_content(struct nif_record *r, ERL_NIF_TERM t)
+{
+    r->shape = NIF_ONE;
+    r->first = t;
+}
+
+/* ---- calls ------------------------------------------------------------------- */
+
+/* The function that an event is about; false when the term is something else. */
+static bool function_of(const struct nif_event *ev, const struct nif_input *in, uint32_t *mfa,
+                        ERL_NIF_TERM *args)
+{
+    if (in->module == 0) {
+        return nif_mfa_term(ev, in->term, mfa, args);
+    }
+    *args = in->args;
+    *mfa = nif_mfa_id(ev, in->module, in->function, in->arity);
+    return true;
+}
+
+/* {Class, Value} of exception_from. */
+static void exception_value(const struct nif_event *ev, struct nif_record *r, ERL_NIF_TERM extra)
+{
+    const ERL_NIF_TERM *el;
+    int n;
+    bool ok = extra != 0 && enif_get_tuple(ev->env, extra, &n, &el) && n == 2;
+    nif_field32(r, ok ? nif_atom_id(ev, el[0]) : 0);
+    if (ok && (ev->h->detail & KYMO_D_RETURNS) != 0) {
+        one_content(r, el[1]);
+    }
+}
+
+static void any_call(const struct nif_event *ev, unsigned id, const struct nif_input *in)
+{
+    const struct nif_options *o = &in->options;
+    struct nif_record r;
+    ERL_NIF_TERM args = 0;
+    uint32_t mfa = 0;
+    start(&r, ev, id, in);
+    if (!function_of(ev, in, &mfa, &args) && in->term != nif_am.undefined) {
+        kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
+        return;
+    }
+    nif_field32(&r, mfa);
+    if (id == KYMO_E_CALL && args != 0 && (ev->h->detail & KYMO_D_ARGS) != 0) {
+        one_content(&r, args);
+    } else if (id == KYMO_E_RETURN_FROM && o->extra != 0 && (ev->h->detail & KYMO_D_RETURNS) != 0) {
+        one_content(&r, o->extra);
+    } else if (id == KYMO_E_EXCEPTION_FROM) {
+        exception_value(ev, &r, o->extra);
+    }
+    nif_record_write(ev, &r);
+}
+
+/* ---- everything else ------------------------------------------------------------ */
+
+/* A tag that this library does not know. */
+static void other(const struct nif_event *ev, const struct nif_input *in)
+{
+    struct nif_record r;
+    start(&r, ev, KYMO_E_OTHER, in);
+    nif_field32(&r, nif_atom_id(ev, in->tag));
+    if ((ev->h->detail & KYMO_D_TERMS) != 0) {
+        r.shape = NIF_CONS;
+        r.first = in->term;
+        r.second = in->options.extra != 0 ? in->options.extra : NIF_NIL;
+    }
+    nif_record_write(ev, &r);
+}
+
+static void send(const struct nif_event *ev, unsigned id, const struct nif_input *in)
+{
+    struct nif_record r;
+    ERL_NIF_TERM to = in->options.extra != 0 ? in->options.extra : nif_am.undefined;
+    if (in->options.flags == 0 && (ev->h->detail & KYMO_D_MSG) == 0) {
+        nif_put_send(ev, id, in->tracee, in->term, to);
+        return;
+    }
+    start(&r, ev, id, in);
+    uint64_t peer = nif_ident(ev, to);
+    nif_field64(&r, peer);
+    nif_field32(&r, nif_message_size(ev, in->term));
+    if ((ev->h->detail & KYMO_D_MSG) != 0) {
+        unsigned kind = KYMO_IDENT_KIND(peer);
+        one_content(&r, in->term);
+        if (kind == KYMO_I_REF || kind == KYMO_I_OTHER) {
+            r.shape = NIF_PEER;
+            r.second = to;
+        }
+    }
+    nif_record_write(ev, &r);
+}
+
+/* The runtime does not say who sent a received message; a trace pattern that
+ * answers {message, Sender} does, and the record keeps it as the peer. */
+static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
+{
+    if (o->msr == 0 || (nif_is_small(o->msr) || o->msr == NIF_NIL)) {
+        return KYMO_IDENT_NONE;
+    }
+    enum nif_kind kind = nif_any_kind(o->msr);
+    if (!nif_is_immediate(o->msr) && kind != NIF_EXTERNAL_PID && kind != NIF_EXTERNAL_PORT) {
+        return KYMO_IDENT_NONE;
+    }
+    uint64_t peer = nif_ident(ev, o->msr);
+    if (KYMO_IDENT_KIND(peer) > KYMO_I_ATOM) {
+        return KYMO_IDENT_NONE;
+    }
+    o->msr = 0;
+    o->flags = (uint8_t)(o->flags & ~KYMO_O_MSR);
+    return peer;
+}
+
+static void receive(const struct nif_event *ev, struct nif_input *in)
+{
+    struct nif_record r;
+    uint64_t peer = sender(ev, &in->options);
+    start(&r, ev, KYMO_E_RECEIVE, in);
+    nif_field64(&r, peer);
+    nif_field32(&r, nif_message_size(ev, in->term));
+    if ((ev->h->detail & KYMO_D_MSG) != 0) {
+        one_content(&r, in->term);
+    }
+    nif_record_write(ev, &r);
+}
+
+/* Process and port life. */
+static void life(const struct nif_event *ev, unsigned id, const struct nif_input *in)
+{
+    struct nif_record r;
+    const ERL_NIF_TERM *el;
+    ERL_NIF_TERM args = 0;
+    uint32_t mfa = 0;
+    int n;
+    bool terms = (ev->h->detail & KYMO_D_TERMS) != 0;
+    ERL_NIF_TERM t = in->term;
+    start(&r, ev, id, in);
+    switch (id) {
+    case KYMO_E_SPAWN:
+    case KYMO_E_SPAWNED:
+        nif_field64(&r, nif_ident(ev, t));
+        if (in->options.extra != 0) {
+            nif_mfa_term(ev, in->options.extra, &mfa, &args);
+        }
+        nif_field32(&r, mfa);
+        if (terms && args != 0) {
+            one_content(&r, args);
+        }
+        break;
+    case KYMO_E_EXIT:
+        if (enif_get_tuple(ev->env, t, &n, &el) && n > 0) {
+            nif_field32(&r, nif_atom_id(ev, el[0]));
+        } else {
+            nif_field32(&r, nif_atom_id(ev, t));
+        }
+        if (terms) {
+            one_content(&r, t);
+        }
+        break;
+    case KYMO_E_OPEN:
+        nif_field64(&r, nif_ident(ev, t));
+        nif_field32(&r, nif_atom_id(ev, in->options.extra));
+        if (terms && in->options.extra != 0) {
+            one_content(&r, in->options.extra);
+        }
+        break;
+    case KYMO_E_CLOSED:
+        nif_field32(&r, nif_atom_id(ev, t));
+        if (terms) {
+            one_content(&r, t);
+        }
+        break;
+    case KYMO_E_REGISTER:
+    case KYMO_E_UNREGISTER: nif_field32(&r, nif_atom_id(ev, t)); break;
+    default: /* links */ nif_field64(&r, nif_ident(ev, t)); break;
+    }
+    nif_record_write(ev, &r);
+}
+
+static void running_process(const struct nif_event *ev, unsigned id, const struct nif_input *in)
+{
+    struct nif_record r;
+    ERL_NIF_TERM args;
+    uint32_t mfa = 0;
+    start(&r, ev, id, in);
+    function_of(ev, in, &mfa, &args);
+    nif_field32(&r, mfa);
+    nif_record_write(ev, &r);
+}
+
+static void running_port(const struct nif_event *ev, unsigned id, const struct nif_input *in)
+{
+    struct nif_record r;
+    start(&r, ev, id, in);
+    nif_field32(&r, nif_atom_id(ev, in->term));
+    nif_record_write(ev, &r);
+}
+
+static void collection(const struct nif_event *ev, unsigned id, const struct nif_input *in)
+{
+    struct nif_record r;
+    start(&r, ev, id, in);
+    if ((ev->h->detail & KYMO_D_GC_SIZES) == 0) {
+        nif_field8(&r, 0);
+        nif_record_write(ev, &r);
+        return;
+    }
+    uint64_t sizes[KYMO_GC_SIZES] = {0};
+    ERL_NIF_TERM list = in->term, head, tail;
+    const ERL_NIF_TERM *el;
+    int n;
+    while (enif_get_list_cell(ev->env, list, &head, &tail)) {
+        ErlNifUInt64 v;
+        if (enif_get_tuple(ev->env, head, &n, &el) && n == 2 && enif_get_uint64(ev->env, el[1], &v)) {
+            int i = nif_gc_index(el[0]);
+            if (i >= 0) {
+                sizes[i] = v;
+            }
+        }
+        list = tail;
+    }
+    nif_field8(&r, KYMO_GC_SIZES);
+    for (size_t i = 0; i < KYMO_GC_SIZES; i++) {
+        nif_field64(&r, sizes[i]);
+    }
+    nif_record_write(ev, &r);
+}
+
+/* trace(seq_trace, State, Label, {Type, {Previous, Current}, From, To, Message}, Options) */
+static void sequential(const struct nif_event *ev, const struct nif_input *in)
+{
+    struct nif_record r;
+    const ERL_NIF_TERM *el, *serial;
+    int n;
+    unsigned prev = 0, cur = 0;
+    ERL_NIF_TERM label = in->tracee;
+    if (!enif_get_tuple(ev->env, in->term, &n, &el) || n != 5) {
+        kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
+        return;
+    }
+    if (enif_get_tuple(ev->env, el[1], &n, &serial) && n == 2) {
+        enif_get_uint(ev->env, serial[0], &prev);
+        enif_get_uint(ev->env, serial[1], &cur);
+    }
+    unsigned kind = el[0] == nif_am.send      ? KYMO_SEQ_SEND
+                    : el[0] == nif_am.receive ? KYMO_SEQ_RECEIVE
+                    : el[0] == nif_am.print   ? KYMO_SEQ_PRINT
+                                              : KYMO_SEQ_OTHER;
+    r.id = KYMO_E_SEQ_TRACE;
+    r.shape = NIF_NO_CONTENT;
+    r.options = &in->options;
+    r.len = 0;
+    nif_field64(&r, nif_ident(ev, el[2]));
+    nif_field64(&r, el[3] == NIF_NIL ? KYMO_IDENT_NONE : nif_ident(ev, el[3]));
+    nif_field8(&r, (uint8_t)(nif_is_small(label) ? kind : kind | KYMO_SEQ_LABEL_TERM));
+    nif_field32(&r, prev);
+    nif_field32(&r, cur);
+    nif_field64(&r, nif_is_small(label) ? (uint64_t)nif_small(label) : nif_term_hash(ev->env, ev->h, label));
+    nif_field32(&r, nif_message_size(ev, el[4]));
+    if ((ev->h->detail & KYMO_D_TERMS) != 0) {
+        r.shape = NIF_PAIR;
+        r.first = label;
+        r.second = in->term;
+    }
+    nif_record_write(ev, &r);
+}
+
+__attribute__((noinline)) void nif_put_event(const struct nif_event *ev, enum nif_class c, unsigned id,
+                                             struct nif_input *in)
+{
+    if (id == KYMO_E_OTHER) {
+        other(ev, in);
+        return;
+    }
+    switch (c) {
+    case NIF_CALLS: any_call(ev, id, in); break;
+    case NIF_SEND: send(ev, id, in); break;
+    case NIF_RECEIVE: receive(ev, in); break;
+    case NIF_PROCS:
+    case NIF_PORTS: life(ev, id, in); break;
+    case NIF_RUNNING_PROCS: running_process(ev, id, in); break;
+    case NIF_RUNNING_PORTS: running_port(ev, id, in); break;
+    case NIF_GC: collection(ev, id, in); break;
+    default: sequential(ev, in); break;
+    }
+}
