@@ -30,7 +30,7 @@ start_table() ->
         {policy, {one_of, [overwrite, discard]}},
         {clock, {one_of, [auto, tsc, monotonic]}},
         {segment_size, {range, 4096, 1048576, "bytes, a power of two"}},
-        {ring_size, "2 to 65536 times segment_size, in bytes"},
+        {ring_size, "from 2 times to 65536 times segment_size, in bytes"},
         {threads, {range, 1, 4096, "threads"}},
         {dict_size, {range, 4096, 1073741824, "bytes"}},
         {tags, "all, a list of trace tags and of calls, messages, procs, ports, running, garbage_collection"},
@@ -43,7 +43,7 @@ start_table() ->
         {size_limit, {range, 1, 1000000, "terms"}},
         {sample, "N, {process, N}, where N is from 1 to 1073741824"},
         {limit, "a map of bytes, events and duration (milliseconds), each at least 1 or infinity"},
-        {file_size, {range, 4096, infinity, "bytes"}},
+        {file_size, {range, 4096, infinity, "bytes, not less than segment_size"}},
         {file_age, {range, 1, 1000000000, "seconds"}},
         {max_files, {range, 1, 1000000, "files"}}
     ].
