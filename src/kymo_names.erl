@@ -1,17 +1,21 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Gives the recorder names of processes: registered name (or the label
-%% of `proc_lib:set_label/1' when it is an atom) and initial call.
+%% @private Gives the recorder names of processes: the registered name, else the
+%% label of `proc_lib:set_label/1', and the initial call. A label that is no atom is
+%% given as text: atoms made of it would never be freed.
 -module(kymo_names).
 
 -export([define/4]).
 -export_type([known/0]).
 
--type known() :: #{pid() => {atom(), mfa() | undefined}}.
+-type known() :: #{pid() => {atom() | binary(), mfa() | undefined}}.
 %% What the recorder was told already.
 
 %% The dictionary of a process can be read by key only on newer runtimes; on
 %% older ones it comes as a whole, so only from processes with a small heap.
 -define(MAX_HEAP_WORDS, 1000000).
+
+%% Characters of a label.
+-define(MAX_LABEL, 255).
 
 %% @doc Names the given processes, or all. Tells the recorder only what it does
 %% not know yet, of at most `Max' processes in total, and asks each process only
@@ -78,19 +82,44 @@ ask(Pid, whole, Name) ->
     case process_info(Pid, [initial_call, total_heap_size]) of
         undefined -> none;
         [{_, {proc_lib, _, _} = Call}, {_, Words}] when Words =< ?MAX_HEAP_WORDS ->
-            {Name, initial(dictionary(Pid), Call)};
+            {Initial, Label} = dictionary(Pid),
+            {best(Name, Label), initial(Initial, Call)};
         [{_, Call}, _] ->
             {Name, Call}
     end.
 
 dictionary(Pid) ->
     case process_info(Pid, dictionary) of
-        {dictionary, Dictionary} -> proplists:get_value('$initial_call', Dictionary);
-        undefined -> undefined
+        {dictionary, Dictionary} ->
+            %% Not proplists: any term may be a key.
+            Value = fun(Key) ->
+                case lists:keyfind(Key, 1, Dictionary) of
+                    {_, Found} -> Found;
+                    false -> undefined
+                end
+            end,
+            {Value('$initial_call'), Value('$process_label')};
+        undefined ->
+            {undefined, undefined}
     end.
 
 best(undefined, Label) when is_atom(Label) -> Label;
+best(undefined, Label) -> label(Label);
 best(Name, _) -> Name.
+
+%% Text as it is, all other terms as they are printed.
+label(Label) ->
+    Text =
+        case is_binary(Label) andalso unicode:characters_to_list(Label) of
+            Chars when is_list(Chars) -> Chars;
+            _ -> Label
+        end,
+    Printed =
+        case io_lib:printable_unicode_list(Text) andalso Text =/= [] of
+            true -> Text;
+            false -> unicode:characters_to_list(io_lib:format("~0tp", [Label], [{chars_limit, ?MAX_LABEL}]))
+        end,
+    unicode:characters_to_binary(lists:sublist(Printed, ?MAX_LABEL)).
 
 %% proc_lib notes what it was really asked to start.
 initial({M, F, A}, _) when is_atom(M), is_atom(F), is_integer(A) -> {M, F, A};

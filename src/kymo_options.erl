@@ -42,7 +42,7 @@ start_table() ->
         {size_limit, {range, 1, 1000000, "terms"}},
         {sample, "N, {process, N}, where N is from 1 to 1073741824"},
         {limit, "a map of bytes, events and duration (milliseconds), each at least 1 or infinity"},
-        {file_size, {range, 4096, infinity, "bytes"}},
+        {file_size, {range, 4096, infinity, "bytes, not less than segment_size"}},
         {file_age, {range, 1, 1000000000, "seconds"}},
         {max_files, {range, 1, 1000000, "files"}}
     ].

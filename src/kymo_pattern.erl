@@ -19,6 +19,7 @@
 %% "lists:map/2 -> return"      also record how the call ended
 %% "lists:map/2 -> caller"      also record who called, as match spec result
 %% "MyApp.Worker.run/1"         an Elixir module, spelled as in Elixir
+%% "MyApp.*"                    the module MyApp and all below it, as MyApp.Worker
 %% "'odd module':'odd fun'/1"   quoted names are taken literally
 %% '''
 %%
@@ -48,7 +49,7 @@
 }.
 %% A pattern that was checked.
 
--type name() :: any | {exact, atom()} | {glob, [binary()]}.
+-type name() :: any | {exact, atom()} | {glob, [binary()]} | {either, name(), name()}.
 
 -type functions() :: [{module(), [{atom(), arity()}]}].
 %% Functions by module.
@@ -124,7 +125,9 @@ check_match_spec(_) ->
 
 %% @doc Loads the module that the pattern names, if it names one and can be
 %% loaded: breakpoints can be set in loaded code only.
--spec load(compiled()) -> ok.
+-spec load(compiled() | #{module := name()}) -> ok.
+load(#{module := {either, Name, _}}) ->
+    load(#{module => Name});
 load(#{module := {exact, M}}) ->
     %% In embedded mode ensure_loaded/1 loads nothing.
     _ = code:ensure_loaded(M) =:= {error, embedded} andalso code:load_file(M),
@@ -185,6 +188,7 @@ is_arity(A, B) -> A =:= B.
 
 is_name(_, any) -> true;
 is_name(A, {exact, B}) -> A =:= B;
+is_name(A, {either, Name1, Name2}) -> is_name(A, Name1) orelse is_name(A, Name2);
 is_name(A, {glob, [First | Parts]}) ->
     Name = atom_to_binary(A),
     case string:prefix(Name, First) of
@@ -273,7 +277,15 @@ parse_alias({Rest, Position}, Words) ->
     Alias = Words ++ [Word],
     case In of
         {[$., C | _], At} when C >= $A, C =< $Z; C =:= $* -> parse_alias({tl(element(1, In)), At + 1}, Alias);
-        _ -> {{elixir, word_name("Elixir." ++ lists:append(lists:join(".", Alias)), Position)}, In}
+        _ -> {{elixir, alias_name(Alias, Position)}, In}
+    end.
+
+%% The star after the last dot stands for the module itself, too.
+alias_name(Alias, Position) ->
+    Name = fun(Words) -> word_name("Elixir." ++ lists:append(lists:join(".", Words)), Position) end,
+    case lists:split(length(Alias) - 1, Alias) of
+        {[_ | _] = Parents, ["*"]} -> {either, Name(Parents), Name(Alias)};
+        _ -> Name(Alias)
     end.
 
 parse_function({elixir, _}, {[$. | Rest], Position}) ->

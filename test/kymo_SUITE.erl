@@ -7,6 +7,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("kernel/include/file.hrl").
 
 -compile(export_all).
 -compile(nowarn_export_all).
@@ -35,7 +36,7 @@ groups() ->
         limit_ends, limit_gives_back, stop_gives_back, listed, remembers_some, recorders_killed,
         taken_functions, taken_by_reset, taken_flags, reload_is_not_taken, taken_while_flying,
         trace_error_leaves_nothing,
-        snapshot, process_names, many_processes,
+        snapshot, process_names, process_labels, many_processes,
         record, record_raises, record_errors, application, own_processes, several
     ],
     [
@@ -180,6 +181,12 @@ start_errors(Config) ->
     %% What is not known comes first.
     {error, {unknown_option, dirr}} = kymo:start(#{dirr => Dir}),
     {error, {unknown_option, dirr}} = kymo:start(#{dirr => Dir, names => -1, policy => keep}),
+    %% One missing parent is made, as private as the recording.
+    R = start(Config, #{dir => sub(Config, "parent/rec")}),
+    {ok, _} = kymo:stop(R),
+    {ok, #file_info{mode = Mode}} = file:read_file_info(sub(Config, "parent")),
+    8#700 = Mode band 8#777,
+    ok = file:del_dir_r(sub(Config, "parent")),
     File = sub(Config, file),
     ok = file:write_file(File, "x"),
     {error, Why} = kymo:start(#{dir => File}),
@@ -222,13 +229,36 @@ bad_argument(N, Function, Args) ->
             true = is_list(Text) andalso Text =/= ""
     end.
 
-error_texts(_) ->
+error_texts(Config) ->
+    R = start(Config, #{dir => sub(Config, texts)}),
+    [
+        ?assertEqual({Call, Text}, {Call, lists:flatten(kymo:format_error(Reason))})
+     || {Call, {error, Reason}, Text} <- [
+            {start, kymo:start(#{dir => "x", policy => foo}), "policy is foo; allowed: overwrite, discard"},
+            {start, kymo:start(#{dir => "x", names => -1}), "names is -1; allowed: 0 or more processes"},
+            {start, kymo:start(#{dir => "x", threads => 0}), "threads is 0; allowed: 1 to 4096 threads"},
+            {start, kymo:start(#{dirr => "x"}), "there is no option dirr; did you mean dir?"},
+            {start, kymo:start(#{tracin => x, dir => "x"}), "there is no option tracin; did you mean tracing?"},
+            {start, kymo:start(#{whatever => x}), "there is no option whatever"},
+            {start, kymo:start(#{1 => x}), "there is no option 1"},
+            {trace, kymo:trace(R, #{functions => "lists", scope => here}), "scope is here; allowed: local, global"},
+            {trace, kymo:trace(R, #{event => [procs]}), "there is no option event; did you mean events?"},
+            {record, kymo:record("x", #{function => "lists"}, fun() -> never end),
+                "there is no option function; did you mean functions?"}
+        ]
+    ],
+    "events is sneezes; allowed: a list of calls, " ++ Rest =
+        lists:flatten(kymo:format_error(element(2, kymo:trace(R, #{events => [sneezes]})))),
+    [_ | _] = string:find(Rest, "set_on_first_link"),
+    {ok, _} = kymo:stop(R),
     [
         ?assertMatch({_, [_ | _]}, {Reason, lists:flatten(kymo:format_error(Reason))})
      || Reason <- [
             {bad_option, a, 1}, {unknown_option, b}, {missing_option, dir}, {no_process, c}, {no_port, d},
             {already_traced, self()}, {already_traced, {lists, map, 2}}, {already_started, n},
-            already_stopped, ended, too_many_recorders, eexist, enospc, {some, thing}
+            already_stopped, ended, too_many_recorders, eexist, enospc, {some, thing},
+            {missing_folder, "/no"}, {no_module, m}, {too_many_patterns, {m, f, 1}}, {no_library, {noexec, "f", "t"}},
+            {no_library, {missing, "f", "t"}}, {no_library, {unusable, "f", "t"}}, {no_library, {refused, "f", "t"}}
         ]
     ],
     "another tracer has set lists:map/2" =
@@ -1097,6 +1127,52 @@ process_names(Config) ->
     ],
     gone(P),
     gone(Q).
+
+%% Labels of any term, by proc_lib:set_label/1 or, before OTP 27, as Elixir does it.
+%% They make no atoms.
+process_labels(Config) ->
+    Long = lists:duplicate(300, $x),
+    Labels = [an_atom, {worker, 7}, "text", <<"gr\x{c3}\x{bc}n">>, [1, {2, "three"}], #{a => self()}, {long, Long}, Long, []],
+    Self = self(),
+    Ps = [
+        proc_lib:spawn(fun() ->
+            set_label(Label),
+            Self ! labelled,
+            ?MODULE:tracee_loop()
+        end)
+     || Label <- Labels
+    ],
+    [receive labelled -> ok end || _ <- Ps],
+    R = start(Config),
+    Atoms = erlang:system_info(atom_count),
+    {ok, _} = kymo:trace(R, #{processes => Ps, functions => "kymo_SUITE:f/1"}),
+    %% Answered after the names are told.
+    _ = kymo:info(R),
+    ?assertEqual(Atoms, erlang:system_info(atom_count)),
+    [run(P, fun() -> f(1) end) || P <- Ps],
+    {ok, _} = kymo:stop(R),
+    Shown = fun(P) ->
+        {0, Lines} = kymo_cli:run(["print", "--tag", "call", "--pid", pid_to_list(P), sub(Config, rec)]),
+        {match, [Name]} = re:run(Lines, "<[0-9.]+>\\((.*?)\\) call", [unicode, {capture, [1], list}]),
+        Name
+    end,
+    Pid = pid_to_list(self()),
+    [
+        "an_atom", "'{worker,7}'", "text", [$g, $r, 252, $n], "'[1,{2,\"three\"}]'", Map, "'{long," ++ Cut, Xs, "'[]'"
+    ] = [Shown(P) || P <- Ps],
+    ?assertEqual("'#{a => " ++ Pid ++ "}'", Map),
+    true = length(Cut) =< 255,
+    ?assertEqual(lists:duplicate(255, $x), Xs),
+    %% And found by it.
+    {0, Found} = kymo_cli:run(["print", "--tag", "call", "--pid", "{worker,7}", sub(Config, rec)]),
+    1 = length(string:split(string:trim(Found), "\n", all)),
+    [gone(P) || P <- Ps].
+
+set_label(Label) ->
+    case erlang:function_exported(proc_lib, set_label, 1) of
+        true -> apply(proc_lib, set_label, [Label]);
+        false -> put('$process_label', Label)
+    end.
 
 %% More processes than `names' are traced all the same.
 many_processes(Config) ->

@@ -25,7 +25,7 @@
     {enabled_running_procs, trace_running_procs, {in, out, in_exiting, out_exiting, out_exited}},
     {enabled_send, trace_send, {send, send_to_non_existing_process}}
 ]).
--define(CONTROL, [{stop, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}]).
+-define(CONTROL, [{stop, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {note_taken, 2}]).
 
 all() -> [every_function, callbacks, callbacks_of_ended, control, open, classic].
 
@@ -42,7 +42,9 @@ end_per_testcase(_, Config) ->
 
 %% None is forgotten here.
 every_function(_) ->
-    Exports = kymo_tracer:module_info(exports) -- [{module_info, 0}, {module_info, 1}, {format_error, 2}],
+    %% These do not call the library.
+    Others = [{module_info, 0}, {module_info, 1}, {format_error, 2}, {format_library, 1}, {priv_dirs, 0}],
+    Exports = kymo_tracer:module_info(exports) -- Others,
     Callbacks = lists:append([[{E, 3}, {T, 5}] || {E, T, _} <- ?CALLBACKS]),
     Called = Callbacks ++ ?CONTROL ++ [{open, 1}],
     ?assertEqual(lists:sort(Exports), lists:sort(Called)).
@@ -191,6 +193,9 @@ answers(snapshot, true, [_, Dir], {error, {bad_option, dir, Dir}}) -> ok;
 answers(define_process, true, _, ok) -> ok;
 answers(define_process, true, _, {error, Why}) when is_atom(Why) -> ok;
 answers(define_process, true, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) -> ok;
+answers(note_taken, true, [_, N], ok) when is_integer(N), N >= 0, N < 1 bsl 64 -> ok;
+answers(note_taken, true, [_, N] = Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) ->
+    ?assertNot(is_integer(N) andalso N >= 0 andalso N < 1 bsl 64);
 answers(F, true, _, ok) when F =:= pause; F =:= resume -> ok;
 answers(F, true, _, {error, Why}) when is_atom(Why), F =:= pause; is_atom(Why), F =:= resume -> ok;
 answers(stop, true, _, {error, already_stopped}) -> ok;

@@ -67,7 +67,18 @@ elixir(_) ->
         Expected = found("My.*.run?/0"),
         Expected = found("'Elixir.My.Thing':'run?'/0"),
         [{'Elixir.My.Thing', All}] = found("My.Thing"),
-        All = lists:sort('Elixir.My.Thing':module_info(functions))
+        All = lists:sort('Elixir.My.Thing':module_info(functions)),
+        %% A module and those below it, but not its namesakes.
+        with_module('Elixir.My', "f", fun() ->
+            with_module('Elixir.MyOther', "f", fun() ->
+                ?assertMatch([{'Elixir.My', _}, {'Elixir.My.Thing', All}], found("My.*")),
+                ?assertEqual([{'Elixir.My', [{f, 0}]}], found("My.*.f/0")),
+                ?assertEqual([{'Elixir.My', [{f, 0}]}], found("My.*:f")),
+                ?assertEqual([{'Elixir.My.Thing', All}], found("My.Thing.*")),
+                ?assertEqual([{'Elixir.My', [{f, 0}]}, {'Elixir.MyOther', [{f, 0}]}], found("M*.f/0")),
+                ?assertMatch([{'Elixir.My', _}, {'Elixir.My.Thing', _}, {'Elixir.MyOther', _}], found("M*.*"))
+            end)
+        end)
     end).
 
 wildcards(_) ->

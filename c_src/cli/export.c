@@ -72,11 +72,16 @@ static int check(int n, char **args, const struct kymo_export_options *o, int *k
 {
     if (n != 2)
         return cli_usage("export", "a format and one recording are needed");
+    int status = cli_one_recording("export", 1, args + 1);
+    if (status != KYMO_EXIT_OK)
+        return status;
     *kind = find_kind(args[0]);
     if (*kind < 0)
         return cli_usage("export", "there is no format '%s'", args[0]);
     if (o->out == NULL)
         return cli_usage("export", "-o is missing: where to?");
+    if (*o->out == '\0')
+        return cli_usage("export", "-o: the name is empty");
     if (strcmp(o->out, "-") == 0 && !kinds[*kind].stream)
         return cli_usage("export", "%s is a folder: -o - won't do", kinds[*kind].name);
     if (o->wall && strcmp(kinds[*kind].name, "folded") != 0)

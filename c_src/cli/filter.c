@@ -255,9 +255,10 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
 
 /* ---- looking up ---- */
 
-/* An atom as the user writes it: bare, or quoted as the shell prints it. A
- * module may be named without the "Elixir." in front. */
-static bool is_atom(struct kymo_text atom, const char *wanted, bool module)
+/* An atom as the user writes it: bare, or quoted as the shell prints it. Names of
+ * modules, which processes are often registered with, may lack the "Elixir." in
+ * front. */
+static bool is_atom(struct kymo_text atom, const char *wanted)
 {
     size_t n = strlen(wanted);
     if (n >= 2 && wanted[0] == '\'' && wanted[n - 1] == '\'') {
@@ -266,18 +267,17 @@ static bool is_atom(struct kymo_text atom, const char *wanted, bool module)
     }
     if (atom.len == n && memcmp(atom.s, wanted, n) == 0)
         return true;
-    return module && isupper((unsigned char)*wanted) && atom.len == n + 7 &&
+    return isupper((unsigned char)*wanted) && atom.len == n + 7 &&
            memcmp(atom.s, "Elixir.", 7) == 0 && memcmp(atom.s + 7, wanted, n) == 0;
 }
 
 /* The canonical ids of all atoms called `name`; false: no memory. */
-static bool find_atoms(const struct kymo_reader *r, const char *name, bool module, struct kymo_map *into,
-                       bool *found)
+static bool find_atoms(const struct kymo_reader *r, const char *name, struct kymo_map *into, bool *found)
 {
     *found = false;
     for (uint32_t id = 1; id <= kymo_reader_dict_size(r); id++) {
         if (kymo_reader_dict_kind(r, id) != KYMO_DICT_ATOM || kymo_reader_canonical(r, id) != id ||
-            !is_atom(kymo_reader_atom(r, id), name, module))
+            !is_atom(kymo_reader_atom(r, id), name))
             continue;
         *found = true;
         if (kymo_map_put(into, id, NULL) == NULL)
@@ -300,13 +300,13 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
         if (parse_ident(f->pids[i], &ident)) {
             ok = kymo_map_put(&f->who, ident, NULL) != NULL;
         } else {
-            ok = find_atoms(r, f->pids[i], false, &f->names, &found);
+            ok = find_atoms(r, f->pids[i], &f->names, &found);
             if (ok && !found)
                 cli_warn("the recording knows no process called '%s'", f->pids[i]);
         }
     }
     for (size_t i = 0; i < f->n_modules && ok; i++) {
-        ok = find_atoms(r, f->modules[i], true, &f->wanted, &found);
+        ok = find_atoms(r, f->modules[i], &f->wanted, &found);
         if (ok && !found)
             cli_warn("the recording knows no module called '%s'", f->modules[i]);
     }

@@ -9,8 +9,8 @@
     "                         recording; -2s before its last event; or a date in\n" \
     "                         UTC, 2024-05-01T12:00:00.5Z\n" \
     "      --to TIME          not after\n" \
-    "      --pid PROCESS      of this process or port: '<0.1.2>', '#Port<0.3>' or a\n" \
-    "                         registered name; may be repeated\n" \
+    "      --pid PROCESS      of this process or port: '<0.1.2>', '#Port<0.3>', or a\n" \
+    "                         registered name or label; may be repeated\n" \
     "      --tag TAG,...      of these kinds: call, return_to, send, receive, spawn, ...\n" \
     "                         or calls, messages, procs, ports, running, gc\n" \
     "      --module MODULE    of functions in this module; may be repeated\n"

@@ -213,8 +213,8 @@ int cli_info(int argc, char **argv)
         default: status = cli_bad_option("info");
         }
     }
-    if (status == KYMO_EXIT_OK && argc - optind != 1)
-        status = cli_usage("info", "one recording is needed, there are %d", argc - optind);
+    if (status == KYMO_EXIT_OK)
+        status = cli_one_recording("info", argc - optind, argv + optind);
     if (status != KYMO_EXIT_OK)
         return status;
     in.dir = argv[optind];

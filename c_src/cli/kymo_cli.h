@@ -33,6 +33,8 @@ int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(p
 /* After getopt has said what is wrong. */
 int cli_bad_option(const char *command);
 /* The exit status for a negative errno of the reader. */
+/* Is args the one name of a recording that `command` needs? Else an exit status. */
+int cli_one_recording(const char *command, int n, char **args);
 int cli_read_status(int error);
 /* Opens the recording; a message and an exit status when it can't. */
 int cli_open(const char *dir, struct kymo_reader **out);

@@ -58,6 +58,13 @@ int cli_usage(const char *command, const char *fmt, ...)
     return cli_bad_option(command);
 }
 
+int cli_one_recording(const char *command, int n, char **args)
+{
+    if (n != 1)
+        return cli_usage(command, "one recording is needed, there are %d", n);
+    return args[0][0] == '\0' ? cli_usage(command, "the name of the recording is empty") : KYMO_EXIT_OK;
+}
+
 int cli_read_status(int error)
 {
     return error == -ENOMEM ? KYMO_EXIT_MEMORY : KYMO_EXIT_READ;
@@ -152,8 +159,11 @@ int main(int argc, char **argv)
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
-        return help(argc > 2 ? argv[2] : NULL);
+        return argc > 3 ? cli_usage(NULL, "help takes one command, not '%s'", argv[3])
+                        : help(argc > 2 ? argv[2] : NULL);
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        if (argc > 2)
+            return cli_usage(NULL, "--version takes no argument, not '%s'", argv[2]);
         printf("kymo %s (recording format %u)\n", KYMO_VERSION, KYMO_FORMAT_VERSION);
         return cli_flush(KYMO_EXIT_OK);
     }

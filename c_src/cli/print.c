@@ -304,13 +304,13 @@ int cli_print(int argc, char **argv)
     struct printer p = {.clock = SINCE_START};
     struct cli_filter filter;
     uint64_t limit = UINT64_MAX;
-    bool quiet = false, strict = false;
+    bool quiet = false, strict = false, wall = false, erlang = false;
     int status = KYMO_EXIT_OK;
     cli_filter_init(&filter);
     for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "n:q", options, NULL)) != -1;) {
         switch (o) {
-        case OPT_WALL: p.clock = WALL; break;
-        case OPT_ERLANG: p.clock = ERLANG; break;
+        case OPT_WALL: p.clock = WALL; wall = true; break;
+        case OPT_ERLANG: p.clock = ERLANG; erlang = true; break;
         case 'n':
         case OPT_LIMIT:
             if (!cli_parse_number(optarg, &limit))
@@ -324,8 +324,10 @@ int cli_print(int argc, char **argv)
         default: status = cli_filter_option(&filter, "print", o, optarg);
         }
     }
-    if (status == KYMO_EXIT_OK && argc - optind != 1)
-        status = cli_usage("print", "one recording is needed, there are %d", argc - optind);
+    if (status == KYMO_EXIT_OK && wall && erlang)
+        status = cli_usage("print", "--wall and --erlang exclude each other");
+    if (status == KYMO_EXIT_OK)
+        status = cli_one_recording("print", argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
         status = cli_open(argv[optind], &p.r);
     if (status == KYMO_EXIT_OK) {

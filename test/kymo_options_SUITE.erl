@@ -1,0 +1,144 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% What error messages say of options is what the recorder takes and refuses.
+-module(kymo_options_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, init_per_testcase/2, end_per_testcase/2]).
+-export([all_known/1, closed_sets/1, ranges/1, others/1, trace_options/1, names/1]).
+
+all() -> [all_known, closed_sets, ranges, others, trace_options, names].
+
+init_per_testcase(Case, Config) ->
+    [{dir, filename:join(?config(priv_dir, Config), Case)} | Config].
+
+end_per_testcase(_, Config) ->
+    _ = file:del_dir_r(?config(dir, Config)),
+    ok.
+
+%% Every option that the library knows is in the table and the other way round.
+all_known(Config) ->
+    Own = [owner, name, names, tracing],
+    [
+        ?assertMatch(
+            {Key, {error, {bad_option, Key, _}}},
+            {Key, kymo_tracer:open(#{dir => ?config(dir, Config), Key => {no, value}})}
+        )
+     || Key <- kymo_options:start() -- Own
+    ],
+    [?assertMatch({Key, {error, {bad_option, Key, _}}}, {Key, start(Config, Key, {no, value})}) || Key <- Own],
+    ?assertEqual({error, {unknown_option, size}}, kymo_tracer:open(#{dir => ?config(dir, Config), size => 1})).
+
+%% Each value that the text names is taken, and what it does not name is not.
+closed_sets(Config) ->
+    Sets = [{Key, Words} || Key <- kymo_options:start(), Key =/= returns, {words, Words} <- [allowed(Key)]],
+    [tracing, policy, clock, calls, messages, terms, gc] = [Key || {Key, _} <- Sets],
+    [
+        begin
+            [taken(start(Config, Key, list_to_atom(W))) || W <- [_, _ | _] = Words],
+            ?assertEqual({error, {bad_option, Key, foo}}, start(Config, Key, foo))
+        end
+     || {Key, Words} <- Sets
+    ],
+    %% Of start/1 and of trace/2.
+    {words, Returns} = allowed(returns),
+    ["false", "none", "true", "values"] = lists:sort(Returns),
+    [taken(start(Config, returns, W)) || W <- [none, values]],
+    {error, {bad_option, returns, true}} = start(Config, returns, true).
+
+%% The smallest and the largest value, and those beside them. The largest sizes would
+%% take their memory.
+ranges(Config) ->
+    Ranges = [{Key, Min, Max} || Key <- kymo_options:start(), {range, Min, Max} <- [allowed(Key)]],
+    [names, segment_size, threads, dict_size, content_bytes, size_limit, file_size, file_age, max_files] =
+        [Key || {Key, _, _} <- Ranges],
+    [
+        begin
+            taken(start(Config, Key, Min)),
+            ?assertEqual({error, {bad_option, Key, Min - 1}}, start(Config, Key, Min - 1)),
+            case Max of
+                infinity ->
+                    taken(start(Config, Key, 1 bsl 40));
+                _ ->
+                    ?assertEqual({error, {bad_option, Key, Max + 1}}, start(Config, Key, Max + 1)),
+                    lists:member(Key, [segment_size, threads, dict_size]) orelse taken(start(Config, Key, Max))
+            end
+        end
+     || {Key, Min, Max} <- Ranges
+    ].
+
+others(Config) ->
+    Good = [
+        {owner, self()}, {owner, none}, {name, n}, {tags, all}, {tags, [call, messages]}, {sample, 1},
+        {sample, {process, 1 bsl 30}}, {ring_size, 131072}, {limit, #{bytes => infinity, events => 1, duration => 1000000}}
+    ],
+    Bad = [
+        {owner, me}, {name, list_to_atom(lists:duplicate(201, $n))}, {tags, [no_tag]},
+        {sample, 0}, {sample, {process, (1 bsl 30) + 1}}, {ring_size, 65536}, {limit, #{bytes => 0}}, {limit, #{size => 1}}
+    ],
+    [taken(start(Config, Key, Value)) || {Key, Value} <- Good],
+    [
+        begin
+            ?assertEqual({error, {bad_option, Key, Value}}, start(Config, Key, Value)),
+            ?assertNotEqual(nomatch, string:find(text({bad_option, Key, Value}), "; allowed: "))
+        end
+     || {Key, Value} <- Bad
+    ].
+
+trace_options(Config) ->
+    {ok, R} = kymo:start(small(Config)),
+    [
+        begin
+            Spec = #{functions => "lists:seq/2", Key => {no, [value]}},
+            {error, {bad_option, Key, _} = Reason} = kymo:trace(R, Spec),
+            ?assertNotEqual(nomatch, string:find(text(Reason), "; allowed: "))
+        end
+     || Key <- kymo_options:trace(), Key =/= functions
+    ],
+    {words, Events} = allowed(events),
+    ["a list of calls" | _] = Events,
+    {ok, _} = kymo:trace(R, #{processes => [self()], events => kymo_spec:events()}),
+    {ok, _} = kymo:stop(R).
+
+names(_) ->
+    Meant = fun(Key) -> lists:flatten(kymo_options:format_unknown(Key)) end,
+    "there is no option polcy; did you mean policy?" = Meant(polcy),
+    "there is no option ring_sizes; did you mean ring_size?" = Meant(ring_sizes),
+    "there is no option 'Dir'; did you mean dir?" = Meant('Dir'),
+    "there is no option x" = Meant(x),
+    "there is no option \"dir\"" = Meant("dir"),
+    {error, {unknown_option, b}} = kymo_options:check_names(#{a => 1, c => 2, b => 3}, [a]),
+    ok = kymo_options:check_names(#{a => 1}, [a, b]).
+
+%% ---- help --------------------------------------------------------------------------------
+
+%% What the text of the error says.
+allowed(Key) ->
+    Text = text({bad_option, Key, {no, value}}),
+    [_, Allowed] = string:split(Text, "; allowed: "),
+    case re:run(Allowed, "^([0-9]+) (?:to ([0-9]+)|or more) ", [{capture, all_but_first, list}]) of
+        {match, [Min, Max]} when Max =/= [] -> {range, list_to_integer(Min), list_to_integer(Max)};
+        {match, [Min | _]} -> {range, list_to_integer(Min), infinity};
+        nomatch ->
+            Words = string:split(Allowed, ", ", all),
+            case lists:all(fun(W) -> re:run(W, "^(a list of )?[a-z_]+$|^'receive'$") =/= nomatch end, Words) of
+                true -> {words, Words};
+                false -> other
+            end
+    end.
+
+text(Reason) -> lists:flatten(kymo:format_error(Reason)).
+
+start(Config, file_size, Value) -> kymo:start((small(Config))#{file_size => Value, segment_size => 4096});
+start(Config, Key, Value) -> kymo:start((small(Config))#{Key => Value}).
+
+taken(Started) ->
+    {ok, R} = Started,
+    {ok, #{dir := Dir}} = kymo:stop(R),
+    ok = file:del_dir_r(Dir).
+
+%% Contents of the largest size fit into a quarter of a segment.
+small(Config) ->
+    #{dir => ?config(dir, Config), threads => 8, segment_size => 65536, dict_size => 65536}.
