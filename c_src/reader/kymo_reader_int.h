@@ -159,6 +159,7 @@ struct kymo_cursor {
     struct kymo_scan scan;
     bool loaded;   /* scan is at a peeked record */
     uint64_t last; /* time of its newest event: never goes down */
+    int64_t last_ns;
     uint8_t *buf;
     uint32_t room;
 };

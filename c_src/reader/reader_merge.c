@@ -128,6 +128,9 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
                 continue;
             }
             ev->ns = kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
+            if (ev->ns < c->last_ns) /* a damaged header said when it begins */
+                ev->ns = c->last_ns;
+            c->last_ns = ev->ns;
             r->top_taken = true; /* its buffer must live until the next call */
             return 1;
         }
@@ -145,6 +148,7 @@ int kymo_reader_rewind(struct kymo_reader *r)
         c->next = c->first;
         c->loaded = false;
         c->last = 0;
+        c->last_ns = INT64_MIN;
         if (key_of(r, c, &r->heap[r->heap_n].key))
             r->heap[r->heap_n++].slot = i;
     }
