@@ -119,7 +119,7 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
         } else {
             ev->slot = r->heap[0].slot;
             ev->ticks = c->last = r->heap[0].key;
-            ev->incomplete = kymo_reader_incomplete(r, ev->slot, ev->ticks);
+            ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
             if (ev->id == KYMO_E_REGISTER)
                 kymo_defs_learn(&r->defs, ev->who, ev->atom);
             if (ev->incomplete && !r->all) {
@@ -127,7 +127,8 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
                 replace_top(r);
                 continue;
             }
-            ev->ns = kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
+            ev->ns = r->jumps == 0 ? kymo_clock_ns(&r->clock, &r->clock_hint, ev->ticks)
+                                   : kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
             if (ev->ns < c->last_ns) /* a damaged header said when it begins */
                 ev->ns = c->last_ns;
             c->last_ns = ev->ns;
