@@ -46,7 +46,7 @@ static const char *state_word_of(const struct cli_info *in)
     return kymo_reader_crashed(in->r) ? "crashed" : kymo_state_name(in->meta->state);
 }
 
-static void count(struct cli_info *in, const struct kymo_event *ev)
+static inline void count(struct cli_info *in, const struct kymo_event *ev, uint32_t n_ids)
 {
     bool note = ev->id >= KYMO_E_FIRST_NOTE;
     if (ev->incomplete) {
@@ -63,7 +63,7 @@ static void count(struct cli_info *in, const struct kymo_event *ev)
         in->last_ns = ev->ns;
     in->slot_events[ev->slot]++;
     cli_tally_add(&in->processes, ev->who);
-    if (ev->id == KYMO_E_CALL && ev->mfa <= kymo_reader_dict_size(in->r))
+    if (ev->id == KYMO_E_CALL && ev->mfa <= n_ids)
         in->mfa_calls[ev->mfa]++;
 }
 
@@ -71,6 +71,7 @@ static int collect(struct cli_info *in, bool quiet)
 {
     struct kymo_event ev;
     struct cli_progress progress;
+    uint32_t n_ids = kymo_reader_dict_size(in->r);
     uint64_t records = 0, done, total;
     int rc;
     cli_progress_start(&progress, "reading", quiet);
@@ -80,7 +81,7 @@ static int collect(struct cli_info *in, bool quiet)
             kymo_reader_progress(in->r, &done, &total);
             cli_progress_show(&progress, done, total);
         }
-        count(in, &ev);
+        count(in, &ev, n_ids);
     }
     cli_progress_end(&progress);
     if (rc < 0)

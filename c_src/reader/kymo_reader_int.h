@@ -159,6 +159,7 @@ struct kymo_cursor {
     struct kymo_scan scan;
     bool loaded;   /* scan is at a peeked record */
     uint64_t last; /* time of its newest event: never goes down */
+    int64_t last_ns;
     uint8_t *buf;
     uint32_t room;
 };
@@ -198,7 +199,7 @@ int kymo_index_build(struct kymo_reader *r);
 /* Leaves segments out that can't be where their numbers put them. 0 or -ENOMEM. */
 int kymo_index_order(struct kymo_reader *r);
 /* Finds the horizon, sets counters of slots right. Drops segments from the index that
- * a living recorder has reused since it was made. 0 or -EIO. */
+ * a living recorder has reused since it was made. */
 void kymo_horizon_find(struct kymo_reader *r);
 /* A segment is no longer where the ring had it: looks at what the recorder has
  * written to data files since. True when it is there, and ref says where. */

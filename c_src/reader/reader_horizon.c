@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From when on the recording is complete. The slot of a thread has the time of its
- * newest event that is gone. Where meta is older than the segments, and in a snapshot,
- * the oldest of its newest segments without a gap says the same: when the last event
- * before it was, and how many there were. The newest of these times is the horizon.
+ * From when on the recording is complete. The slot of a thread says when the newest of
+ * its events was that is gone. The segments say the same: the oldest of the newest ones
+ * without a gap says when the last event before it was, and how many there were. The
+ * newest of these times over all threads is the horizon.
  */
 #include <string.h>
 #include <unistd.h>
@@ -19,58 +19,88 @@ static bool read_header(struct kymo_reader *r, const struct kymo_seg_ref *ref, s
            kymo_segment_unchanged(r, ref, h);
 }
 
-/* The oldest of a thread's segments refs[0 .. n) that is still there, n when none is.
- * Its header goes into *h. */
-static size_t oldest(struct kymo_reader *r, const struct kymo_seg_ref *refs, size_t n, struct kymo_segment *h)
-{
-    size_t i = 0;
-    while (i < n && !read_header(r, &refs[i], h))
-        i++;
-    return i;
-}
+/* The segments of one thread: refs[0 .. n), by seq. */
+struct thread {
+    uint32_t slot;
+    struct kymo_seg_ref *refs;
+    size_t n;
+};
 
-/* Segments that were closed are in the counter already. */
-static uint64_t open_bytes(const struct kymo_seg_ref *refs, size_t n)
+/* Leaves out what a living recorder has reused since the index was made. */
+static void drop_reused(struct kymo_reader *r, struct thread *t)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        if ((refs[i].flags & KYMO_REF_CLOSED) == 0)
-            sum += refs[i].len - KYMO_SEG_HEADER;
+    struct kymo_segment h;
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        if (!kymo_is_living(r) || t->refs[i].file != KYMO_FILE_RING || read_header(r, &t->refs[i], &h))
+            t->refs[kept++] = t->refs[i];
     }
-    return sum;
+    t->n = kept;
 }
 
-/* The first of refs[0 .. n), n > 0, from which on none is missing. */
-static size_t newest_run(const struct kymo_seg_ref *refs, size_t n)
+/* Whether a gap in seq means that segments were reused or removed; else it is damage,
+ * which is counted as such. */
+static bool gaps_are_gone(const struct kymo_reader *r)
 {
-    size_t i = n - 1;
-    while (i > 0 && refs[i].seq == refs[i - 1].seq + 1)
+    return r->meta.policy == KYMO_OVERWRITE || r->meta.files_removed != 0;
+}
+
+/* The oldest of the newest segments without a gap. */
+static size_t oldest_of_run(const struct kymo_reader *r, const struct thread *t)
+{
+    size_t i = gaps_are_gone(r) ? t->n - 1 : 0;
+    while (i > 0 && t->refs[i - 1].seq + 1 == t->refs[i].seq)
         i--;
     return i;
 }
 
-/* refs[0 .. n), n > 0: all that is there of a thread. */
-static void look_at_thread(struct kymo_reader *r, const struct kymo_seg_ref *refs, size_t n)
+static void find_floor(struct kymo_reader *r, const struct thread *t)
 {
-    uint32_t slot = refs[0].slot;
-    size_t run = newest_run(refs, n);
     struct kymo_segment h;
-    if (!read_header(r, &refs[run], &h))
-        return; /* reused at this moment: its slot says so */
-    uint64_t gone = h.events_before;
-    if (h.seq > 1 && h.ts_before > r->floors[slot])
-        r->floors[slot] = h.ts_before;
-    /* The recorder counts what it reuses before it does so, and may be killed between.
-     * What is older than the run has outlived others. */
-    for (size_t i = 0; i < run; i++) {
-        if (read_header(r, &refs[i], &h))
-            gone -= h.events < gone ? h.events : gone;
-    }
-    if (r->meta.policy == KYMO_OVERWRITE)
-        r->slots[slot].overwritten = gone;
+    const struct kymo_seg_ref *ref = &t->refs[oldest_of_run(r, t)];
+    uint64_t floor = read_header(r, ref, &h) ? h.ts_before : ref->ts_begin;
+    if (ref->seq > 1 && floor > r->floors[t->slot])
+        r->floors[t->slot] = floor;
 }
 
-/* Threads whose last segment was reused after their slot had been read. */
+/* The newest segment of the thread is here: it is open, or there are no events after it. */
+static bool has_newest(const struct kymo_reader *r, const struct thread *t, const struct kymo_segment *h)
+{
+    const struct kymo_slot *s = &r->slots[t->slot];
+    return (s->seq != 0 && h->seq >= s->seq) ||
+           (h->content_bits != 0 && h->events_before + h->events == s->events);
+}
+
+/* The recorder counts what it reuses before it does so, and may be killed between. The
+ * segments that are left say how many events were before each of them. */
+static void count_overwritten(struct kymo_reader *r, const struct thread *t)
+{
+    struct kymo_segment h, next;
+    if (r->meta.policy != KYMO_OVERWRITE || !read_header(r, &t->refs[0], &h))
+        return;
+    uint64_t gone = h.events_before;
+    for (size_t i = 1; i < t->n; i++) {
+        if (t->refs[i - 1].seq + 1 == t->refs[i].seq)
+            continue;
+        if (!read_header(r, &t->refs[i - 1], &h) || !read_header(r, &t->refs[i], &next) ||
+            next.events_before < h.events_before + h.events)
+            return; /* damage */
+        gone += next.events_before - h.events_before - h.events;
+    }
+    if (read_header(r, &t->refs[t->n - 1], &h) && has_newest(r, t, &h))
+        r->slots[t->slot].overwritten = gone;
+}
+
+/* Segments that were closed are in the counter already. */
+static void count_open_bytes(struct kymo_reader *r, const struct thread *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        if ((t->refs[i].flags & KYMO_REF_CLOSED) == 0)
+            r->slots[t->slot].bytes += t->refs[i].len - KYMO_SEG_HEADER;
+    }
+}
+
+/* What was reused since the slots were read. */
 static void read_slots_again(struct kymo_reader *r)
 {
     int fd = kymo_is_living(r) ? kymo_file_open(r->files.dir, KYMO_META_NAME, NULL) : -1;
@@ -91,17 +121,18 @@ void kymo_horizon_find(struct kymo_reader *r)
     struct kymo_index *ix = &r->index;
     size_t kept = 0;
     for (size_t i = 0, n; i < ix->n; i += n) {
-        uint32_t slot = ix->refs[i].slot;
-        for (n = 1; i + n < ix->n && ix->refs[i + n].slot == slot;)
+        struct thread t = {.slot = ix->refs[i].slot, .refs = &ix->refs[i]};
+        for (n = 1; i + n < ix->n && ix->refs[i + n].slot == t.slot;)
             n++;
-        struct kymo_segment h;
-        size_t gone = oldest(r, ix->refs + i, n, &h);
-        if (gone < n) {
-            look_at_thread(r, ix->refs + i + gone, n - gone);
-            r->slots[slot].bytes += open_bytes(ix->refs + i + gone, n - gone);
+        t.n = n;
+        drop_reused(r, &t);
+        if (t.n > 0) {
+            find_floor(r, &t);
+            count_overwritten(r, &t);
+            count_open_bytes(r, &t);
         }
-        memmove(ix->refs + kept, ix->refs + i + gone, (n - gone) * sizeof *ix->refs);
-        kept += n - gone;
+        memmove(ix->refs + kept, t.refs, t.n * sizeof *ix->refs);
+        kept += t.n;
     }
     ix->n = kept;
     read_slots_again(r);

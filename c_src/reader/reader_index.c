@@ -344,14 +344,23 @@ static void dedup(struct kymo_reader *r)
     ix->n = kept;
 }
 
+/* Segments between two of a thread that nothing explains. What went with an old data
+ * file may have left older segments in the pool. */
+static uint64_t gap_before(const struct kymo_reader *r, const struct kymo_seg_ref *ref)
+{
+    bool removed = r->meta.files_removed != 0 && ref[-1].file == KYMO_FILE_RING &&
+                   ref[-1].seq <= r->slots[ref->slot].drained_seq;
+    return r->meta.policy != KYMO_DISCARD || removed ? 0 : ref->seq - ref[-1].seq - 1;
+}
+
 static void sum_up(struct kymo_reader *r)
 {
     struct kymo_index *ix = &r->index;
     for (size_t i = 0; i < ix->n; i++) {
         const struct kymo_seg_ref *ref = &ix->refs[i];
         ix->bytes += ref->len;
-        if (i > 0 && ref[-1].slot == ref->slot && r->meta.policy == KYMO_DISCARD)
-            r->damage.seq_gaps += ref->seq - ref[-1].seq - 1;
+        if (i > 0 && ref[-1].slot == ref->slot)
+            r->damage.seq_gaps += gap_before(r, ref);
     }
 }
 

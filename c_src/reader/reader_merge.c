@@ -119,7 +119,7 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
         } else {
             ev->slot = r->heap[0].slot;
             ev->ticks = c->last = r->heap[0].key;
-            ev->incomplete = kymo_reader_incomplete(r, ev->slot, ev->ticks);
+            ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
             if (ev->id == KYMO_E_REGISTER)
                 kymo_defs_learn(&r->defs, ev->who, ev->atom);
             if (ev->incomplete && !r->all) {
@@ -127,7 +127,11 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
                 replace_top(r);
                 continue;
             }
-            ev->ns = kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
+            ev->ns = r->jumps == 0 ? kymo_clock_ns(&r->clock, &r->clock_hint, ev->ticks)
+                                   : kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
+            if (ev->ns < c->last_ns) /* a damaged header said when it begins */
+                ev->ns = c->last_ns;
+            c->last_ns = ev->ns;
             r->top_taken = true; /* its buffer must live until the next call */
             return 1;
         }
@@ -145,6 +149,7 @@ int kymo_reader_rewind(struct kymo_reader *r)
         c->next = c->first;
         c->loaded = false;
         c->last = 0;
+        c->last_ns = INT64_MIN;
         if (key_of(r, c, &r->heap[r->heap_n].key))
             r->heap[r->heap_n++].slot = i;
     }

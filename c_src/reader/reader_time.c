@@ -207,23 +207,33 @@ static void move_to(struct kymo_reader *r, size_t i, int64_t ns)
         r->index.refs[i].mono_ns = 0;
 }
 
-/* Corrections of one thread, segments [i, end): none of them takes its segment beyond
- * a neighbour that has none. */
+/* The earliest time at which segment i can begin: after the last record before it. */
+static int64_t earliest(struct kymo_reader *r, size_t i, bool first)
+{
+    const struct kymo_seg_ref *ref = &r->index.refs[i];
+    struct kymo_segment h;
+    uint32_t hint = 0;
+    int fd = kymo_file_get(&r->files, ref->file);
+    bool good = fd >= 0 && kymo_file_read(fd, &h, sizeof h, ref->offset) == (ssize_t)sizeof h &&
+                kymo_segment_unchanged(r, ref, &h);
+    uint64_t before = good && h.ts_before < ref->ts_begin ? h.ts_before : ref->ts_begin;
+    return shifted(kymo_clock_ns(&r->clock, &hint, before), first ? 0 : ref[-1].mono_ns);
+}
+
+/* Corrections of one thread, segments [first, end): none of them takes its segment beyond
+ * its neighbours. */
 static void bound_corrections(struct kymo_reader *r, size_t first, size_t end)
 {
     const struct kymo_seg_ref *refs = r->index.refs;
-    int64_t limit = INT64_MAX;
-    for (size_t i = end; i-- > first;) {
-        if (refs[i].mono_ns == 0)
-            limit = begin_ns(r, i);
-        else if (begin_ns(r, i) > limit)
+    for (size_t i = first; i < end; i++) {
+        int64_t limit = refs[i].mono_ns != 0 ? earliest(r, i, i == first) : 0;
+        if (refs[i].mono_ns != 0 && begin_ns(r, i) < limit)
             move_to(r, i, limit);
     }
-    limit = INT64_MIN;
-    for (size_t i = first; i < end; i++) {
-        if (begin_ns(r, i) < limit)
+    for (size_t i = end - 1; i-- > first;) {
+        int64_t limit = begin_ns(r, i + 1);
+        if (refs[i].mono_ns != 0 && begin_ns(r, i) > limit)
             move_to(r, i, limit);
-        limit = begin_ns(r, i);
     }
 }
 

@@ -4,9 +4,7 @@
  * what is no recording at all is refused with a reason.
  */
 
-#include <sys/mman.h>
 #include <sys/types.h>
-#include <sys/wait.h>
 
 #include <fcntl.h>
 
@@ -560,56 +558,6 @@ static void hostile_dictionary(void **state)
     tr_free(&t);
 }
 
-/* ---- is it alive? ---- */
-
-static void alive_or_not(void **state)
-{
-    (void)state;
-    struct testrec t;
-    char path[128];
-    tr_init(&t);
-    t.meta.state = KYMO_CLOSED;
-    t.meta.os_pid = 0;
-    struct kymo_reader *r = open_it(&t);
-    assert_false(kymo_reader_crashed(r));
-    kymo_reader_close(r);
-    t.meta.state = KYMO_ACTIVE;
-    r = open_it(&t);
-    assert_true(kymo_reader_crashed(r));
-    kymo_reader_close(r);
-
-    pid_t child = fork();
-    if (child == 0)
-        _exit(0);
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    t.meta.os_pid = (uint64_t)child; /* gone for sure */
-    r = open_it(&t);
-    assert_true(kymo_reader_crashed(r));
-    kymo_reader_close(r);
-
-    t.meta.os_pid = (uint64_t)getpid(); /* lives, but has it not mapped: its number was used again */
-    r = open_it(&t);
-    assert_true(kymo_reader_crashed(r));
-    kymo_reader_close(r);
-
-    snprintf(path, sizeof path, "%s/meta", dir);
-    int fd = open(path, O_RDONLY);
-    void *map = mmap(NULL, KYMO_META_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    assert_true(map != MAP_FAILED);
-    r = open_written();
-    assert_false(kymo_reader_crashed(r));
-    kymo_reader_close(r);
-    munmap(map, KYMO_META_BYTES);
-    close(fd);
-
-    t.meta.snapshot = 1; /* never written to again */
-    t.meta.os_pid = 0;
-    r = open_it(&t);
-    assert_false(kymo_reader_crashed(r));
-    kymo_reader_close(r);
-    tr_free(&t);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -626,7 +574,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(drained_while_read, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(damaged_dictionary, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(hostile_dictionary, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(alive_or_not, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

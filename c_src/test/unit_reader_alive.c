@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Is the recorder still there? By its lock, from every PID namespace, and where it has
+ * none by its process.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "reader_fixture.h"
+
+/* Without a lock: by the number of the process. */
+static void by_its_process(void **state)
+{
+    (void)state;
+    struct testrec t;
+    char path[128];
+    tr_init(&t);
+    t.meta.state = KYMO_CLOSED;
+    t.meta.os_pid = 0;
+    struct kymo_reader *r = open_it(&t);
+    assert_false(kymo_reader_crashed(r));
+    kymo_reader_close(r);
+    t.meta.state = KYMO_ACTIVE;
+    r = open_it(&t);
+    assert_true(kymo_reader_crashed(r));
+    kymo_reader_close(r);
+
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    t.meta.os_pid = (uint64_t)child; /* gone for sure */
+    r = open_it(&t);
+    assert_true(kymo_reader_crashed(r));
+    kymo_reader_close(r);
+
+    t.meta.os_pid = (uint64_t)getpid(); /* lives, but has it not mapped: its number was used again */
+    r = open_it(&t);
+    assert_true(kymo_reader_crashed(r));
+    kymo_reader_close(r);
+
+    snprintf(path, sizeof path, "%s/meta", dir);
+    int fd = open(path, O_RDONLY);
+    void *map = mmap(NULL, KYMO_META_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(map != MAP_FAILED);
+    r = open_written();
+    assert_false(kymo_reader_crashed(r));
+    kymo_reader_close(r);
+    munmap(map, KYMO_META_BYTES);
+    close(fd);
+
+    t.meta.snapshot = 1; /* never written to again */
+    t.meta.os_pid = 0;
+    r = open_it(&t);
+    assert_false(kymo_reader_crashed(r));
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
+/* A lock on meta as the recorder takes it. The file, or -1. */
+static int take_lock(void)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    char path[128];
+    snprintf(path, sizeof path, "%s/meta", dir);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &l) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* A recording whose newest data file is being written to: its last segment is cut. */
+static void growing(struct testrec *t)
+{
+    struct testseg s;
+    tr_init(t);
+    t->meta.state = KYMO_ACTIVE;
+    t->meta.policy = KYMO_DISCARD;
+    t->meta.locked = 1;
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        ts_open(&s, t, 0, seq, 1000000 * seq);
+        for (uint64_t i = 0; i < 20; i++)
+            ts_wm(&s, 1000000 * seq + i, KYMO_E_CALL, seq, 0);
+        ts_close(&s, true);
+        tr_to_data(t, 1, &s, true);
+        if (seq == 3) /* its own copy is in the pool still */
+            tr_to_ring(t, &s);
+    }
+    t->data[1].n -= 100;
+    tr_write(t, dir);
+}
+
+/* 0: it lives, all is there and nothing is damaged. 1: it is a crash, or there is damage. */
+static int looks_dead(void)
+{
+    static const struct kymo_damage none;
+    struct kymo_reader *r;
+    struct kymo_event ev;
+    char err[256];
+    unsigned n = 0;
+    if (kymo_reader_open(dir, &r, err, sizeof err) != 0)
+        return 2;
+    while (kymo_reader_next(r, &ev) == 1)
+        n++;
+    int dead = kymo_reader_crashed(r) || memcmp(kymo_reader_damage(r), &none, sizeof none) != 0 || n != 60;
+    kymo_reader_close(r);
+    return dead;
+}
+
+static void by_its_lock(void **state)
+{
+    (void)state;
+    struct testrec t;
+    growing(&t);
+    int fd = take_lock();
+    if (fd < 0)
+        skip();
+    assert_int_equal(looks_dead(), 0);
+    assert_int_equal(looks_dead(), 0); /* asking does not take it away */
+    close(fd);
+    assert_int_equal(looks_dead(), 1); /* although a process has that number */
+    tr_free(&t);
+}
+
+/* Where the process of the recorder has no number at all. */
+static void from_another_pid_namespace(void **state)
+{
+    (void)state;
+    enum { NOT_ALLOWED = 77 };
+    struct testrec t;
+    int status = 0;
+    growing(&t);
+    for (unsigned locked = 0; locked < 2; locked++) {
+        int fd = locked == 1 ? take_lock() : -1;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            if (fd >= 0)
+                close(fd);
+            pid_t inner = unshare(CLONE_NEWPID) != 0 ? -1 : fork();
+            if (inner < 0)
+                _exit(NOT_ALLOWED);
+            if (inner == 0)
+                _exit(looks_dead());
+            waitpid(inner, &status, 0);
+            _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (fd >= 0)
+            close(fd);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_ALLOWED) {
+            fprintf(stderr, "another PID namespace is skipped: it needs the right to make one\n");
+            tr_free(&t);
+            skip();
+        }
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), locked == 1 ? 0 : 1);
+    }
+    tr_free(&t);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(by_its_process),
+        TEST(by_its_lock),
+        TEST(from_another_pid_namespace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
