@@ -510,7 +510,7 @@ error_texts(Config) ->
     ?assertEqual(#{1 => <<"not a recorder of kymo_tracer">>}, Text(fun() -> kymo_tracer:stop(nothing) end)),
     ?assertEqual(#{2 => <<"not a process or port of this node">>},
                  Text(fun() -> kymo_tracer:define_process(State, kymo_conform:remote(pid), a, undefined) end)),
-    ?assertEqual(#{3 => <<"not an atom">>}, Text(fun() -> kymo_tracer:define_process(State, self(), "a", undefined) end)),
+    ?assertEqual(#{3 => <<"neither an atom nor UTF-8 text of up to 255 characters">>}, Text(fun() -> kymo_tracer:define_process(State, self(), "a", undefined) end)),
     [?assertMatch(#{4 := _}, Text(fun() -> kymo_tracer:define_process(State, self(), a, MFA) end)) ||
         MFA <- [{a, b}, {a, b, 256}, {a, b, -1}, {"a", b, 1}, none, {a, b, [c]}]],
     ok = kymo_tracer:stop(State).

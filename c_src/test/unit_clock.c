@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A counter that begins anew, or runs on, while CLOCK_MONOTONIC does neither: what a
+ * suspended machine and a virtual machine that is moved wake up with. Here the offset
+ * from the counter to ticks is changed, which looks the same from inside.
+ */
+#include "rec_check.h"
+
+/* Between two readings of CLOCK_MONOTONIC, give or take a correction. */
+#define SLACK_NS 15000000
+
+static struct kymo_recorder *open_with_counter(struct kymo_options *o, const char *name)
+{
+    struct kymo_recorder *r;
+
+    *o = rc_options(rc_path(name), KYMO_OVERWRITE);
+    rc_pool(o, 2, 64);
+    r = rc_open(o);
+    if (r->clock == KYMO_CLOCK_COUNTER)
+        return r;
+    kymo_recorder_close(r);
+    fprintf(stderr, "%s: skipped, this machine's counter is not reliable\n", name);
+    skip();
+    return NULL;
+}
+
+/* As if the counter of all threads had jumped. */
+static void jump(struct kymo_recorder *r, int64_t by)
+{
+    pthread_mutex_lock(&r->ctl); /* not while the worker looks at the clock */
+    kymo_set(&r->offset, r->offset + (uint64_t)by);
+    for (uint32_t i = 0; i < r->opt.n_slots; i++)
+        kymo_set(&r->writers[i].offset, r->offset);
+    pthread_mutex_unlock(&r->ctl);
+}
+
+struct moment {
+    int64_t before, after;
+};
+
+#define CALLS 100u
+
+static void record_some(struct kymo_recorder *r, struct moment *m)
+{
+    for (unsigned i = 0; i < CALLS; i++) {
+        m[i].before = (int64_t)kymo_clock_mono();
+        assert_true(rc_call(r, i));
+        m[i].after = (int64_t)kymo_clock_mono();
+    }
+}
+
+static void *record_in_thread(void *arg)
+{
+    void **args = arg;
+
+    record_some(args[0], args[1]);
+    return NULL;
+}
+
+/* Each event has its own time, and the right one. */
+static void check(const struct rc_rec *rec, const struct kymo_recorder *r, uint64_t instance, size_t skipped,
+                  const struct moment *m)
+{
+    uint64_t before = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < rec->n_events; i++) {
+        const struct rc_event *e = &rec->events[i];
+        int64_t ns = kymo_clock_ns_of(r, e->ticks);
+
+        if (e->instance != instance || e->id != KYMO_E_CALL || n++ < skipped)
+            continue;
+        assert_true(ns >= m[n - 1 - skipped].before - SLACK_NS);
+        assert_true(ns <= m[n - 1 - skipped].after + SLACK_NS);
+        assert_true(e->ticks > before);
+        before = e->ticks;
+    }
+    assert_int_equal(n, skipped + CALLS);
+}
+
+static void jumps(const char *name, int64_t by)
+{
+    struct kymo_options o;
+    struct kymo_recorder *r = open_with_counter(&o, name);
+    static struct moment first[CALLS], here[CALLS], there[CALLS];
+    void *args[] = {r, there};
+    struct rc_rec rec;
+    pthread_t t;
+
+    record_some(r, first);
+    jump(r, by);
+    record_some(r, here);
+    assert_int_equal(rc_info(r).epochs, 1);
+    assert_int_equal(pthread_create(&t, NULL, record_in_thread, args), 0);
+    pthread_join(t, NULL);
+    assert_int_equal(rc_info(r).epochs, 1); /* one correction is for all */
+    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+    rc_load(o.dir, &rec);
+    assert_int_equal(rec.meta.epochs, 1);
+    check(&rec, r, 0, CALLS, here);
+    check(&rec, r, 1, 0, there);
+    /* The event after the jump has a segment of its own epoch. */
+    assert_int_equal(rec.segs[0].head.epoch, 0);
+    assert_int_equal(rec.segs[1].head.epoch, 1);
+    for (size_t i = 0; i < rec.n_segs; i++) {
+        int64_t off = kymo_clock_ns_of(r, rec.segs[i].head.ts_begin) - rec.segs[i].head.mono_ns;
+
+        assert_in_range(off + SLACK_NS, 0, 2 * SLACK_NS);
+    }
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
+static void a_counter_that_began_anew(void **state)
+{
+    (void)state;
+    jumps("anew", -((int64_t)1 << 44));
+}
+
+static void a_counter_that_ran_on(void **state)
+{
+    (void)state;
+    jumps("ran-on", (int64_t)1 << 44);
+}
+
+/* Without events it is the worker that notices. */
+static void the_worker_notices(void **state)
+{
+    static const int64_t by[] = {-((int64_t)1 << 40), (int64_t)1 << 40, -((int64_t)1 << 31)};
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        struct kymo_options o;
+        struct kymo_recorder *r = open_with_counter(&o, "worker");
+        static struct moment m[CALLS];
+        uint32_t points;
+        struct rc_rec rec;
+
+        points = kymo_get(&r->meta->n_calib);
+        jump(r, by[i]);
+        pthread_mutex_lock(&r->ctl);
+        kymo_calibrate(r, false);
+        assert_int_equal(kymo_get(&r->meta->epochs), 1);
+        assert_int_equal(kymo_get(&r->meta->n_calib), points + 1);
+        kymo_calibrate(r, false); /* it is on its line again */
+        assert_int_equal(kymo_get(&r->meta->epochs), 1);
+        pthread_mutex_unlock(&r->ctl);
+        record_some(r, m);
+        assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+        rc_load(o.dir, &rec);
+        check(&rec, r, 0, 0, m);
+        rc_free(&rec);
+        kymo_recorder_close(r);
+        rc_remove(o.dir);
+    }
+}
+
+/* A small leap ahead can't be taken back without times that stand still: the points
+ * before and after it tell, and the rate is not the worse for it. */
+static void a_small_leap_is_a_point(void **state)
+{
+    struct kymo_options o;
+    struct kymo_recorder *r = open_with_counter(&o, "leap");
+    uint64_t rate = kymo_get(&r->meta->ticks_per_sec);
+    uint32_t points = kymo_get(&r->meta->n_calib);
+    static struct moment m[CALLS];
+
+    (void)state;
+    jump(r, (int64_t)1 << 31);
+    pthread_mutex_lock(&r->ctl);
+    kymo_calibrate(r, false);
+    assert_int_equal(kymo_get(&r->meta->epochs), 0);
+    assert_int_equal(kymo_get(&r->meta->n_calib), points + 1);
+    assert_in_range(kymo_get(&r->meta->ticks_per_sec), rate - rate / 100, rate + rate / 100);
+    kymo_calibrate(r, false);
+    assert_int_equal(kymo_get(&r->meta->n_calib), points + 1);
+    pthread_mutex_unlock(&r->ctl);
+    record_some(r, m);
+    assert_int_equal(rc_info(r).epochs, 0);
+    kymo_recorder_close(r);
+}
+
+/* A thread that was merely idle for long is no reason to correct anything. */
+static void an_idle_thread_is_no_jump(void **state)
+{
+    struct kymo_options o;
+    struct kymo_recorder *r = open_with_counter(&o, "idle");
+    struct kymo_writer *w;
+
+    (void)state;
+    assert_true(rc_call(r, 0));
+    w = kymo_writer_get(r);
+    w->last -= 1ull << 40;
+    w->seg->ts_begin = w->last;
+    kymo_writer_put(w);
+    assert_true(rc_call(r, 1));
+    assert_int_equal(rc_info(r).epochs, 0);
+    kymo_recorder_close(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_counter_that_began_anew),
+        cmocka_unit_test(a_counter_that_ran_on),
+        cmocka_unit_test(the_worker_notices),
+        cmocka_unit_test(a_small_leap_is_a_point),
+        cmocka_unit_test(an_idle_thread_is_no_jump),
+    };
+
+    return cmocka_run_group_tests_name("clock", tests, rc_setup, rc_teardown);
+}
