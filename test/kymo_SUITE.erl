@@ -236,7 +236,7 @@ error_texts(Config) ->
      || {Call, {error, Reason}, Text} <- [
             {start, kymo:start(#{dir => "x", policy => foo}), "policy is foo; allowed: overwrite, discard"},
             {start, kymo:start(#{dir => "x", names => -1}), "names is -1; allowed: 0 or more processes"},
-            {start, kymo:start(#{dir => "x", threads => 0}), "file_age is 0; allowed: 1 to 1000000000 seconds"},
+            {start, kymo:start(#{dir => "x", file_age => 0}), "file_age is 0; allowed: 1 to 1000000000 seconds"},
             {start, kymo:start(#{dirr => "x"}), "there is no option dirr; did you mean dir?"},
             {start, kymo:start(#{tracin => x, dir => "x"}), "there is no option tracin; did you mean tracing?"},
             {start, kymo:start(#{whatever => x}), "there is no option whatever"},

@@ -26,9 +26,10 @@ groups() ->
     Terms = [bits_at_offset, binary_at_offset, bitstring, part_of_binary, small_at_offset, large_map, small_map,
              bits_in_map, deep_list, deep_tuple, long_list, wide_tuple, local_fun, exported_fun, reference,
              alias_reference, object_reference, remote_terms, node_terms, large_integer, gen_call, record],
-    Paths = [arguments, returns, exit_reasons, match_spec_results, labels, receives, peers],
+    Paths = [arguments, returns, exit_reasons, match_spec_results, labels, receives],
     [{sizes, [], Terms}, {contents, [], Terms},
-     {paths, [], [{group, P} || P <- Paths]}
+     {paths, [], [{group, P} || P <- [peers | Paths]]},
+     {peers, [], [alias_reference]}
      | [{P, [], [bits_at_offset, large_map, alias_reference, record]} || P <- Paths]].
 
 suite() ->
@@ -289,7 +290,7 @@ event(receives, Term, _) ->
     self() ! Term,
     receive Term -> ok end;
 event(peers, Term, _) when is_reference(Term) -> Term ! x;
-event(peers, _, Dead) -> Dead ! x;
+event(peers, _, Dead) -> Dead ! x;   % the control
 event(_, Term, Dead) -> Dead ! Term.
 
 %% ---- what the allocators say ----------------------------------------------------------

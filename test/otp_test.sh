@@ -355,6 +355,22 @@ sums_are_checked() {
     [ ! -e cache/dl/otp.tar ]
 }
 
+# What is in the cache needs no network; without either it says where it looked.
+debian_otp_is_fetched_once() {
+    export KYMO_CACHE=$PWD/cache KYMO_MIRROR=file://$PWD/none
+    refuses out "$TOP/scripts/otp-debian"
+    has "could not fetch OTP of Debian" out
+    has "file://$PWD/none" out
+    same "$PWD/cache/debian/log" "$("$TOP/scripts/otp-debian" log)"
+    erl=$PWD/cache/debian/forky-$(dpkg --print-architecture)/usr/lib/erlang/bin/erl
+    mkdir -p "$(dirname "$erl")"
+    printf '#!/bin/sh\n' >"$erl"
+    chmod +x "$erl"
+    same "$erl" "$("$TOP/scripts/otp-debian")"
+    refuses out "$TOP/scripts/otp-debian" update
+    same "$erl" "$("$TOP/scripts/otp-debian")"
+}
+
 # Common Test has a last word on each suite, and a status for all of them.
 suites_are_added_up() {
     world
@@ -391,7 +407,8 @@ for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on kill
     patched_configure_starts_from_the_source variants empty_series_shares_the_build installs prune_keeps_the_present \
     bad_hunk_is_named overlay_must_be_new check_of_the_series check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
-    git_alone_is_enough suites_are_added_up cache_may_be_relative git_checkout_as_source other_versions_are_refused sums_are_checked; do
+    git_alone_is_enough suites_are_added_up cache_may_be_relative git_checkout_as_source other_versions_are_refused sums_are_checked \
+    debian_otp_is_fetched_once; do
     run_case "$case"
 done
 [ "$failures" = 0 ]

@@ -230,16 +230,17 @@ static bool put_named(struct nif_enc *e, uint8_t const *end, const struct named 
     return true;
 }
 
-static bool put_pid(struct nif_enc *e, const uint8_t *end, const struct nif_external *x)
+static bool put_external_pid(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
 {
-    struct named t = {.head = {NIF_ETF_NEW_PID},
+    struct nif_external x = nif_external(t);
+    struct named n = {.head = {NIF_ETF_NEW_PID},
                       .head_len = 1,
-                      .node = x->node,
-                      .creation = x->creation,
-                      .words = {(uint32_t)x->data, (uint32_t)(x->data >> 32)},
+                      .node = x.node,
+                      .creation = x.creation,
+                      .words = {(uint32_t)x.data, (uint32_t)(x.data >> 32)},
                       .n = 2,
                       .creation_last = true};
-    return put_named(e, end, &t);
+    return put_named(e, end, &n);
 }
 
 static bool put_port(struct nif_enc *e, const uint8_t *end, const struct nif_external *x)
@@ -254,14 +255,25 @@ static bool put_port(struct nif_enc *e, const uint8_t *end, const struct nif_ext
     return put_named(e, end, &t);
 }
 
+/* In most messages there is one. */
 bool nif_put_local_pid(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
 {
-    if (!nif_layout.pid.ok) {
+    enum { AROUND_NODE = 13 };
+    const struct nif_handle *h = e->h;
+    if (!nif_layout.pid.ok || h->node_len == 0) {
         return nif_put_left_out(e, end);
     }
+    if (nif_room(e, end) < AROUND_NODE + h->node_len) {
+        return nif_put_cut(e, end);
+    }
     uint64_t data = nif_pid_data(t);
-    struct nif_external x = {.data = nif_pid_number(data) | nif_pid_serial(data) << 32};
-    return put_pid(e, end, &x);
+    uint8_t *p = e->p;
+    *p++ = NIF_ETF_NEW_PID;
+    memcpy(p, h->node_ext, h->node_len);
+    p = nif_be32(p + h->node_len, nif_pid_number(data));
+    p = nif_be32(p, nif_pid_serial(data));
+    e->p = nif_be32(p, h->creation);
+    return true;
 }
 
 bool nif_put_local_port(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
@@ -365,7 +377,7 @@ bool nif_put_leaf(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
     case NIF_FLOAT: return put_float(e, end, t);
     case NIF_REF:
     case NIF_EXTERNAL_REF: return put_ref(e, end, t);
-    case NIF_EXTERNAL_PID: x = nif_external(t); return put_pid(e, end, &x);
+    case NIF_EXTERNAL_PID: return put_external_pid(e, end, t);
     case NIF_EXTERNAL_PORT: x = nif_external(t); return put_port(e, end, &x);
     case NIF_HEAP_BITS:
     case NIF_REFC_BITS:

@@ -161,7 +161,8 @@ static bool put_map(struct nif_enc *e, uint8_t *end, struct nif_map_iter *it, un
 
 /* {'$record', Module, Name, #{Field => Value}}: readers of other versions have no
  * records. Without its names it is left out. */
-static bool put_record(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t, unsigned depth)
+static __attribute__((noinline)) bool put_record(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t,
+                                                 unsigned depth)
 {
     enum { TAG_LEN = 9, NAMES = 2, MAP_LEN = 5 + 2 * NIF_CUT_BYTES };
     static const uint8_t tag[2 + TAG_LEN] = {
@@ -186,12 +187,19 @@ static bool put_record(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t, unsigned
     return put_map(e, end, &it, depth);
 }
 
-static bool put_boxed(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t, unsigned depth)
+/* Apart from what is frequent, for the room that it takes on the stack. */
+static __attribute__((noinline)) bool put_map_term(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t,
+                                                   unsigned depth)
 {
     struct nif_map_iter it;
+    return nif_map_begin(&it, t) ? put_map(e, end, &it, depth) : nif_put_left_out(e, end);
+}
+
+static bool put_boxed(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t, unsigned depth)
+{
     switch (nif_kind(t)) {
     case NIF_TUPLE: return put_tuple(e, end, t, depth);
-    case NIF_MAP: return nif_map_begin(&it, t) ? put_map(e, end, &it, depth) : nif_put_left_out(e, end);
+    case NIF_MAP: return put_map_term(e, end, t, depth);
     case NIF_RECORD: return put_record(e, end, t, depth);
     default: return nif_put_leaf(e, end, t);
     }
