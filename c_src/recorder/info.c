@@ -61,7 +61,7 @@ void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n)
 {
     uint64_t old = kymo_get(&r->meta->taken);
 
-    while (old < n && !__atomic_compare_exchange_n(&r->meta->taken, &old, n, false, __ATOMIC_RELAXED,
-                                                   __ATOMIC_RELAXED))
+    while (old < n &&
+           !__atomic_compare_exchange_n(&r->meta->taken, &old, n, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
