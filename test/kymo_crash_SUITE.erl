@@ -378,5 +378,7 @@ no_library(Config) ->
     Ebin = copy_of_app(?config(dir, Config) ++ "-app"),
     ok = file:delete(filename:join([Ebin, "..", "priv", "kymo_tracer.so"])),
     Peer = start_node(Config, #{args => ["-pa", Ebin, "-kernel", "logger_level", "none"], env => [{"ERL_LIBS", ""}]}),
-    ?assertEqual({error, on_load_failure}, call(Peer, code, ensure_loaded, [kymo_tracer])),
+    ?assertEqual({module, kymo_tracer}, call(Peer, code, ensure_loaded, [kymo_tracer])),
+    ?assertMatch({error, {no_library, {missing, "kymo_tracer.so", _}}},
+                 call(Peer, kymo_tracer, open, [code_options(Config)])),
     peer:stop(Peer).

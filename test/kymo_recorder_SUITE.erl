@@ -15,7 +15,7 @@ all() ->
     [bad_options, bad_folders, good_options, file_names, too_many,
      tags, several, details, detail_none, message_sizes, size_limit, content_bytes, cut_terms, funs,
      sample_events, sample_processes, limit_events, limit_bytes, limit_duration,
-     pause_resume, stop_twice, after_stop, bad_states, error_texts, foreign_states,
+     pause_resume, stop_twice, after_stop, bad_states, notes_taken, error_texts, foreign_states,
      stopped_while_traced, forgotten, owner_dies, owner_is_dead, owner_dies_first,
      info_keys, snapshot_live, snapshot_errors, process_names, names_run_out,
      ten_thousand, exits_while_traced, huge_terms, dirty_schedulers, rotation].
@@ -495,7 +495,25 @@ bad_states(_) ->
         S <- [Table | States],
         F <- [fun kymo_tracer:stop/1, fun kymo_tracer:pause/1, fun kymo_tracer:resume/1, fun kymo_tracer:info/1,
               fun(X) -> kymo_tracer:snapshot(X, "dir") end,
+              fun(X) -> kymo_tracer:note_taken(X, 1) end,
               fun(X) -> kymo_tracer:define_process(X, self(), undefined, undefined) end]].
+
+%% The largest count stays, also when it comes after the end.
+notes_taken(Config) ->
+    State = open(Config),
+    Taken = fun() ->
+                    {0, Json} = kymo_cli:run(["info", "--json", ?config(dir, Config)]),
+                    {match, [N]} = re:run(Json, "\"taken\":([0-9]+),", [{capture, all_but_first, list}]),
+                    list_to_integer(N)
+            end,
+    ?assertEqual(0, Taken()),
+    ok = kymo_tracer:note_taken(State, 3),
+    ok = kymo_tracer:note_taken(State, 2),
+    ?assertEqual(3, Taken()),
+    [?assertError(badarg, kymo_tracer:note_taken(State, N)) || N <- [-1, 1 bsl 64, 1.0, a]],
+    ok = kymo_tracer:stop(State),
+    ok = kymo_tracer:note_taken(State, 1 bsl 64 - 1),
+    ?assertEqual(1 bsl 64 - 1, Taken()).
 
 error_texts(Config) ->
     State = open(Config),
@@ -510,7 +528,11 @@ error_texts(Config) ->
     ?assertEqual(#{1 => <<"not a recorder of kymo_tracer">>}, Text(fun() -> kymo_tracer:stop(nothing) end)),
     ?assertEqual(#{2 => <<"not a process or port of this node">>},
                  Text(fun() -> kymo_tracer:define_process(State, kymo_conform:remote(pid), a, undefined) end)),
-    ?assertEqual(#{3 => <<"neither an atom nor UTF-8 text of up to 255 characters">>}, Text(fun() -> kymo_tracer:define_process(State, self(), "a", undefined) end)),
+    Longest = binary:copy(<<"\x{3bb}"/utf8>>, 255),
+    [?assertEqual(#{3 => <<"neither an atom nor UTF-8 text of up to 255 characters">>},
+                  Text(fun() -> kymo_tracer:define_process(State, self(), Name, undefined) end)) ||
+        Name <- ["a", {a, 1}, <<255>>, <<1:1>>, <<Longest/binary, "a">>]],
+    [?assertEqual(ok, kymo_tracer:define_process(State, self(), Name, undefined)) || Name <- [a, <<>>, <<"{a,1}">>, Longest]],
     [?assertMatch(#{4 := _}, Text(fun() -> kymo_tracer:define_process(State, self(), a, MFA) end)) ||
         MFA <- [{a, b}, {a, b, 256}, {a, b, -1}, {"a", b, 1}, none, {a, b, [c]}]],
     ok = kymo_tracer:stop(State).

@@ -267,8 +267,8 @@ static bool is_atom(struct kymo_text atom, const char *wanted)
     }
     if (atom.len == n && memcmp(atom.s, wanted, n) == 0)
         return true;
-    return isupper((unsigned char)*wanted) && atom.len == n + 7 &&
-           memcmp(atom.s, "Elixir.", 7) == 0 && memcmp(atom.s + 7, wanted, n) == 0;
+    return isupper((unsigned char)*wanted) && atom.len == n + 7 && memcmp(atom.s, "Elixir.", 7) == 0 &&
+           memcmp(atom.s + 7, wanted, n) == 0;
 }
 
 /* The canonical ids of all atoms called `name`; false: no memory. */

@@ -309,8 +309,14 @@ int cli_print(int argc, char **argv)
     cli_filter_init(&filter);
     for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "n:q", options, NULL)) != -1;) {
         switch (o) {
-        case OPT_WALL: p.clock = WALL; wall = true; break;
-        case OPT_ERLANG: p.clock = ERLANG; erlang = true; break;
+        case OPT_WALL:
+            p.clock = WALL;
+            wall = true;
+            break;
+        case OPT_ERLANG:
+            p.clock = ERLANG;
+            erlang = true;
+            break;
         case 'n':
         case OPT_LIMIT:
             if (!cli_parse_number(optarg, &limit))
