@@ -212,7 +212,7 @@ static int end_of_thread(struct kymo_reader *r, const struct kymo_cursor *c, boo
                          uint64_t *ticks)
 {
     for (size_t i = 0; i < c->n; i++) {
-        uint64_t begin, end;
+        uint64_t begin = 0, end = 0;
         *at = first ? c->first + i : c->first + c->n - 1 - i;
         int rc = kymo_segment_ends(r, &r->index.refs[*at], &begin, &end);
         if (rc != 0) {
