@@ -28,7 +28,7 @@ start_table() ->
         {names, {range, 0, infinity, "processes"}},
         {tracing, {one_of, [auto | kymo_tracing:modes()]}},
         {policy, {one_of, [overwrite, discard]}},
-        {clock, {one_of, [auto, tsc, monotonic]}},
+        {clock, {one_of, [auto, counter, monotonic]}},
         {segment_size, {range, 4096, 1048576, "bytes, a power of two"}},
         {memory, {range, 1, 4398046511104, "bytes, enough for two segments of each thread of the runtime"}},
         {dict_size, {range, 4096, 1073741824, "bytes"}},

@@ -57,7 +57,7 @@
 -type options() ::
         #{dir := file:name_all(),
           policy => overwrite | discard,
-          clock => auto | tsc | monotonic,
+          clock => auto | counter | monotonic,
           memory => pos_integer(),
           segment_size => pos_integer(),
           dict_size => pos_integer(),
@@ -79,10 +79,10 @@
           owner => pid()}.
 %% <dl>
 %% <dt>`dir'</dt><dd>folder of the recording; made when missing, must not hold one</dd>
-%% <dt>`policy'</dt><dd>`overwrite' (default): the rings keep the newest events;
+%% <dt>`policy'</dt><dd>`overwrite' (default): the memory keeps the newest events;
 %%   `discard': everything is written to files, and what comes too fast is lost</dd>
-%% <dt>`clock'</dt><dd>`auto' (default) and `tsc': the time stamp counter of the
-%%   processor where that is reliable, else `monotonic'</dd>
+%% <dt>`clock'</dt><dd>`auto' (default) and `counter': the counter of the processor (the
+%%   TSC, or CNTVCT on ARM64) where that is reliable, else `monotonic'</dd>
 %% <dt>`memory'</dt><dd>bytes of the whole recorder, names included, whatever the number
 %%   of threads; default 48 MiB. Each thread that records takes 56 KiB more. The least
 %%   depends on the number of threads of the runtime: 1 MiB is enough for 50</dd>
@@ -129,7 +129,7 @@
         #{state := idle | active | paused | stopping | closed,
           reason := none | stop | owner | bytes | events | duration | unload | collected,
           policy := overwrite | discard,
-          clock := tsc | monotonic,
+          clock := counter | monotonic,
           terms := native | external,
           interface := raw | behaviour,
           dir := binary(),

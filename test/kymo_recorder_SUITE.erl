@@ -90,7 +90,7 @@ bad_options(Config) ->
     Dir = ?config(dir, Config),
     Bad = #{dir => [<<>>, "", 17, self(), [0], "a\0b", <<"a", 0, "b">>, binary:copy(<<"x">>, 5000), [[], []], {a}],
             policy => [keep, <<"overwrite">>, 1],
-            clock => [clock, 0, "tsc"],
+            clock => [clock, 0, tsc, "counter"],
             segment_size => [0, 1, 4095, 5000, 2097152, -4096, a, 4096.0, 1 bsl 70],
             memory => [0, -1, 1 bsl 60, 1 bsl 70, infinity],
             dict_size => [0, 4095, (1 bsl 30) + 1, large],
@@ -134,7 +134,7 @@ bad_folders(Config) ->
 
 good_options(Config) ->
     Dir = ?config(dir, Config),
-    Good = #{policy => [overwrite, discard], clock => [auto, tsc, monotonic],
+    Good = #{policy => [overwrite, discard], clock => [auto, counter, monotonic],
              segment_size => [4096, 1048576], memory => [16 bsl 20, 48 bsl 20], dict_size => [4096],
              tags => [all, [], [calls, messages, send, 'receive', procs, ports, running, running_procs, running_ports,
                                 garbage_collection, seq_trace],

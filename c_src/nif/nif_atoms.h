@@ -50,7 +50,7 @@
     X(content_bytes, "content_bytes") X(size_limit, "size_limit")              \
     X(sample, "sample") X(limit, "limit") X(file_size, "file_size")            \
     X(file_age, "file_age") X(max_files, "max_files") X(owner, "owner")        \
-    X(overwrite, "overwrite") X(auto_, "auto") X(tsc, "tsc") X(all, "all")     \
+    X(overwrite, "overwrite") X(auto_, "auto") X(counter, "counter") X(all, "all")     \
     X(native, "native") X(external, "external")                              \
     X(arity, "arity") X(arguments, "arguments") X(values, "values")            \
     X(size, "size") X(contents, "contents") X(sizes, "sizes")                  \

@@ -269,7 +269,7 @@ ERL_NIF_TERM nif_define_process(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
                     !nif_is_atom(el[1]) || !enif_get_uint(env, el[2], &arity) || arity > 255)) {
         return enif_make_badarg(env);
     }
-    struct nif_event ev = {.env = env, .h = h, .w = kymo_writer_get(h->rec)};
+    struct nif_event ev = {.env = env, .h = h, .w = kymo_writer_borrow(h->rec)};
     if (ev.w == NULL) {
         return error(env, kymo_recorder_ended(h->rec) ? nif_am.stopped : nif_am.not_recorded);
     }

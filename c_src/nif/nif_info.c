@@ -128,7 +128,7 @@ ERL_NIF_TERM nif_info(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     put(env, &map, nif_am.state, state_atom(i.state));
     put(env, &map, nif_am.reason, reason_atom(i.reason));
     put(env, &map, nif_am.policy, h->policy == KYMO_DISCARD ? nif_am.discard : nif_am.overwrite);
-    put(env, &map, nif_am.clock, i.clock == KYMO_CLOCK_COUNTER ? nif_am.tsc : nif_am.monotonic);
+    put(env, &map, nif_am.clock, i.clock == KYMO_CLOCK_COUNTER ? nif_am.counter : nif_am.monotonic);
     put(env, &map, nif_am.terms, nif_layout_known() ? nif_am.native : nif_am.external);
     put(env, &map, nif_am.interface, nif_raw_registered() ? nif_am.raw : nif_am.behaviour);
     put(env, &map, nif_am.dir, dir_binary(env, h));

@@ -140,7 +140,7 @@ static bool read_messages(struct reading *r, ERL_NIF_TERM t)
 static bool read_clock(struct reading *r, ERL_NIF_TERM t)
 {
     r->o->engine.clock = t == nif_am.monotonic ? KYMO_CLOCK_MONOTONIC : KYMO_CLOCK_COUNTER;
-    return t == nif_am.monotonic || t == nif_am.auto_ || t == nif_am.tsc;
+    return t == nif_am.monotonic || t == nif_am.auto_ || t == nif_am.counter;
 }
 
 static bool read_policy(struct reading *r, ERL_NIF_TERM t)

@@ -75,6 +75,42 @@ static void threads_come_and_go(void **state)
     rc_free(&rec);
 }
 
+static void *borrows(void *arg)
+{
+    struct kymo_writer *w = kymo_writer_borrow(arg);
+
+    if (w != NULL)
+        kymo_writer_put(w);
+    return w;
+}
+
+/* Who only defines something loses no event, whether there is a slot or not. */
+static void borrowing_loses_nothing(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("borrow"), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    struct kymo_writer *w;
+    struct kymo_info info;
+    pthread_t t;
+    void *got;
+
+    (void)state;
+    assert_true(rc_call(r, 0));
+    assert_int_equal(pthread_create(&t, NULL, borrows, r), 0);
+    pthread_join(t, &got);
+    assert_null(got); /* the one slot is taken */
+    w = kymo_writer_borrow(r);
+    assert_non_null(w);
+    assert_null(kymo_writer_borrow(r)); /* between get and put */
+    kymo_writer_put(w);
+    assert_int_equal(kymo_recorder_pause(r), 0);
+    assert_null(kymo_writer_borrow(r));
+    info = rc_info(r);
+    assert_int_equal(rc_lost(&info), 0);
+    assert_int_equal(info.events, 1);
+    kymo_recorder_close(r);
+}
+
 static void no_slot_is_counted(void **state)
 {
     struct kymo_options o = rc_options(rc_path("no-slot"), KYMO_OVERWRITE);
@@ -334,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_come_and_go),
+        cmocka_unit_test(borrowing_loses_nothing),
         cmocka_unit_test(no_slot_is_counted),
         cmocka_unit_test(a_refused_thread_gets_its_slot),
         cmocka_unit_test(a_thread_dies_inside),
