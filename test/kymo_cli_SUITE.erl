@@ -174,14 +174,14 @@ not_a_recording(Config) ->
     ok = file:make_dir(Wrong),
     ok = file:write_file(filename:join(Wrong, "meta"), binary:copy(<<"kymo">>, 4096)),
     Newer = copy(?config(recording, Config), Dir, "newer"),
-    patch(filename:join(Newer, "meta"), 8, <<2:32/little>>),
+    patch(filename:join(Newer, "meta"), 8, <<3:32/little>>),
     [begin
          {3, "", Err} = run(Command ++ [Path]),
          ?assert(contains(Err, Path)),
          ?assert(contains(Err, Why))
      end || Command <- [["info"], ["print"], ["export", "dbg", "-o", "-"]],
             {Path, Why} <- [{filename:join(Dir, "nothing"), "No such file"}, {File, "Not a directory"},
-                            {Dir, "not a recording"}, {Wrong, "magic"}, {Newer, "version 2"}]].
+                            {Dir, "not a recording"}, {Wrong, "magic"}, {Newer, "version 3"}]].
 
 %% ---- info ----
 

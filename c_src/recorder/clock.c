@@ -248,7 +248,7 @@ static bool back_on_line(struct kymo_recorder *r, struct kymo_calib *now)
     return true;
 }
 
-void kymo_calibrate(struct kymo_recorder *r, bool last)
+void kymo_calibrate(struct kymo_recorder *r, enum kymo_calibration what)
 {
     struct kymo_calib now = kymo_clock_pair(r->clock, kymo_get(&r->offset));
     bool left = back_on_line(r, &now);
@@ -256,8 +256,8 @@ void kymo_calibrate(struct kymo_recorder *r, bool last)
 
     if (left)
         r->line_from = now; /* what was measured before says nothing of what follows */
-    if (left || last || (uint64_t)now.mono_ns >= r->calib_point_ns)
-        append_point(r, now, last);
+    if (left || what != KYMO_CALIB_LOOK || (uint64_t)now.mono_ns >= r->calib_point_ns)
+        append_point(r, now, what == KYMO_CALIB_END);
     if (now.mono_ns - r->line_from.mono_ns >= KYMO_RATE_NS)
         rate = rate_between(r->clock, r->line_from, now);
     kymo_set(&r->meta->ticks_per_sec, rate);

@@ -341,10 +341,14 @@ KYMO_HIDDEN enum kymo_clock kymo_clock_choose(enum kymo_clock asked);
 KYMO_HIDDEN struct kymo_calib kymo_clock_pair(enum kymo_clock c, uint64_t offset);
 /* The line at open, from the first two points of the table. */
 KYMO_HIDDEN void kymo_clock_start(struct kymo_recorder *r);
-/* Appends a point to the table when it is time for one, or when the counter has
- * left its line, or `last`; refines the rate; thins the table out when it is full.
- * With ctl held. */
-KYMO_HIDDEN void kymo_calibrate(struct kymo_recorder *r, bool last);
+enum kymo_calibration {
+    KYMO_CALIB_LOOK,  /* a point when it is time for one, or when the counter has left its line */
+    KYMO_CALIB_POINT, /* a point in any case */
+    KYMO_CALIB_END    /* the last point */
+};
+/* Looks at the clock and appends a point to the table; refines the rate; thins the
+ * table out when it is full. With ctl held. */
+KYMO_HIDDEN void kymo_calibrate(struct kymo_recorder *r, enum kymo_calibration what);
 /* now: ticks that differ suspiciously from those of the thread's last event. The
  * same when CLOCK_MONOTONIC agrees, else ticks that do; then the offset is corrected
  * for all, and meta->epochs is higher than before. Producers inside get. */

@@ -274,7 +274,7 @@ static int copy_all(struct snapshot *s)
     int rc = 0;
 
     if (kymo_state_of(s->r) < KYMO_STOPPING)
-        kymo_calibrate(s->r, false);
+        kymo_calibrate(s->r, KYMO_CALIB_POINT);
     take_cut(s);
     KYMO_POINT(KYMO_AT_CUT);
     rc = copy_pool(s);

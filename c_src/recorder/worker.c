@@ -161,7 +161,7 @@ static void finish(struct kymo_recorder *r)
         kymo_ring_give_back(r, KYMO_GIVE_UNUSED);
         note_error(r, fsync(r->ring_map.fd));
     }
-    kymo_calibrate(r, true);
+    kymo_calibrate(r, KYMO_CALIB_END);
     kymo_set(&r->meta->end_ticks, (int64_t)kymo_clock_now(r));
     note_error(r, ftruncate(r->dict_map.fd, (off_t)kymo_get(&r->meta->dict_used)));
     note_error(r, fsync(r->dict_map.fd));
@@ -174,7 +174,7 @@ static void finish(struct kymo_recorder *r)
 static void calibrate(struct kymo_recorder *r, uint64_t now)
 {
     if (pthread_mutex_trylock(&r->ctl) == 0) {
-        kymo_calibrate(r, false);
+        kymo_calibrate(r, KYMO_CALIB_LOOK);
         pthread_mutex_unlock(&r->ctl);
     } else {
         kymo_set(&r->calib_next_ns, now + KYMO_NAP_MAX_NS);

@@ -139,10 +139,10 @@ static void the_worker_notices(void **state)
         points = kymo_get(&r->meta->n_calib);
         jump(r, by[i]);
         pthread_mutex_lock(&r->ctl);
-        kymo_calibrate(r, false);
+        kymo_calibrate(r, KYMO_CALIB_LOOK);
         assert_int_equal(kymo_get(&r->meta->epochs), 1);
         assert_int_equal(kymo_get(&r->meta->n_calib), points + 1);
-        kymo_calibrate(r, false); /* it is on its line again */
+        kymo_calibrate(r, KYMO_CALIB_LOOK); /* it is on its line again */
         assert_int_equal(kymo_get(&r->meta->epochs), 1);
         pthread_mutex_unlock(&r->ctl);
         record_some(r, m);
@@ -168,11 +168,11 @@ static void a_small_leap_is_a_point(void **state)
     (void)state;
     jump(r, (int64_t)1 << 31);
     pthread_mutex_lock(&r->ctl);
-    kymo_calibrate(r, false);
+    kymo_calibrate(r, KYMO_CALIB_LOOK);
     assert_int_equal(kymo_get(&r->meta->epochs), 0);
     assert_int_equal(kymo_get(&r->meta->n_calib), points + 1);
     assert_in_range(kymo_get(&r->meta->ticks_per_sec), rate - rate / 100, rate + rate / 100);
-    kymo_calibrate(r, false);
+    kymo_calibrate(r, KYMO_CALIB_LOOK);
     assert_int_equal(kymo_get(&r->meta->n_calib), points + 1);
     pthread_mutex_unlock(&r->ctl);
     record_some(r, m);

@@ -287,8 +287,7 @@ static void calibration_thins_out(void **state)
     (void)state;
     pthread_mutex_lock(&r->ctl); /* as the worker does */
     for (unsigned i = 0; i < 3000; i++) {
-        r->calib_point_ns = 0; /* it is time for a point */
-        kymo_calibrate(r, false);
+        kymo_calibrate(r, KYMO_CALIB_POINT);
         assert_true(r->meta->n_calib < KYMO_CALIB_MAX);
     }
     assert_true(r->calib_step_ns >= 16 * step);
