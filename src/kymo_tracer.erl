@@ -23,7 +23,8 @@
 %% event is about (function, peer, registered name). Contents are recorded when
 %% an option asks for them, at most `content_bytes' of each; what does not fit
 %% is replaced by the atom `` '...' '', and marked as cut.
-%% A local fun is recorded as `{'$fun', Text}'.
+%% A local fun is recorded as `{'$fun', Text}', a native record as
+%% `{'$record', Module, Name, #{Field => Value}}'.
 %%
 %% == Errors ==
 %% Every function but {@link open/1} raises `badarg', with an explanation in the
