@@ -269,11 +269,13 @@ load() ->
     <<_:3, Offset/bits>> = Large,
     Begun = <<(binary:part(Large, 0, 998))/binary, (binary:at(Large, 998))>>,
     Built = <<Begun/binary, (binary:at(Large, 999))>>,
+    Magic = atomics:new(1, []),
     Alias = alias(),
     true = unalias(Alias),
+    Export = fun erlang:self/0,
     Info = {min(erts_debug:flat_size(Fun), erts_debug:flat_size(fun erlang:self/0)),
             erts_debug:flat_size(#{}),
-            Large, Offset, Built, atomics:new(1, []), Alias, fun erlang:self/0},
+            Large, Offset, Built, Magic, Alias, Export},
     case erlang:load_nif(library(), Info) of
         ok -> ok;
         {error, {Why, Text}} -> {error, {Why, explain_load(lists:flatten(Text))}}
