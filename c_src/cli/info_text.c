@@ -127,10 +127,6 @@ static void loss(const struct cli_info *in)
     }
     if (in->meta->io_errno != 0)
         printf("             writing failed: %s\n", strerror((int)in->meta->io_errno));
-    if (in->meta->taken != 0)
-        printf("taken        %s patterns, flags or sessions were removed by another tracer: events are "
-               "missing\n",
-               COUNT(in->meta->taken));
 }
 
 static void taken(const struct cli_info *in)
