@@ -362,7 +362,13 @@ look(Max, #server{tracing = T, taken = Taken} = S) ->
             %% Loading code takes patterns away, too. Those are set again as soon as
             %% the message about that load is read.
             Current = catch_up(S#server{tracing = Living, taken = Looked}),
-            taken(kymo_taken:note(Current#server.tracing, Current#server.taken), Current)
+            Noted = kymo_taken:note(Current#server.tracing, Current#server.taken),
+            %% The runtime clears the flags of a recorder that has ended, so what is
+            %% missing then was not taken by others.
+            case is_ended(Current) of
+                true -> Current;
+                false -> taken(Noted, Current)
+            end
     end.
 
 %% The code server answers after the load that it works on.

@@ -41,12 +41,12 @@ groups() ->
     ],
     [
         {global, [],
-            Common ++
+            [tracer_purged | Common] ++
                 [
                     held_process, held_function, held_receive, held_new, held_existing, others_untouched,
                     replaced_by_other
                 ]},
-        {session, [], Common ++ [others_untouched, both_at_once, one_commit, taken_session]}
+        {session, [], [tracer_purged | Common] ++ [others_untouched, both_at_once, one_commit, taken_session]}
     ].
 
 init_per_suite(Config) ->
@@ -299,7 +299,7 @@ owner_dies(Config) ->
     receive {'DOWN', Monitor, process, Owner, killed} -> ok end,
     gone(Watched),
     {error, already_stopped} = kymo:stop(R),
-    #{state := closed, reason := owner} = kymo:info(R).
+    #{state := closed, reason := owner, taken := 0} = kymo:info(R).
 
 owner_none(Config) ->
     Self = self(),
@@ -872,7 +872,8 @@ limit_ends(Config) ->
     run(P, fun() -> [f(N) || N <- lists:seq(1, 100)] end),
     true = until(fun() -> breakpoints() =:= [] andalso flags() =:= [] end),
     true = until(fun() -> #{tracing := T, state := S} = kymo:info(R), {T, S} =:= {none, closed} end),
-    #{reason := events, events := 10} = kymo:info(R),
+    %% The runtime clears the flags of a recorder that has ended: nobody took them.
+    #{reason := events, events := 10, taken := 0} = kymo:info(R),
     {error, ended} = kymo:trace(R, #{events => [procs]}),
     {ok, #{reason := events}} = kymo:stop(R),
     gone(P).
@@ -1074,6 +1075,27 @@ taken_session(Config) ->
     {ok, _} = kymo:stop(R),
     taken_shown(Config, 1),
     gone(P).
+
+%% Somebody unloads the tracer itself: the runtime clears the flags of the processes
+%% that have an event then.
+tracer_purged(Config) ->
+    {ok, Peer, _} = peer:start(#{
+        connection => standard_io, args => ["-pa", filename:dirname(code:which(?MODULE))], wait_boot => 60000
+    }),
+    Options = (small(Config))#{dir => sub(Config, rec), owner => none},
+    {ok, R} = peer:call(Peer, kymo, start, [Options]),
+    Spec = #{processes => [code_server], events => [messages]},
+    {ok, #{processes := 1}} = peer:call(Peer, kymo, trace, [R, Spec]),
+    true = peer:call(Peer, code, delete, [kymo_tracer]),
+    _ = peer:call(Peer, code, purge, [kymo_tracer]),
+    true = until(fun() ->
+        _ = peer:call(Peer, code, root_dir, []),
+        #{taken := Taken} = peer:call(Peer, kymo, info, [R]),
+        Taken =:= 1
+    end),
+    {ok, #{taken := 1}} = peer:call(Peer, kymo, stop, [R]),
+    peer:stop(Peer),
+    taken_shown(Config, 1).
 
 %% A mistake in the first trace/2 leaves the recorder as it was: no session, no
 %% trace pattern that waits for loads, nothing to replan.
