@@ -290,14 +290,10 @@ untrace(_, #server{tracing = none} = S) ->
 untrace(all, S) ->
     {ok, clear(S)};
 untrace(Spec, #server{tracing = T} = S) ->
-    case kymo_tracing:unplan(T, with_arity(Spec, S)) of
-        {ok, Plan, Planned} ->
-            Updated = update(Planned, S),
-            {_, Left} = kymo_tracing:apply_plan(Planned, Plan),
-            {ok, Updated#server{tracing = Left}};
-        {error, _} = Error ->
-            {Error, S}
-    end.
+    {ok, Plan, Planned} = kymo_tracing:unplan(T, with_arity(Spec, S)),
+    Updated = update(Planned, S),
+    {_, Left} = kymo_tracing:apply_plan(Planned, Plan),
+    {ok, Updated#server{tracing = Left}}.
 
 %% A session that somebody has destroyed can't be used any more.
 without_session(#server{tracing = none} = S) ->

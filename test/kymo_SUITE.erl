@@ -32,7 +32,7 @@ groups() ->
         nothing_or_all, spec_errors, untrace_all, untrace_parts, reload,
         reload_without_gap, load_first, pause_resume,
         overlap_any_order, overlap_of_calls, overlap_scopes, untrace_overlap, untrace_part_of_pattern,
-        untraced_stays, too_many_patterns,
+        untraced_stays, too_many_patterns, too_many_by_load,
         limit_ends, limit_gives_back, stop_gives_back, listed, remembers_some, recorders_killed,
         taken_functions, taken_by_reset, taken_flags, reload_is_not_taken, taken_while_flying,
         trace_error_leaves_nothing,
@@ -863,6 +863,33 @@ too_many_patterns(Config) ->
     %% Greater than 2, and each call of g.
     {ok, #{events := 18}} = kymo:stop(R),
     gone(P).
+
+%% The union gets too large only by code that is loaded later: all its calls are
+%% recorded.
+too_many_by_load(Config) ->
+    Digits = lists:seq($1, $9),
+    load_functions([[$n, D] || D <- Digits]),
+    Patterns = [lists:flatten(["kymo_reload*:*n", D, "*(X) when X > ", D]) || D <- Digits],
+    {P, R} = traced(Config, #{}, #{functions => Patterns}),
+    run(P, fun() -> kymo_reloaded:n1(1), kymo_reloaded:n1(2) end),
+    #{events := 1, tracing := #{functions := 9}} = kymo:info(R),
+    load_functions([lists:append([[$n, D] || D <- Digits])]),
+    true = until(fun() -> #{tracing := #{functions := N}} = kymo:info(R), N =:= 1 end),
+    run(P, fun() -> kymo_reloaded:n1n2n3n4n5n6n7n8n9(0) end),
+    {ok, #{events := 2}} = kymo:stop(R),
+    gone(P),
+    unload_version().
+
+%% The module with these functions of one argument.
+load_functions(Names) ->
+    Functions = [list_to_atom(N) || N <- Names],
+    Body = [{clause, 1, [{var, 1, '_'}], [], [{atom, 1, ok}]}],
+    Forms =
+        [{attribute, 1, module, kymo_reloaded}, {attribute, 1, export, [{F, 1} || F <- Functions]}] ++
+            [{function, 1, F, 1, Body} || F <- Functions],
+    {ok, kymo_reloaded, Code} = compile:forms(Forms),
+    code:purge(kymo_reloaded),
+    {module, kymo_reloaded} = code:load_binary(kymo_reloaded, "kymo_reloaded", Code).
 
 %% ---- the end -----------------------------------------------------------------------------
 

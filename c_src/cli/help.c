@@ -18,7 +18,7 @@
 #define COMMON \
     "  -q, --quiet            no progress, no summary\n" \
     "      --strict           exit with 1 when events were lost, damage was found, or\n" \
-    "                         others took the recorder's tracing away\n" \
+    "                         another tool took its tracing away\n" \
     "  -h, --help             this text\n"
 
 static const char general[] =

@@ -43,7 +43,7 @@ int cli_flush(int status);
 /* True when standard output has gone away or can't be written: stop early. Call
  * it soon after writing: it looks at errno. */
 bool cli_output_lost(void);
-/* The recorder lost events, others took its tracing away, or the reader found damage. */
+/* The recorder lost events, another tool took its tracing away, or the reader found damage. */
 bool cli_incomplete(const struct kymo_reader *r);
 /* For --strict: the exit status; says on standard error why it is not 0. */
 int cli_strict(const struct kymo_reader *r);
