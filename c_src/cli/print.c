@@ -309,14 +309,20 @@ int cli_print(int argc, char **argv)
     cli_filter_init(&filter);
     for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "n:q", options, NULL)) != -1;) {
         switch (o) {
-        case OPT_WALL: p.clock = WALL; wall = true; break;
-        case OPT_ERLANG: p.clock = ERLANG; erlang = true; break;
+        case OPT_WALL:
+            p.clock = WALL;
+            wall = true;
+            break;
+        case OPT_ERLANG:
+            p.clock = ERLANG;
+            erlang = true;
+            break;
         case 'n':
         case OPT_LIMIT:
             if (!cli_parse_number(optarg, &limit))
                 status = cli_usage("print", "--limit: '%s' is not a number", optarg);
             break;
-        case OPT_ALL: p.all = true; break;
+        case OPT_ALL: p.all = filter.all = true; break;
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;
