@@ -107,7 +107,6 @@ static void counters(const struct cli_info *in)
     integer("complete_from_ns", (int64_t)((uint64_t)in->horizon_ns - t0));
     integer("complete_from_unix_ns", kymo_reader_wall_ns(in->r, in->horizon_ns));
     integer("complete_for_ns", cli_info_complete_ns(in));
-    number("taken", in->meta->taken);
     number("clock_jumps", kymo_reader_jumps(in->r));
     number("pool_segments", in->pool_segments);
     number("pool_bytes", in->pool_bytes);
