@@ -197,7 +197,7 @@ info_json(Config) ->
     Dir = ?config(recording, Config),
     Json = json(out(["info", "--json", Dir])),
     Events = length(lines(["print", Dir, "--tag", all_tags()])),
-    ?assertMatch(#{<<"format">> := 1, <<"state">> := <<"closed">>, <<"reason">> := <<"stop">>,
+    ?assertMatch(#{<<"format">> := 2, <<"state">> := <<"closed">>, <<"reason">> := <<"stop">>,
                    <<"policy">> := <<"discard">>, <<"complete">> := true, <<"overwritten">> := 0,
                    <<"lost">> := #{<<"total">> := 0, <<"ring_full">> := 0, <<"io">> := 0},
                    <<"damage">> := #{<<"segments_bad">> := 0, <<"records_bad">> := 0}}, Json),

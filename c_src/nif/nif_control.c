@@ -82,9 +82,8 @@ static void read_node(ErlNifEnv *env, struct nif_handle *h, struct kymo_options 
 static const char *option_name(const char *what)
 {
     static const char *const names[][2] = {
-        {"segment_bytes", "segment_size"}, {"memory", "memory"},
-        {"dict_bytes", "dict_size"},       {"content_max", "content_bytes"}, {"limit_bytes", "limit"},
-        {"file_bytes", "file_size"},
+        {"segment_bytes", "segment_size"}, {"memory", "memory"},     {"dict_bytes", "dict_size"},
+        {"content_max", "content_bytes"},  {"limit_bytes", "limit"}, {"file_bytes", "file_size"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i][0], what) == 0) {
@@ -107,7 +106,8 @@ static ERL_NIF_TERM open_error(ErlNifEnv *env, ERL_NIF_TERM map, int err, const 
         }
         if (why->needed != 0) {
             return error(env, enif_make_tuple4(env, nif_am.bad_option, key, value,
-                                               enif_make_tuple2(env, nif_am.at_least, enif_make_uint64(env, why->needed))));
+                                               enif_make_tuple2(env, nif_am.at_least,
+                                                                enif_make_uint64(env, why->needed))));
         }
         return error(env, enif_make_tuple3(env, nif_am.bad_option, key, value));
     }

@@ -87,7 +87,7 @@ static int open_next(struct kymo_recorder *r)
     return 0;
 }
 
-/* Waiting for the disk here would let the rings fill: writing back is only
+/* Waiting for the disk here would let the pool fill: writing back is only
  * started, kymo_datafile_sync waits for it at the end. */
 void kymo_datafile_close(struct kymo_recorder *r)
 {

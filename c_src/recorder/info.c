@@ -106,8 +106,8 @@ void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out)
     out->events_removed = kymo_get(&m->events_removed);
     until = horizon(r, out->slots_used);
     out->complete_from_ns = until == 0 ? (int64_t)r->t0_ns : kymo_clock_ns_of(r, until);
-    out->until_ns = kymo_clock_ns_of(
-        r, out->state == KYMO_CLOSED ? (uint64_t)kymo_get(&m->end_ticks) : kymo_clock_now(r));
+    out->until_ns = kymo_clock_ns_of(r, out->state == KYMO_CLOSED ? (uint64_t)kymo_get(&m->end_ticks)
+                                                                  : kymo_clock_now(r));
     out->wall_offset_ns = m->t0_wall_ns - m->t0_mono_ns;
     out->taken = kymo_get(&m->taken);
     out->epochs = kymo_get(&m->epochs);

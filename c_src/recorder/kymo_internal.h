@@ -109,9 +109,9 @@ struct kymo_datafiles {
 
 /* How the memory of a recorder is divided; whole pages. */
 struct kymo_layout {
-    uint64_t meta, dict, ring;      /* files */
-    uint64_t table, writers, pool;  /* private memory */
-    uint64_t caches;                /* of all slots: taken by threads that record, not counted */
+    uint64_t meta, dict, ring;     /* files */
+    uint64_t table, writers, pool; /* private memory */
+    uint64_t caches;               /* of all slots: taken by threads that record, not counted */
     uint32_t segment_bytes, n_segments;
 };
 
@@ -123,21 +123,21 @@ struct kymo_full {
 
 /* The pool: see pool.c. */
 struct kymo_pool {
-    uint8_t *mem;          /* the mapped file */
-    uint64_t *claims;      /* by place; atomic */
-    struct kymo_full *full; /* by whoever drains */
-    uint64_t *closed;      /* by slot; likewise */
-    uint64_t n;            /* places */
-    uint64_t age;          /* tickets after which an open segment is to be changed */
+    uint8_t *mem;                               /* the mapped file */
+    uint64_t *claims;                           /* by place; atomic */
+    struct kymo_full *full;                     /* by whoever drains */
+    uint64_t *closed;                           /* by slot; likewise */
+    uint64_t n;                                 /* places */
+    uint64_t age;                               /* tickets after which an open segment is to be changed */
     uint64_t next __attribute__((aligned(64))); /* the next ticket; atomic */
-    int64_t spare;         /* discard: free segments beyond the reserved ones; atomic */
-    uint64_t sum_at;       /* overwrite: the worker's place in its rounds */
+    int64_t spare;                              /* discard: free segments beyond the reserved ones; atomic */
+    uint64_t sum_at;                            /* overwrite: the worker's place in its rounds */
 };
 
 /* The line that ticks are expected on. `version` is odd while it changes. */
 struct kymo_clockline {
-    uint32_t version; /* atomic */
-    uint32_t correcting; /* a thread is at it; atomic */
+    uint32_t version;         /* atomic */
+    uint32_t correcting;      /* a thread is at it; atomic */
     uint64_t ticks, ns, rate; /* atomic */
 };
 

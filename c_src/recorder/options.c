@@ -116,8 +116,8 @@ static bool divide(const struct kymo_options *o, uint64_t memory, struct kymo_la
     l->writers = pages((uint64_t)o->n_slots * sizeof(struct kymo_writer));
     l->caches = (uint64_t)o->n_slots * KYMO_CACHES_BYTES;
     n = segments(o, l, memory, bytes);
-    while (o->segment_bytes == 0 && n < (uint64_t)KYMO_SEGMENTS_WANTED * o->n_slots && bytes > KYMO_SEGMENT_MIN &&
-           bytes / 2 >= 4 * (uint64_t)o->content_max) {
+    while (o->segment_bytes == 0 && n < (uint64_t)KYMO_SEGMENTS_WANTED * o->n_slots &&
+           bytes > KYMO_SEGMENT_MIN && bytes / 2 >= 4 * (uint64_t)o->content_max) {
         bytes /= 2;
         n = segments(o, l, memory, bytes);
     }

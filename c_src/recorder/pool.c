@@ -28,9 +28,9 @@
 #include "kymo_internal.h"
 
 #define CLAIM_OPEN 1u
-#define CLAIM_HELD 2u    /* by the worker, which computes a CRC */
-#define CLAIM_FULL 4u    /* closed and not drained */
-#define CLAIM_SPARE 8u   /* the permit was a spare one */
+#define CLAIM_HELD 2u     /* by the worker, which computes a CRC */
+#define CLAIM_FULL 4u     /* closed and not drained */
+#define CLAIM_SPARE 8u    /* the permit was a spare one */
 #define CLAIM_RETIRED 16u /* has no disk space any more */
 #define CLAIM_SUMMED 32u  /* has its CRC */
 #define CLAIM_TAKEN (CLAIM_OPEN | CLAIM_HELD | CLAIM_FULL | CLAIM_RETIRED)
@@ -131,8 +131,8 @@ struct kymo_segment *kymo_pool_take(struct kymo_writer *w, uint64_t *order)
         if ((seen & CLAIM_TAKEN) != 0 || seen >> CLAIM_SHIFT > ticket)
             continue;
         if (!__atomic_compare_exchange_n(claim, &seen,
-                                         ticket << CLAIM_SHIFT | CLAIM_OPEN | (spare ? CLAIM_SPARE : 0u), false,
-                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+                                         ticket << CLAIM_SHIFT | CLAIM_OPEN | (spare ? CLAIM_SPARE : 0u),
+                                         false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             continue;
         *order = ticket;
         s = kymo_segment_at(r, ticket % r->pool.n);

@@ -207,9 +207,9 @@ void *kymo_worker(void *recorder)
         if (r->clock == KYMO_CLOCK_COUNTER && now >= kymo_get(&r->calib_next_ns))
             calibrate(r, now);
         if (r->opt.policy == KYMO_OVERWRITE) {
-            nap = kymo_pool_sum(r, KYMO_SUM_MOST) > 0  ? KYMO_SUM_NAP_MIN_NS
-                  : nap * 2 < KYMO_SUM_NAP_MAX_NS ? nap * 2
-                                                  : KYMO_SUM_NAP_MAX_NS;
+            nap = kymo_pool_sum(r, KYMO_SUM_MOST) > 0 ? KYMO_SUM_NAP_MIN_NS
+                  : nap * 2 < KYMO_SUM_NAP_MAX_NS     ? nap * 2
+                                                      : KYMO_SUM_NAP_MAX_NS;
             wait = nap;
         } else {
             struct pass p;

@@ -167,7 +167,8 @@ static struct kymo_recorder *open_one(const char *name, enum kymo_policy policy,
     o.max_files = 2;
     rc = kymo_recorder_open(&o, &r, &why);
     if (rc != 0) {
-        fprintf(stderr, "bench_recorder: %s: %s %s\n", dir, strerror(-rc), why.option != NULL ? why.option : "");
+        fprintf(stderr, "bench_recorder: %s: %s %s\n", dir, strerror(-rc),
+                why.option != NULL ? why.option : "");
         exit(1);
     }
     return r;

@@ -201,10 +201,8 @@ static void an_idle_thread_is_no_jump(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_counter_that_began_anew),
-        cmocka_unit_test(a_counter_that_ran_on),
-        cmocka_unit_test(the_worker_notices),
-        cmocka_unit_test(a_small_leap_is_a_point),
+        cmocka_unit_test(a_counter_that_began_anew), cmocka_unit_test(a_counter_that_ran_on),
+        cmocka_unit_test(the_worker_notices),        cmocka_unit_test(a_small_leap_is_a_point),
         cmocka_unit_test(an_idle_thread_is_no_jump),
     };
 

@@ -91,8 +91,14 @@ static uint64_t horizon(const struct rc_rec *rec)
  * fills a segment in just a lap: what is kept of them reaches back equally far. */
 static void reaches_back_equally_far(void **state)
 {
-    static const uint64_t slow_events[] = {1, 3, PER_SEGMENT / 2, PER_SEGMENT - 20, PER_SEGMENT, PER_SEGMENT + 1,
-                                           PER_SEGMENT + 20, 3 * PER_SEGMENT};
+    static const uint64_t slow_events[] = {1,
+                                           3,
+                                           PER_SEGMENT / 2,
+                                           PER_SEGMENT - 20,
+                                           PER_SEGMENT,
+                                           PER_SEGMENT + 1,
+                                           PER_SEGMENT + 20,
+                                           3 * PER_SEGMENT};
 
     (void)state;
     for (unsigned k = 0; k < sizeof slow_events / sizeof *slow_events; k++) {
@@ -130,7 +136,8 @@ static void reaches_back_equally_far(void **state)
             uint64_t expected = 0, kept = 0;
 
             for (size_t e = 0; e < rec.n_events; e++) {
-                if (rec.events[e].instance != i || rec.events[e].id != KYMO_E_CALL || rec.events[e].ticks <= h)
+                if (rec.events[e].instance != i || rec.events[e].id != KYMO_E_CALL ||
+                    rec.events[e].ticks <= h)
                     continue;
                 if (kept++ > 0)
                     assert_int_equal(rec.events[e].who, expected);
@@ -173,7 +180,8 @@ static void threads_that_ended(void **state)
     assert_int_equal(oldest_kept(&rec, 0), UINT64_MAX);
     assert_int_equal(rec.slots[0].overwritten, 10);
     assert_true(rec.slots[0].gone_until != 0 && rec.slots[0].gone_until <= horizon(&rec));
-    assert_int_equal(rec.real + rec.slots[0].overwritten + rec.slots[1].overwritten, 11 + 3 * SEGMENTS * PER_SEGMENT);
+    assert_int_equal(rec.real + rec.slots[0].overwritten + rec.slots[1].overwritten,
+                     11 + 3 * SEGMENTS * PER_SEGMENT);
     rc_free(&rec);
     rc_load(rc_path("ended-copy"), &rec);
     assert_int_equal(rec.slots[0].overwritten, 10);
@@ -347,12 +355,9 @@ static void one_memory_for_all_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reaches_back_equally_far),
-        cmocka_unit_test(threads_that_ended),
-        cmocka_unit_test(info_tells_the_horizon),
-        cmocka_unit_test(a_late_ticket_takes_nothing_new),
-        cmocka_unit_test(closed_segments_get_sums),
-        cmocka_unit_test(a_flood_loses_its_own),
+        cmocka_unit_test(reaches_back_equally_far),   cmocka_unit_test(threads_that_ended),
+        cmocka_unit_test(info_tells_the_horizon),     cmocka_unit_test(a_late_ticket_takes_nothing_new),
+        cmocka_unit_test(closed_segments_get_sums),   cmocka_unit_test(a_flood_loses_its_own),
         cmocka_unit_test(one_memory_for_all_threads),
     };
 

@@ -123,10 +123,10 @@ struct kymo_info {
     /* CLOCK_MONOTONIC ns: from there on the recording is complete but for losses;
      * the time of open when nothing was overwritten or removed yet. */
     int64_t complete_from_ns;
-    int64_t until_ns; /* likewise: now, or when the recorder closed */
+    int64_t until_ns;       /* likewise: now, or when the recorder closed */
     int64_t wall_offset_ns; /* from CLOCK_MONOTONIC to the Unix epoch, as it was at open */
-    uint64_t taken;  /* see kymo_recorder_note_taken */
-    uint32_t epochs; /* of the clock, see enum kymo_clock */
+    uint64_t taken;         /* see kymo_recorder_note_taken */
+    uint32_t epochs;        /* of the clock, see enum kymo_clock */
     uint32_t io_errno;
     uint32_t slots_used, n_slots;
     uint32_t n_segments, segment_bytes;

@@ -51,7 +51,8 @@ struct kymo_cached_atom {
 };
 
 #define KYMO_CACHES_BYTES \
-    ((sizeof(struct kymo_cached_mfa) << KYMO_MFA_CACHE_BITS) + (sizeof(struct kymo_cached_atom) << KYMO_ATOM_CACHE_BITS))
+    ((sizeof(struct kymo_cached_mfa) << KYMO_MFA_CACHE_BITS) + \
+     (sizeof(struct kymo_cached_atom) << KYMO_ATOM_CACHE_BITS))
 
 struct kymo_writer {
     /* Every event. */
@@ -282,7 +283,8 @@ static inline uint8_t *kymo_reserve(struct kymo_writer *w, unsigned id, size_t m
     uint8_t *p = w->cur;
 
     /* A clock that went back gives a huge difference: the slow path sees to it. */
-    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0 || kymo_room(w) < (ptrdiff_t)(max_body + KYMO_HDR_COMPACT)))
+    if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0 ||
+                      kymo_room(w) < (ptrdiff_t)(max_body + KYMO_HDR_COMPACT)))
         return kymo_reserve_slow(w, id, max_body, now);
     w->pending = now;
     kymo_prefetch((const uint8_t *)((uintptr_t)p + KYMO_AHEAD));
