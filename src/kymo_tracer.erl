@@ -23,7 +23,8 @@
 %% event is about (function, peer, registered name). Contents are recorded when
 %% an option asks for them, at most `content_bytes' of each; what does not fit
 %% is replaced by the atom `` '...' '', and marked as cut.
-%% A local fun is recorded as `{'$fun', Text}'.
+%% A local fun is recorded as `{'$fun', Text}', a native record as
+%% `{'$record', Module, Name, #{Field => Value}}'.
 %%
 %% == Errors ==
 %% Every function but {@link open/1} raises `badarg', with an explanation in the
@@ -361,11 +362,13 @@ load_library({ok, File}) ->
     <<_:3, Offset/bits>> = Large,
     Begun = <<(binary:part(Large, 0, 998))/binary, (binary:at(Large, 998))>>,
     Built = <<Begun/binary, (binary:at(Large, 999))>>,
+    Magic = atomics:new(1, []),
     Alias = alias(),
     true = unalias(Alias),
+    Export = fun erlang:self/0,
     Info = {min(erts_debug:flat_size(Fun), erts_debug:flat_size(fun erlang:self/0)),
             erts_debug:flat_size(#{}),
-            Large, Offset, Built, atomics:new(1, []), Alias, fun erlang:self/0},
+            Large, Offset, Built, Magic, Alias, Export},
     case erlang:load_nif(File, Info) of
         ok ->
             ok;

@@ -20,7 +20,7 @@
 
 all() ->
     [{group, sizes}, {group, contents}, {group, paths}, appended, appended_messages, reference_idents,
-     record_shown].
+     record_shown, not_understood].
 
 groups() ->
     Terms = [bits_at_offset, binary_at_offset, bitstring, part_of_binary, small_at_offset, large_map, small_map,
@@ -82,6 +82,7 @@ gen_call(Config) -> case_of(gen_call, Config).
 record(Config) -> case_of(record, Config).
 
 term(control) -> {a, b, c, d, e};
+term(others) -> {1 bsl 70, -1.5, [b], #{c => d}, self(), hd(erlang:ports())};
 term(bits_at_offset) ->
     <<_:3, Bits/bits>> = large(),
     Bits;
@@ -426,3 +427,67 @@ record_shown(Config) ->
     {0, Text} = kymo_cli:run(["print", Dir]),
     Words = erts_debug:flat_size({Record, #{Record => 1}}),
     ?assertMatch({match, _}, re:run(Text, "words=" ++ integer_to_list(Words) ++ " ")).
+
+%% ---- runtimes that are not understood --------------------------------------------------------
+
+%% Samples that the library finds other than they should be stand for a runtime that
+%% lays out its terms in another way: such terms are left out, and all others whole.
+not_understood(Config) ->
+    Whole = [control, reference, alias_reference, object_reference, others],
+    Bits = [bits_at_offset, bitstring, part_of_binary, small_at_offset],
+    left_out('Offset', Bits, Whole, Config),
+    left_out('Magic', [object_reference], Whole -- [object_reference], Config),
+    left_out('Alias', [alias_reference], Whole -- [alias_reference], Config),
+    {[_], [{'$fun', <<"fun lists:map/2">>}]} = recorded_with('Export', [exported_fun], Config).
+
+left_out(Sample, LeftOut, Whole, Config) ->
+    {Terms, Recorded} = recorded_with(Sample, LeftOut ++ Whole, Config),
+    {Expected, Same} = lists:split(length(LeftOut), Terms),
+    ?assertEqual({Sample, [dots(T) || T <- Expected] ++ Same}, {Sample, Recorded}).
+
+dots(T) when is_tuple(T) -> list_to_tuple(lists:duplicate(tuple_size(T), '...'));
+dots(_) -> '...'.
+
+%% Terms, and what a node records of them whose library has got this for that sample.
+recorded_with(Sample, Names, Config) ->
+    Dir = ?config(dir, Config) ++ atom_to_list(Sample),
+    {Peer, _} = start_node(#{}),
+    try
+        Terms = peer:call(Peer, ?MODULE, record_with, [Sample, Names, Dir], 60000),
+        {Terms, [T || {trace, _, _, T, _} <- kymo_cli:events(Dir)]}
+    after
+        peer:stop(Peer)
+    end.
+
+record_with(Sample, Names, Dir) ->
+    Beam = code:which(kymo_tracer),
+    {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
+    {ok, kymo_tracer, Code} = compile:forms([spoil(Sample, F) || F <- Forms], [binary]),
+    {module, _} = code:load_binary(kymo_tracer, Beam, Code),
+    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, ring_size => 1 bsl 20, content_bytes => 4000}),
+    Terms = [term(N) || N <- Names],
+    {Dead, Ref} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Ref, process, Dead, _} -> ok end,
+    1 = erlang:trace(self(), true, [send, {tracer, kymo_tracer, State}]),
+    [Dead ! T || T <- Terms],
+    1 = erlang:trace(self(), false, [send]),
+    ok = kymo_tracer:stop(State),
+    %% Not the large ones themselves.
+    [case is_bitstring(T) of true -> bits; false -> T end || T <- Terms].
+
+%% In the tuple that load/0 gives to the library.
+spoil(Sample, {function, _, load, 0, _} = Load) ->
+    Wrong = #{'Offset' => {var, 0, 'Large'}, 'Magic' => {call, 0, {atom, 0, make_ref}, []},
+              'Alias' => {call, 0, {atom, 0, make_ref}, []}, 'Export' => {var, 0, 'Fun'}},
+    spoil_in(Sample, maps:get(Sample, Wrong), Load);
+spoil(_, Form) ->
+    Form.
+
+spoil_in(Sample, Wrong, {tuple, Line, [_, _, {var, _, 'Large'} | _] = Elements}) ->
+    {tuple, Line, [case E of {var, _, Sample} -> Wrong; _ -> E end || E <- Elements]};
+spoil_in(Sample, Wrong, Term) when is_tuple(Term) ->
+    list_to_tuple([spoil_in(Sample, Wrong, T) || T <- tuple_to_list(Term)]);
+spoil_in(Sample, Wrong, Term) when is_list(Term) ->
+    [spoil_in(Sample, Wrong, T) || T <- Term];
+spoil_in(_, _, Term) ->
+    Term.

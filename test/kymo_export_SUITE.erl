@@ -474,7 +474,7 @@ refusals(Config) ->
         ?assertMatch({match, _}, re:run(Text, Words)),
         ?assertEqual({ok, []}, file:list_dir(?config(dir, Config)))
     end,
-    Refuse(["ctf", "-o", Out, "--tag", "call", Dir], "no filter"),
+    Refuse(["folded", "-o", Out, "--all", Dir], "--all"),
     Refuse(["dbg", "-o", "/dev/full", Dir], "/dev/full"),
     Refuse(["perfetto", "-o", filename:join([Out, "none", "x"]), Dir], "none"),
     Refuse(["folded", "-o", Out, Out], "out").

@@ -134,13 +134,12 @@ static bool local_ref(const ERL_NIF_TERM *w, struct nif_ref *ref)
     const uint8_t *data = (const uint8_t *)(w + 1);
     uint32_t first;
     memcpy(&first, data, sizeof first);
-    ref->n = 3;
+    ref->n = w[0] == nif_boxed.ref_header ? 3 : w[0] == nif_boxed.alias_header ? nif_boxed.alias_numbers : 0;
     if (first == marker) {
-        ref->n = w[0] == nif_boxed.alias_header ? NIF_REF_NUMBERS : 3;
         memcpy(ref->number, data + sizeof first, ref->n * sizeof first);
-        return true;
+        return ref->n != 0;
     }
-    if (nif_boxed.magic_numbers == 0) {
+    if (nif_boxed.magic_numbers == 0 || w[0] != nif_boxed.ref_header) {
         return false;
     }
     memcpy(ref->number, address(w[1]) + nif_boxed.magic_numbers, 3 * sizeof first);

@@ -41,11 +41,12 @@ struct nif_boxed {
     uint8_t kinds[16]; /* enum nif_kind of the 16 kinds of headers */
     /* Since OTP 27 a bitstring counts in bits, and a part of one knows the address. */
     bool counts_bits;
-    uint64_t binary_bytes;  /* from the runtime's binary to its bytes */
-    uint32_t magic_numbers; /* from its object to the numbers of such a reference; 0: unknown */
-    uint64_t alias_header;  /* of a reference with NIF_REF_NUMBERS; 0: there are none */
-    uint32_t node_name;     /* word of a node's name in its entry, before its creation */
-    uint32_t export_mfa;    /* word of the module in an export entry; 0: unknown */
+    uint64_t binary_bytes;             /* from the runtime's binary to its bytes */
+    uint32_t magic_numbers;            /* from its object to the numbers of such a reference; 0: unknown */
+    uint64_t ref_header, alias_header; /* 0: unknown */
+    uint32_t alias_numbers;            /* 3 or NIF_REF_NUMBERS */
+    uint32_t node_name;                /* word of a node's name in its entry, before its creation */
+    uint32_t export_mfa;               /* word of the module in an export entry; 0: unknown */
 };
 extern struct nif_boxed nif_boxed;
 

@@ -215,12 +215,14 @@ static void learn_magic(ErlNifEnv *env, ERL_NIF_TERM t)
 static void learn_alias(ErlNifEnv *env, ERL_NIF_TERM t)
 {
     uint8_t ext[EXT_MAX];
-    if (has_words(t, 4) && nif_kind(t) == NIF_REF) {
-        size_t len = external_ref(env, t, ext);
-        nif_boxed.alias_header = nif_header(t);
-        if (len == 0 || !has_numbers(t, ext, len)) {
-            nif_boxed.alias_header = 0;
-        }
+    if (!has_words(t, 4) || nif_kind(t) != NIF_REF) {
+        return;
+    }
+    size_t len = external_ref(env, t, ext);
+    nif_boxed.alias_header = nif_header(t);
+    nif_boxed.alias_numbers = len != 0 && ext[3] == NIF_REF_NUMBERS ? NIF_REF_NUMBERS : 3;
+    if (len == 0 || !has_numbers(t, ext, len)) {
+        nif_boxed.alias_header = 0;
     }
 }
 
@@ -289,6 +291,7 @@ static void learn_refs(ErlNifEnv *env, const struct nif_samples *s)
     uint8_t ext[EXT_MAX];
     ERL_NIF_TERM ref = enif_make_ref(env);
     size_t len = has_words(ref, 3) && set_kind(ref, NIF_REF) ? external_ref(env, ref, ext) : 0;
+    nif_boxed.ref_header = len == 0 ? 0 : nif_header(ref);
     if (len == 0 || !has_numbers(ref, ext, len)) {
         forget(NIF_REF);
         return;
