@@ -238,7 +238,7 @@ resume(State) ->
 info(State) ->
     ?EXPLAIN(nif_info(State), [State]).
 
-%% @doc Copies what the rings hold now into a new recording in the folder `Dir',
+%% @doc Copies what the recorder holds now into a new recording in the folder `Dir',
 %% while events go on being recorded.
 -spec snapshot(state(), Dir :: file:name_all()) ->
           {ok, #{segments := non_neg_integer(), events := non_neg_integer()}} | {error, reason()}.

@@ -12,8 +12,8 @@
  *                 recorder, so counters survive the death of the node.
  *   dict          append-only definitions: atoms, MFAs, terms, processes.
  *   ring          n_segments places of segment_bytes, one pool for all threads.
- *                 Present while recording, after a crash, and when something
- *                 could not be written to data files; absent in a snapshot.
+ *                 Absent in a snapshot, and once a discard recorder has ended
+ *                 with everything in data files.
  *   data.NNNNNN   whole segments one after the other, each packet_size bits
  *                 long (policy discard, and every snapshot). NNNNNN from 1.
  *
@@ -216,10 +216,11 @@ struct kymo_slot {
  * Publication. `commit` is the number of bytes of the segment, header
  * included, that are complete; the producer stores it with release order after
  * every record. 0 means that the segment is empty or being set up again.
- * A reader of a live or crashed ring loads commit (acquire), copies that many
- * bytes, and keeps the copy only if order is unchanged and commit has not gone
- * down afterwards. content_bits is 0 until the segment is closed. crc and flags
- * are stored together, once, some time after that. */
+ * A reader of a live or crashed pool loads order, then commit (both acquire),
+ * copies that many bytes, and keeps the copy only if after an acquire fence commit
+ * has not gone down and order, loaded last, is unchanged. content_bits is 0 until
+ * the segment is closed. crc and flags are stored together, once, some time after
+ * that. */
 struct kymo_segment {
     uint32_t magic;         /* 0   KYMO_SEG_MAGIC */
     uint8_t uuid[16];       /* 4 */

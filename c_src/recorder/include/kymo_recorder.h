@@ -34,7 +34,8 @@ struct kymo_options {
     const char *dir; /* created (0700) when missing; must not hold a recording */
     enum kymo_policy policy;
     enum kymo_clock clock;  /* asked for; monotonic is used where the counter can't be relied on */
-    uint64_t memory;        /* bytes of all that open maps; see kymo_options_least */
+    uint64_t memory;        /* bytes of all that open maps but caches, 56 KiB for each thread that
+                             * records; see kymo_options_least */
     uint32_t segment_bytes; /* power of two, 4096 .. 1 MiB; 0 = chosen from memory and n_slots */
     uint32_t n_slots;       /* threads that may record, 1 .. 4096 */
     uint64_t dict_bytes;    /* 4096 .. 1 GiB; 0 = a twelfth of memory */
@@ -144,17 +145,19 @@ void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n);
 /* Bytes that the given options will map, as kymo_info.memory; 0 when they are
  * not valid. */
 uint64_t kymo_options_memory(const struct kymo_options *o);
-/* The least `memory` that goes with the other options: two segments for each slot. */
+/* The least `memory` that goes with the other options: two segments for each slot,
+ * and two. */
 uint64_t kymo_options_least(const struct kymo_options *o);
 
 /* Ends all recorders (KYMO_R_UNLOAD) and joins their workers. For unload and
  * for the halt of the node. */
 void kymo_recorder_stop_all(void);
 
-/* stop_all, and then takes back what the library has in the process: no code
- * of it runs in another thread afterwards (threads that exit later no longer
- * call it). Recorders still open may only be closed. The next open sets the
- * library up again. No producer may be active: for the unload callback. */
+/* stop_all, and then takes back what the library has in the process: threads that
+ * exit later no longer call it. One that is just exiting may still be in it, so
+ * the library must stay mapped (-z nodelete). Recorders still open may only be
+ * closed. The next open sets the library up again. No producer may be active: for
+ * the unload callback. */
 void kymo_recorder_library_unload(void);
 
 #endif

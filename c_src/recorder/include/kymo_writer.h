@@ -2,7 +2,8 @@
  *
  * What a tracing thread does. Everything here is for producer threads and never
  * blocks, allocates or enters the kernel (but see kymo_writer_get). Recording is
- * wait-free but for the change of segments, and definitions are lock-free.
+ * wait-free but for what is lock-free: definitions, and the change of segments
+ * and of leases.
  *
  *     struct kymo_writer *w = kymo_writer_get(r);
  *     if (w == NULL) return;                        // counted as lost, or not active
