@@ -195,10 +195,12 @@
 %% As {@link kymo_tracer:info/1}, and
 %% <ul>
 %% <li>`tracing': what is set, `none' or a map with the `mode', the number of
-%%   `functions', and `taken': `none', or what others have taken away, see
-%%   {@link kymo_taken}.</li>
-%% <li>`taken': how many things others have taken away in all. When it is not 0,
-%%   events are missing from the recording that nothing else counts.</li>
+%%   `functions', and `taken': `none', or what other tools have taken away: a map
+%%   with how many `functions' lost their trace patterns, how many `processes' and
+%%   ports their trace flags, whether the `session' was destroyed, and `since' when
+%%   (Unix time in milliseconds, when the first of these was noticed).</li>
+%% <li>`taken': the sum of these, also after the end. When it is not 0, events are
+%%   missing from the recording that no other counter shows.</li>
 %% </ul>
 
 -type listed() :: #{

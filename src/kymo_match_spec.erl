@@ -3,7 +3,7 @@
 %% same function into one, because the runtime keeps only one per function.
 -module(kymo_match_spec).
 
--export([union/1]).
+-export([union/1, cover/1]).
 -export_type([t/0]).
 
 -type t() :: list().
@@ -33,6 +33,16 @@ union(Specs) ->
             {ok, One};
         Several ->
             combine(Several)
+    end.
+
+%% @doc A match specification that traces every call, with returns when one of the
+%% given ones reports returns: more than the union, but never too large.
+-spec cover([t(), ...]) -> t().
+cover(Specs) ->
+    Actions = [Action || Spec <- Specs, {_, _, Actions} <- Spec, Action <- Actions],
+    case lists:member({exception_trace}, Actions) orelse lists:member({return_trace}, Actions) of
+        true -> [{'_', [], [{exception_trace}]}];
+        false -> []
     end.
 
 normal([]) -> [?ALWAYS];
@@ -148,7 +158,7 @@ actions(Same, Same) ->
 actions(As, Bs) ->
     {MessagesA, OthersA} = lists:partition(fun is_message/1, As),
     {MessagesB, OthersB} = lists:partition(fun is_message/1, Bs),
-    message(last(MessagesA), last(MessagesB)) ++ without_return(lists:usort(OthersA ++ OthersB) -- [true]).
+    message(last(MessagesA), last(MessagesB)) ++ without_return((OthersA ++ (OthersB -- OthersA)) -- [true]).
 
 is_message({message, _}) -> true;
 is_message(_) -> false.

@@ -93,7 +93,12 @@ handle_call({enter, #{pid := Pid} = Entry}, _, #recorders{living = Living} = S) 
     _ = monitor(process, Pid),
     {reply, ok, S#recorders{living = Living#{Pid => Entry}}};
 handle_call({ended, #{pid := Pid} = Entry, Info}, _, #recorders{living = Living, ended = Ended} = S) ->
-    Remembered = lists:sublist([{Entry, Info} | Ended], ?MAX_ENDED),
+    %% Once for each: the janitor speaks up when the server was killed while ending.
+    Remembered =
+        case first([known || {#{pid := P}, _} <- Ended, P =:= Pid]) of
+            known -> Ended;
+            gone -> lists:sublist([{Entry, Info} | Ended], ?MAX_ENDED)
+        end,
     {reply, ok, S#recorders{living = maps:remove(Pid, Living), ended = Remembered}};
 handle_call({find, Ref}, _, #recorders{ended = Ended} = S) ->
     {reply, first([{ended, Info} || {#{ref := R}, Info} <- Ended, R =:= Ref]), S};

@@ -290,14 +290,10 @@ untrace(_, #server{tracing = none} = S) ->
 untrace(all, S) ->
     {ok, clear(S)};
 untrace(Spec, #server{tracing = T} = S) ->
-    case kymo_tracing:unplan(T, with_arity(Spec, S)) of
-        {ok, Plan, Planned} ->
-            Updated = update(Planned, S),
-            {_, Left} = kymo_tracing:apply_plan(Planned, Plan),
-            {ok, Updated#server{tracing = Left}};
-        {error, _} = Error ->
-            {Error, S}
-    end.
+    {ok, Plan, Planned} = kymo_tracing:unplan(T, with_arity(Spec, S)),
+    Updated = update(Planned, S),
+    {_, Left} = kymo_tracing:apply_plan(Planned, Plan),
+    {ok, Updated#server{tracing = Left}}.
 
 %% A session that somebody has destroyed can't be used any more.
 without_session(#server{tracing = none} = S) ->
@@ -362,7 +358,13 @@ look(Max, #server{tracing = T, taken = Taken} = S) ->
             %% Loading code takes patterns away, too. Those are set again as soon as
             %% the message about that load is read.
             Current = catch_up(S#server{tracing = Living, taken = Looked}),
-            taken(kymo_taken:note(Current#server.tracing, Current#server.taken), Current)
+            Noted = kymo_taken:note(Current#server.tracing, Current#server.taken),
+            %% The runtime clears the flags of a recorder that has ended, so what is
+            %% missing then was not taken by others.
+            case is_ended(Current) of
+                true -> Current;
+                false -> taken(Noted, Current)
+            end
     end.
 
 %% The code server answers after the load that it works on.

@@ -124,8 +124,10 @@ plan(T, Spec) ->
         throw:{error, _} = Error -> Error
     end.
 
-wanted(Patterns) ->
-    case kymo_wanted:functions(Patterns) of
+wanted(Patterns) -> wanted(Patterns, exact).
+
+wanted(Patterns, How) ->
+    case kymo_wanted:functions(Patterns, How) of
         {ok, Wanted} -> Wanted;
         {error, Reason} -> fail(Reason)
     end.
@@ -371,20 +373,14 @@ set_flags(#tracing{mode = global}, _, Who, false, Flags) ->
 
 %% @doc Plans to take away what the specification names. Functions that patterns
 %% outside of it want stay, as those want them.
--spec unplan(t(), kymo_spec:t()) -> {ok, plan(), t()} | {error, kymo:trace_error()}.
+-spec unplan(t(), kymo_spec:t()) -> {ok, plan(), t()}.
 unplan(#tracing{functions = Old} = T, #{functions := Functions} = Spec) ->
     Patterns = kymo_wanted:remove(T#tracing.patterns, Functions),
-    try wanted(Patterns) of
-        Wanted ->
-            Set = maps:filter(fun(MFA, New) -> is_map_key(MFA, Old) andalso map_get(MFA, Old) =/= New end, Wanted),
-            Unset = maps:merge(maps:without(maps:keys(Wanted), Old), moved(T, Set)),
-            Plan = #{
-                spec => Spec, how => false, set => Set, unset => Unset, senders => false, skipped => []
-            },
-            {ok, Plan, wants(T, Patterns, Wanted)}
-    catch
-        throw:{error, _} = Error -> Error
-    end.
+    Wanted = wanted(Patterns, cover),
+    Set = maps:filter(fun(MFA, New) -> is_map_key(MFA, Old) andalso map_get(MFA, Old) =/= New end, Wanted),
+    Unset = maps:merge(maps:without(maps:keys(Wanted), Old), moved(T, Set)),
+    Plan = #{spec => Spec, how => false, set => Set, unset => Unset, senders => false, skipped => []},
+    {ok, Plan, wants(T, Patterns, Wanted)}.
 
 unset_tracees(_, _, none, _) ->
     ok;
@@ -520,7 +516,7 @@ replan(#tracing{patterns = Patterns} = T) ->
             ),
             Updates = maps:from_list(lists:zip([P || {P, _} <- Changed], Found)),
             Updated = [updated(P, maps:get(P, Updates, P)) || P <- Patterns],
-            Wanted = wanted(Updated),
+            Wanted = wanted(Updated, cover),
             Spec = #{
                 processes => none,
                 process_flags => [],

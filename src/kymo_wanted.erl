@@ -4,7 +4,7 @@
 %% they want, whatever the order in which they were given.
 -module(kymo_wanted).
 
--export([add/2, remove/2, found/2, functions/1]).
+-export([add/2, remove/2, found/2, functions/2]).
 -export_type([t/0, set/0]).
 
 -type t() :: [kymo_spec:functions()].
@@ -66,12 +66,15 @@ functions_of(Compiled, Scope) ->
     end.
 
 %% @doc What to set for each function. With both scopes wanted, `local' covers
-%% the calls of both.
--spec functions(t()) -> {ok, set()} | {error, {too_many_patterns, mfa()}}.
-functions(Patterns) ->
+%% the calls of both. A union that is too large is an error with `exact'; with
+%% `cover', where there is nobody to answer to, all calls of the function are traced.
+-spec functions(t(), exact | cover) -> {ok, set()} | {error, {too_many_patterns, mfa()}}.
+functions(Patterns, How) ->
     Wanted = lists:foldl(fun wanted/2, #{}, Patterns),
     try
-        {Set, _} = lists:mapfoldl(fun combined/2, #{}, maps:to_list(Wanted)),
+        {Set, _} = lists:mapfoldl(
+            fun(One, Cache) -> combined(How, One, Cache) end, #{}, maps:to_list(Wanted)
+        ),
         {ok, maps:from_list(Set)}
     catch
         throw:{error, _} = Error -> Error
@@ -91,21 +94,22 @@ wanted(#{scope := Scope, match_spec := MatchSpec, functions := Functions}, Wante
     ).
 
 %% Few combinations serve many functions.
-combined({MFA, Ones}, Cache) ->
+combined(How, {MFA, Ones}, Cache) ->
     case Cache of
         #{Ones := Combined} ->
             {{MFA, Combined}, Cache};
         _ ->
             {Scopes, MatchSpecs} = lists:unzip(Ones),
-            Combined = {scope(lists:usort(Scopes)), match_spec(MFA, MatchSpecs)},
+            Combined = {scope(lists:usort(Scopes)), match_spec(How, MFA, MatchSpecs)},
             {{MFA, Combined}, Cache#{Ones => Combined}}
     end.
 
 scope([One]) -> One;
 scope([_, _]) -> local.
 
-match_spec(MFA, MatchSpecs) ->
+match_spec(How, MFA, MatchSpecs) ->
     case kymo_match_spec:union(MatchSpecs) of
         {ok, MatchSpec} -> MatchSpec;
+        too_large when How =:= cover -> kymo_match_spec:cover(MatchSpecs);
         too_large -> throw({error, {too_many_patterns, MFA}})
     end.

@@ -32,7 +32,7 @@ groups() ->
         nothing_or_all, spec_errors, untrace_all, untrace_parts, reload,
         reload_without_gap, load_first, pause_resume,
         overlap_any_order, overlap_of_calls, overlap_scopes, untrace_overlap, untrace_part_of_pattern,
-        untraced_stays, too_many_patterns,
+        untraced_stays, too_many_patterns, too_many_by_load,
         limit_ends, limit_gives_back, stop_gives_back, listed, remembers_some, recorders_killed,
         taken_functions, taken_by_reset, taken_flags, reload_is_not_taken, taken_while_flying,
         trace_error_leaves_nothing,
@@ -41,12 +41,12 @@ groups() ->
     ],
     [
         {global, [],
-            Common ++
+            [tracer_purged | Common] ++
                 [
                     held_process, held_function, held_receive, held_new, held_existing, others_untouched,
                     replaced_by_other
                 ]},
-        {session, [], Common ++ [others_untouched, both_at_once, one_commit, taken_session]}
+        {session, [], [tracer_purged | Common] ++ [others_untouched, both_at_once, one_commit, taken_session]}
     ].
 
 init_per_suite(Config) ->
@@ -299,7 +299,7 @@ owner_dies(Config) ->
     receive {'DOWN', Monitor, process, Owner, killed} -> ok end,
     gone(Watched),
     {error, already_stopped} = kymo:stop(R),
-    #{state := closed, reason := owner} = kymo:info(R).
+    #{state := closed, reason := owner, taken := 0} = kymo:info(R).
 
 owner_none(Config) ->
     Self = self(),
@@ -864,6 +864,33 @@ too_many_patterns(Config) ->
     {ok, #{events := 18}} = kymo:stop(R),
     gone(P).
 
+%% The union gets too large only by code that is loaded later: all its calls are
+%% recorded.
+too_many_by_load(Config) ->
+    Digits = lists:seq($1, $9),
+    load_functions([[$n, D] || D <- Digits]),
+    Patterns = [lists:flatten(["kymo_reload*:*n", D, "*(X) when X > ", D]) || D <- Digits],
+    {P, R} = traced(Config, #{}, #{functions => Patterns}),
+    run(P, fun() -> kymo_reloaded:n1(1), kymo_reloaded:n1(2) end),
+    #{events := 1, tracing := #{functions := 9}} = kymo:info(R),
+    load_functions([lists:append([[$n, D] || D <- Digits])]),
+    true = until(fun() -> #{tracing := #{functions := N}} = kymo:info(R), N =:= 1 end),
+    run(P, fun() -> kymo_reloaded:n1n2n3n4n5n6n7n8n9(0) end),
+    {ok, #{events := 2}} = kymo:stop(R),
+    gone(P),
+    unload_version().
+
+%% The module with these functions of one argument.
+load_functions(Names) ->
+    Functions = [list_to_atom(N) || N <- Names],
+    Body = [{clause, 1, [{var, 1, '_'}], [], [{atom, 1, ok}]}],
+    Forms =
+        [{attribute, 1, module, kymo_reloaded}, {attribute, 1, export, [{F, 1} || F <- Functions]}] ++
+            [{function, 1, F, 1, Body} || F <- Functions],
+    {ok, kymo_reloaded, Code} = compile:forms(Forms),
+    code:purge(kymo_reloaded),
+    {module, kymo_reloaded} = code:load_binary(kymo_reloaded, "kymo_reloaded", Code).
+
 %% ---- the end -----------------------------------------------------------------------------
 
 %% A recorder that has ended by itself takes its tracing away by itself.
@@ -872,7 +899,8 @@ limit_ends(Config) ->
     run(P, fun() -> [f(N) || N <- lists:seq(1, 100)] end),
     true = until(fun() -> breakpoints() =:= [] andalso flags() =:= [] end),
     true = until(fun() -> #{tracing := T, state := S} = kymo:info(R), {T, S} =:= {none, closed} end),
-    #{reason := events, events := 10} = kymo:info(R),
+    %% The runtime clears the flags of a recorder that has ended: nobody took them.
+    #{reason := events, events := 10, taken := 0} = kymo:info(R),
     {error, ended} = kymo:trace(R, #{events => [procs]}),
     {ok, #{reason := events}} = kymo:stop(R),
     gone(P).
@@ -1074,6 +1102,27 @@ taken_session(Config) ->
     {ok, _} = kymo:stop(R),
     taken_shown(Config, 1),
     gone(P).
+
+%% Somebody unloads the tracer itself: the runtime clears the flags of the processes
+%% that have an event then.
+tracer_purged(Config) ->
+    {ok, Peer, _} = peer:start(#{
+        connection => standard_io, args => ["-pa", filename:dirname(code:which(?MODULE))], wait_boot => 60000
+    }),
+    Options = (small(Config))#{dir => sub(Config, rec), owner => none},
+    {ok, R} = peer:call(Peer, kymo, start, [Options]),
+    Spec = #{processes => [code_server], events => [messages]},
+    {ok, #{processes := 1}} = peer:call(Peer, kymo, trace, [R, Spec]),
+    true = peer:call(Peer, code, delete, [kymo_tracer]),
+    _ = peer:call(Peer, code, purge, [kymo_tracer]),
+    true = until(fun() ->
+        _ = peer:call(Peer, code, root_dir, []),
+        #{taken := Taken} = peer:call(Peer, kymo, info, [R]),
+        Taken =:= 1
+    end),
+    {ok, #{taken := 1}} = peer:call(Peer, kymo, stop, [R]),
+    peer:stop(Peer),
+    taken_shown(Config, 1).
 
 %% A mistake in the first trace/2 leaves the recorder as it was: no session, no
 %% trace pattern that waits for loads, nothing to replan.

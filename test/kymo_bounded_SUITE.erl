@@ -19,7 +19,7 @@
 -define(NOISE_BYTES, 1000000).
 
 all() ->
-    [{group, sizes}, {group, contents}, {group, paths}, appended, appended_messages, reference_idents,
+    [{group, sizes}, {group, contents}, {group, paths}, appended, appended_messages, appended_contents, reference_idents,
      record_shown, not_understood].
 
 groups() ->
@@ -390,6 +390,37 @@ append(Flag, Name, Binary, N) ->
           end,
     _ = See(Binary),
     append(Flag, Name, <<Binary/binary, N:64>>, N - 1).
+
+%% What was appended to is recorded as it is, wherever its bytes have been moved.
+appended_contents(Config) ->
+    Dir = ?config(dir, Config),
+    {ok, State} = kymo_tracer:open(#{dir => Dir, calls => arguments, content_bytes => 16000, segment_size => 65536,
+                                     ring_size => 1 bsl 21, threads => 40}),
+    {module, _} = code:ensure_loaded(kymo_workload),
+    1 = erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
+    {Pid, Ref} = spawn_monitor(
+                   fun() ->
+                           receive go -> ok end,
+                           Parts = parts(<<>>, 60, []) ++ parts(<<1:3>>, 60, []),
+                           [kymo_workload:id(P) || P <- Parts],
+                           exit({parts, Parts})
+                   end),
+    1 = erlang:trace(Pid, true, [call, {tracer, kymo_tracer, State}]),
+    Pid ! go,
+    Parts = receive {'DOWN', Ref, process, Pid, {parts, Ps}} -> Ps end,
+    1 = erlang:trace_pattern({kymo_workload, id, 1}, false, [local]),
+    ok = kymo_tracer:stop(State),
+    Calls = [A || {trace, _, call, {kymo_workload, id, [A]}} <- kymo_cli:events(Dir)],
+    %% While it grew, and all of them afterwards.
+    ?assertEqual(240, length(Calls)),
+    {Grew, After} = lists:split(length(Parts), Calls),
+    ?assertEqual(Parts, After),
+    ?assertEqual(Parts, Grew).
+
+parts(_, 0, Parts) -> lists:reverse(Parts);
+parts(Begun, N, Parts) ->
+    Part = <<Begun/bits, N:32, 0:(N rem 9), (N * N):777>>,
+    parts(kymo_workload:id(Part), N - 1, [Part | Parts]).
 
 %% ---- references as peers --------------------------------------------------------------------
 

@@ -65,6 +65,8 @@ too_large(_) ->
     Specs = [[{['$1'], [{'=:=', '$1', N}], []}] || N <- lists:seq(1, 20)],
     {ok, _} = kymo_match_spec:union(lists:sublist(Specs, 8)),
     too_large = kymo_match_spec:union(Specs),
+    [] = kymo_match_spec:cover(Specs),
+    ?RETURN = kymo_match_spec:cover([?RETURN | Specs]),
     %% What traces everything costs nothing.
     {ok, ?RETURN} = kymo_match_spec:union([[], ?RETURN | [[] || _ <- Specs]]).
 

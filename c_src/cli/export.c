@@ -114,7 +114,7 @@ int cli_export(int argc, char **argv)
         case 'o':
         case OPT_OUTPUT: o.out = optarg; break;
         case OPT_WALL: o.wall = true; break;
-        case OPT_ALL: o.all = true; break;
+        case OPT_ALL: o.all = filter.all = true; break;
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;

@@ -286,6 +286,20 @@ static bool find_atoms(const struct kymo_reader *r, const char *name, struct kym
     return true;
 }
 
+/* Who asks for an earlier time would take the horizon for the beginning. */
+static void warn_of_horizon(const struct cli_filter *f, const struct kymo_reader *r)
+{
+    uint64_t ticks;
+    int64_t ns;
+    char since[64];
+    if (f->from_text == NULL || f->all || !kymo_reader_horizon(r, &ticks, &ns))
+        return;
+    ns = (int64_t)((uint64_t)ns - (uint64_t)kymo_reader_meta(r)->t0_mono_ns);
+    cli_format_seconds(ns, since, sizeof since);
+    if (f->from < ns)
+        cli_warn("the recording is complete from %s s on; --all shows what is left from before", since);
+}
+
 int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r)
 {
     bool found, ok = true;
@@ -293,6 +307,7 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
         (void)parse_time(f->from_text, r, &f->from);
     if (f->to_text != NULL)
         (void)parse_time(f->to_text, r, &f->to);
+    warn_of_horizon(f, r);
     if (f->from > f->to)
         return cli_usage(command, "--from %s is after --to %s", f->from_text, f->to_text);
     for (size_t i = 0; i < f->n_pids && ok; i++) {

@@ -21,8 +21,8 @@
 
 #define COMMON \
     "  -q, --quiet            no progress, no summary\n" \
-    "      --strict           exit with 1 when events were lost or taken away by\n" \
-    "                         another tracer, or damage was found\n" \
+    "      --strict           exit with 1 when events were lost, damage was found, or\n" \
+    "                         another tool took its tracing away\n" \
     "  -h, --help             this text\n"
 
 static const char general[] =

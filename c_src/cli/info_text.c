@@ -132,7 +132,7 @@ static void loss(const struct cli_info *in)
 static void taken(const struct cli_info *in)
 {
     if (in->meta->taken != 0)
-        printf("taken        %s trace patterns, flags or sessions were taken away by others:\n"
+        printf("taken        %s trace patterns, flags or sessions were taken away by another tool:\n"
                "             events are missing from then on\n",
                COUNT(in->meta->taken));
 }

@@ -74,6 +74,7 @@ void cli_progress_end(struct cli_progress *p);
 
 struct cli_filter {
     int64_t from, to; /* ns since the start of the recording; INT64_MIN, INT64_MAX = open */
+    bool all;         /* events before the horizon are wanted too */
     bool notes_too;   /* exports: notes of the recorder and return_to pass, they keep stacks right */
     uint64_t tags;    /* bit per event id; 0 = all */
     const char **pids, **modules; /* as given */

@@ -129,7 +129,7 @@ int cli_strict(const struct kymo_reader *r)
     const char *reasons[] = {events_lost(r) ? "events were lost" : NULL,
                              damaged ? "the recording is damaged" : NULL,
                              m->dict_full != 0 ? "names found no room in the dictionary" : NULL,
-                             m->taken != 0 ? "the recorder's tracing was taken away by others" : NULL};
+                             m->taken != 0 ? "the recorder's tracing was taken away by another tool" : NULL};
     char text[256] = "";
     for (size_t i = 0, n = 0; i < sizeof reasons / sizeof *reasons; i++) {
         if (reasons[i] != NULL)

@@ -322,7 +322,7 @@ int cli_print(int argc, char **argv)
             if (!cli_parse_number(optarg, &limit))
                 status = cli_usage("print", "--limit: '%s' is not a number", optarg);
             break;
-        case OPT_ALL: p.all = true; break;
+        case OPT_ALL: p.all = filter.all = true; break;
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;

@@ -22,7 +22,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { LONGEST = 1 << 14, THREADS = 2, FUNCTIONS = 5 };
-enum { FLAG_WALL = 1, FLAG_TSC = 2, FLAG_DICT = 4, FLAG_NAMES = 8 };
+enum { FLAG_WALL = 1, FLAG_TSC = 2, FLAG_DICT = 4, FLAG_NAMES = 8, FLAG_CUT = 16 };
 
 static char dir[64], out[96], ctf[96];
 
@@ -206,10 +206,11 @@ static void remove_ctf(void)
         abort();
 }
 
-static void export_all(struct kymo_reader *r, uint8_t flags)
+static void export_all(struct kymo_reader *r, uint8_t flags, bool all)
 {
-    struct kymo_export_options o = {.out = out, .from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_export_options o = {.out = out, .from_ns = INT64_MIN, .to_ns = INT64_MAX, .all = all};
     struct kymo_export_result res;
+    uint64_t events;
     char err[256];
     o.wall = (flags & FLAG_WALL) != 0;
     if (kymo_export_perfetto(r, &o, &res, err, sizeof err) != 0)
@@ -217,10 +218,11 @@ static void export_all(struct kymo_reader *r, uint8_t flags)
     check_perfetto();
     if (kymo_export_dbg(r, &o, &res, err, sizeof err) != 0 || res.written != res.events)
         abort();
+    events = res.events;
     if (kymo_export_folded(r, &o, &res, err, sizeof err) != 0)
         abort();
     o.out = ctf;
-    if (kymo_export_ctf(r, &o, &res, err, sizeof err) != 0)
+    if (kymo_export_ctf(r, &o, &res, err, sizeof err) != 0 || res.events != events)
         abort();
     remove_ctf();
 }
@@ -238,12 +240,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         t.meta.clock = KYMO_CLOCK_COUNTER;
     if ((data[0] & FLAG_DICT) != 0)
         define(&t, data[0]);
+    /* A thread of which nothing is left, somewhere in the middle. */
+    if ((data[0] & FLAG_CUT) != 0)
+        t.slots[THREADS].gone_until = 1000000 + data[1] * 100ull;
     play(&t, &s);
     tr_write(&t, dir);
     tr_free(&t);
     if (kymo_reader_open(dir, &r, err, sizeof err) != 0)
         abort();
-    export_all(r, data[0]);
+    export_all(r, data[0], false);
+    export_all(r, data[0], true);
     kymo_reader_close(r);
     return 0;
 }

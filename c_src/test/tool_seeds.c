@@ -135,6 +135,36 @@ static void story(struct testrec *t)
     }
 }
 
+/* Two threads in one pool, of which one has lost its first segments, and a third that
+ * has lost all. */
+static void wrapped(struct testrec *t)
+{
+    struct testseg s;
+    uint32_t m = tr_atom(t, "lists"), run = tr_mfa(t, m, m, 1);
+    size_t place = 0;
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        for (uint64_t seq = 1 + 2 * slot; seq <= 4; seq++) {
+            uint64_t ts = 1000000 * seq;
+            ts_open(&s, t, slot, seq, ts);
+            if (seq > 1)
+                ts_after(&s, ts - 1000000 + 40, 5 * (seq - 1));
+            ts_wm(&s, ts += 10, KYMO_E_CALL, PID(42), run);
+            ts_send(&s, ts += 10, KYMO_E_SEND, PID(42), PID(43), 4);
+            ts_send(&s, ts += 10, KYMO_E_RECEIVE, PID(43), PID(42), 4);
+            ts_wm(&s, ts += 5, KYMO_E_RETURN_FROM, PID(42), run);
+            ts_wm(&s, ts += 5, KYMO_E_OUT, PID(43), run);
+            if (seq < 4)
+                ts_close(&s, true);
+            tr_to_place(t, &s, place++);
+        }
+        t->slots[slot].used = 1;
+        t->slots[slot].seq = 4;
+        t->slots[slot].events = 20;
+    }
+    t->slots[2].used = 1;
+    t->slots[2].gone_until = 2000015;
+}
+
 static void put_part(FILE *f, const void *p, size_t n)
 {
     uint32_t len = (uint32_t)n;
@@ -157,8 +187,10 @@ static void pack(const struct testrec *t, const char *dir, const char *name, siz
     }
     struct tr_buf meta = {NULL, 0, 0};
     tr_append(&meta, &t->meta, sizeof t->meta);
-    if (calibrated)
-        tr_append(&meta, t->calib, 4 * sizeof t->calib[0]);
+    if (calibrated) {
+        tr_append(&meta, t->calib, sizeof t->calib);
+        tr_append(&meta, t->slots, 3 * sizeof t->slots[0]);
+    }
     putc(1, f);
     put_part(f, meta.p, meta.n);
     put_part(f, t->dict.p, t->dict.n);
@@ -223,6 +255,12 @@ int main(int argc, char **argv)
     tr_init(&t);
     story(&t);
     pack(&t, argv[1], "story", 3 * TR_SEGMENT, false);
+    tr_free(&t);
+
+    tr_init(&t);
+    wrapped(&t);
+    t.meta.n_segments = 6;
+    pack(&t, argv[1], "wrapped", 6 * TR_SEGMENT, true);
     tr_free(&t);
     return 0;
 }

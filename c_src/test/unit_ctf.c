@@ -183,10 +183,53 @@ static void as_the_reader_says(void **state)
     tr_free(&t);
 }
 
+/* What was lost between two packets; what was lost before the first of them is not said. */
+static void losses_are_told(void **state)
+{
+    (void)state;
+    static const uint64_t lost[] = {3, 3, 20, 21};
+    struct kymo_export_options o = {.out = out, .from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_export_result res;
+    struct testrec t;
+    struct testseg s;
+    char err[256] = "", command[256], line[4096];
+    unsigned long long sum = 0, n;
+    if (!have_babeltrace())
+        skip();
+    snprintf(out, sizeof out, "%s.ctf", dir);
+    tr_init(&t);
+    for (uint64_t seq = 1; seq <= 4; seq++) {
+        ts_open(&s, &t, 0, seq, seq * MS);
+        if (seq > 1)
+            memcpy(s.b + offsetof(struct kymo_segment, lost_before), &lost[seq - 2], 8);
+        memcpy(s.b + offsetof(struct kymo_segment, discarded), &lost[seq - 1], 8);
+        ts_wm(&s, seq * MS + 5, KYMO_E_CALL, PID(1), 0);
+        ts_close(&s, true);
+        tr_to_data(&t, 1, &s, true);
+    }
+    struct kymo_reader *r = open_it(&t);
+    if (kymo_export_ctf(r, &o, &res, err, sizeof err) != 0)
+        fail_msg("%s", err);
+    kymo_reader_close(r);
+    snprintf(command, sizeof command, "babeltrace2 %s 2>&1 >/dev/null", out);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL) {
+        const char *at = strstr(line, "discarded ");
+        if (at != NULL && sscanf(at, "discarded %llu event", &n) == 1)
+            sum += n;
+    }
+    assert_int_equal(pclose(f), 0);
+    assert_int_equal(sum, 18);
+    remove_ctf();
+    tr_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(as_the_reader_says, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(losses_are_told, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

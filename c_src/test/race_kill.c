@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kill at every instruction. A child records and stops at a mark; this process then
+ * steps one thread of it for k instructions with ptrace, ends it with SIGKILL and
+ * reads what is in the files. With k = 1, 2, ... to the end of what the child does:
+ * what was committed is there, and nothing else.
+ *
+ * Recording and the change of segments are tried at every instruction. What takes
+ * thousands is tried before and after each system call, and at instructions that
+ * are spread evenly: so many that KYMO_KILL_STEPS (100000) are stepped in all.
+ * KYMO_KILL_STEPS=0 tries every instruction of everything, for hours. A snapshot
+ * changes files by system calls only.
+ */
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+
+#include "kymo_reader.h"
+
+/* The gates of rec_check.h are not used: threads stop for their tracer. */
+#define kymo_test_point rc_gate
+#include "rec_check.h"
+#undef kymo_test_point
+void kymo_test_point(enum kymo_point at);
+
+/* Shared with the child. */
+static struct {
+    uint64_t committed; /* events 0 .. committed-1; atomic */
+    uint64_t begun;     /* atomic */
+    uint32_t mark;      /* atomic */
+} * knows;
+enum { MARK_NONE, MARK_BEGIN, MARK_END };
+
+/* ---- in the child -------------------------------------------------------------------- */
+
+/* The calling thread stops here for its tracer. */
+static void mark(uint32_t m)
+{
+    kymo_set_release(&knows->mark, m);
+    (void)raise(SIGSTOP);
+}
+
+/* One event; each tenth brings a name of its own. */
+static bool say(struct kymo_recorder *r)
+{
+    struct kymo_writer *w = kymo_writer_get(r);
+    uint64_t n = knows->begun;
+    uint32_t id = 0;
+    uint8_t *p;
+
+    if (w == NULL)
+        return false;
+    if (n % 10 == 0)
+        id = kymo_dict_atom_add(w, n + 1, "a_name", 6);
+    kymo_set_release(&knows->begun, n + 1);
+    p = kymo_reserve(w, KYMO_E_CALL, 12);
+    if (p != NULL) {
+        kymo_commit(w, kymo_put32(kymo_put64(p, n), id));
+        kymo_set_release(&knows->committed, n + 1);
+    } else {
+        kymo_set_release(&knows->begun, n);
+    }
+    kymo_writer_put(w);
+    return p != NULL;
+}
+
+/* Until the next event needs a segment. */
+static void fill_segment(struct kymo_recorder *r)
+{
+    ptrdiff_t room;
+
+    do {
+        struct kymo_writer *w;
+
+        (void)say(r);
+        w = kymo_writer_get(r);
+        room = w == NULL || w->seg == NULL ? 0 : w->seg_end - w->cur;
+        if (w != NULL)
+            kymo_writer_put(w);
+    } while (room >= (ptrdiff_t)RC_CALL_BYTES);
+}
+
+static void fill_pool(struct kymo_recorder *r)
+{
+    struct kymo_info i;
+
+    do {
+        fill_segment(r);
+        kymo_recorder_info(r, &i);
+    } while (i.overwritten == 0);
+}
+
+static void fill_three(struct kymo_recorder *r)
+{
+    for (unsigned i = 0; i < 3; i++)
+        fill_segment(r);
+}
+
+static void some(struct kymo_recorder *r)
+{
+    for (unsigned i = 0; i < 15; i++)
+        (void)say(r);
+}
+
+static void nothing(struct kymo_recorder *r)
+{
+    (void)r;
+}
+
+static void one_event(struct kymo_recorder *r)
+{
+    (void)say(r);
+}
+
+static void next_name(struct kymo_recorder *r)
+{
+    while (knows->begun % 10 != 0)
+        (void)say(r);
+}
+
+static void snapshot(struct kymo_recorder *r)
+{
+    (void)kymo_recorder_snapshot(r, rc_path("snapshot"), NULL, NULL);
+}
+
+static void stop(struct kymo_recorder *r)
+{
+    (void)kymo_recorder_stop(r, KYMO_R_STOP);
+}
+
+/* The worker is stepped: it drains, while the producer waits. */
+static void let_drain(struct kymo_recorder *r)
+{
+    (void)say(r);
+    for (;;)
+        pause();
+}
+
+struct scenario {
+    const char *name;
+    enum kymo_policy policy;
+    void (*prepare)(struct kymo_recorder *r);
+    void (*act)(struct kymo_recorder *r);
+    /* The worker is stepped from the nth time that it comes by here to when it has
+     * nothing to do; KYMO_AT_IDLE: the thread that acts is. */
+    enum kymo_point from;
+    unsigned nth;
+    enum { EVERY, SPREAD, CALLS } where;
+};
+
+static const struct scenario *now_playing;
+static unsigned comes_by;
+
+void kymo_test_point(enum kymo_point at)
+{
+    if (now_playing == NULL || now_playing->from == KYMO_AT_IDLE)
+        return;
+    if (at == now_playing->from && ++comes_by == now_playing->nth)
+        mark(MARK_BEGIN);
+    else if (at == KYMO_AT_IDLE && comes_by >= now_playing->nth)
+        mark(MARK_END);
+}
+
+/* All options are set here. */
+static struct kymo_options options(enum kymo_policy policy)
+{
+    struct kymo_options o = rc_options(rc_path("killed"), policy);
+
+    if (policy == KYMO_DISCARD)
+        o.file_bytes = 2 * 4096;
+    o.n_slots = 2;
+    return o;
+}
+
+static void play(const struct scenario *s)
+{
+    struct kymo_options o = options(s->policy);
+    struct kymo_recorder *r;
+
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+        _exit(77);
+    (void)raise(SIGSTOP);
+    now_playing = s;
+    if (kymo_recorder_open(&o, &r, NULL) != 0)
+        _exit(1);
+    s->prepare(r);
+    if (s->from == KYMO_AT_IDLE)
+        mark(MARK_BEGIN);
+    s->act(r);
+    if (s->from == KYMO_AT_IDLE)
+        mark(MARK_END);
+    _exit(0);
+}
+
+/* ---- in the tracer ------------------------------------------------------------------- */
+
+static bool stopped_by(int status, int sig)
+{
+    return WIFSTOPPED(status) && status >> 8 == sig;
+}
+
+/* Lets the child run until one of its threads is at MARK_BEGIN: that thread, 0 when
+ * the child may not be traced. */
+static pid_t run_to_mark(pid_t child)
+{
+    pid_t known[8] = {child}, tid;
+    unsigned n = 1;
+    int status;
+
+    assert_int_equal(waitpid(child, &status, __WALL), child);
+    if (WIFEXITED(status))
+        return 0;
+    assert_true(stopped_by(status, SIGSTOP));
+    assert_int_equal(ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL), 0);
+    assert_int_equal(ptrace(PTRACE_CONT, child, NULL, NULL), 0);
+    for (;;) {
+        bool is_known = false;
+        int sig = 0;
+
+        tid = waitpid(-1, &status, __WALL);
+        assert_true(tid > 0);
+        if (!WIFSTOPPED(status)) { /* ended without coming to the mark */
+            assert_int_not_equal(tid, child);
+            continue;
+        }
+        for (unsigned i = 0; i < n; i++)
+            is_known = is_known || known[i] == tid;
+        if (!is_known) { /* each thread begins stopped */
+            assert_true(n < 8);
+            known[n++] = tid;
+        } else if (stopped_by(status, SIGSTOP) && kymo_get_acquire(&knows->mark) == MARK_BEGIN) {
+            return tid;
+        } else if (status >> 16 == 0) {
+            sig = WSTOPSIG(status);
+        }
+        assert_int_equal(ptrace(PTRACE_CONT, tid, NULL, sig), 0);
+    }
+}
+
+/* Steps the thread; how often, less than k when it came to the end. */
+static uint64_t step(pid_t tid, enum __ptrace_request how, uint64_t k)
+{
+    uint64_t n = 0;
+    int status;
+
+    while (n < k) {
+        assert_int_equal(ptrace(how, tid, NULL, NULL), 0);
+        assert_int_equal(waitpid(tid, &status, __WALL), tid);
+        if (!WIFSTOPPED(status) || kymo_get_acquire(&knows->mark) == MARK_END)
+            break;
+        assert_true(stopped_by(status, SIGTRAP));
+        n++;
+    }
+    return n;
+}
+
+/* The events of the recording are first .. first + n - 1, in this order. */
+static void read_all(const char *dir, bool snapshot_dir, uint64_t *first, uint64_t *n)
+{
+    struct kymo_reader *r = NULL;
+    struct kymo_event ev;
+    char err[200] = "";
+    int rc = kymo_reader_open(dir, &r, err, sizeof err);
+
+    *first = *n = 0;
+    if (snapshot_dir && rc != 0)
+        return; /* not a recording yet */
+    if (rc != 0)
+        fail_msg("%s", err);
+    if (!snapshot_dir)
+        assert_true(kymo_reader_crashed(r) || kymo_reader_meta(r)->state == KYMO_CLOSED);
+    while ((rc = kymo_reader_next(r, &ev)) == 1) {
+        if (ev.id != KYMO_E_CALL)
+            continue;
+        if (*n == 0)
+            *first = ev.who;
+        assert_int_equal(ev.who, *first + *n);
+        /* Its name is in the dictionary. */
+        if (ev.who % 10 == 0)
+            assert_int_equal(kymo_reader_atom(r, ev.mfa).len, 6);
+        ++*n;
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(kymo_reader_damage(r)->segments_bad, 0);
+    kymo_reader_close(r);
+}
+
+static void check(const struct scenario *s)
+{
+    uint64_t committed = kymo_get_acquire(&knows->committed), begun = kymo_get_acquire(&knows->begun);
+    uint64_t first, n;
+
+    read_all(rc_path("killed"), false, &first, &n);
+    assert_in_range(first + n, committed, begun);
+    if (s->policy == KYMO_DISCARD)
+        assert_int_equal(first, 0);
+    else if (first > 0) /* the pool but the segment that is reused and the open one */
+        assert_true(n >= 2 * ((4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES));
+    if (s->act != snapshot || access(rc_path("snapshot"), F_OK) != 0)
+        return;
+    read_all(rc_path("snapshot"), true, &first, &n);
+    assert_true(first + n <= committed);
+}
+
+/* Kills the child k steps after its mark; how many it came. */
+static uint64_t kill_after(const struct scenario *s, enum __ptrace_request how, uint64_t k)
+{
+    uint64_t n;
+    pid_t child, tid;
+
+    rc_remove(rc_path("killed"));
+    rc_remove(rc_path("snapshot"));
+    memset(knows, 0, sizeof *knows);
+    fflush(stdout);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        play(s);
+    tid = run_to_mark(child);
+    if (tid == 0)
+        return UINT64_MAX;
+    n = step(tid, how, k);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
+        ;
+    check(s);
+    return n;
+}
+
+/* Steps that may be made in all, 0 = no limit. */
+static uint64_t budget(void)
+{
+    const char *text = getenv("KYMO_KILL_STEPS");
+
+    return text == NULL ? 100000 : strtoull(text, NULL, 10);
+}
+
+/* In how many places of `length` to kill. */
+static uint64_t places(const struct scenario *s, uint64_t length)
+{
+    uint64_t n = 2 * budget() / length;
+
+    return s->where == EVERY || budget() == 0 || n > length ? length : n < 5 ? 5 : n;
+}
+
+static void scenario(void **state)
+{
+    const struct scenario *s = *state;
+    uint64_t calls, length, n;
+
+    if (rc_emulated(s->name))
+        skip();
+    if (RC_SANITIZED) {
+        fprintf(stderr, "%s: skipped, with sanitizers the instructions are others\n", s->name);
+        skip();
+    }
+    calls = kill_after(s, PTRACE_SYSCALL, UINT64_MAX);
+    if (calls == UINT64_MAX) {
+        fprintf(stderr, "%s: skipped, no process may be traced here\n", s->name);
+        skip();
+    }
+    for (uint64_t k = 1; k < calls; k++)
+        (void)kill_after(s, PTRACE_SYSCALL, k);
+    printf("%s: killed at %llu system calls", s->name, (unsigned long long)calls / 2);
+    if (s->where == CALLS && budget() != 0) {
+        printf("\n");
+        return;
+    }
+    length = kill_after(s, PTRACE_SINGLESTEP, UINT64_MAX);
+    assert_true(length > 20);
+    n = places(s, length);
+    for (uint64_t i = 0; i < n; i++)
+        (void)kill_after(s, PTRACE_SINGLESTEP, i * length / n);
+    printf(", at %llu of %llu instructions\n", (unsigned long long)n, (unsigned long long)length);
+}
+
+static int setup(void **state)
+{
+    knows = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return knows == MAP_FAILED || rc_setup(state);
+}
+
+int main(void)
+{
+    static const struct scenario all[] = {
+        {"first event", KYMO_OVERWRITE, nothing, one_event, KYMO_AT_IDLE, 0, SPREAD},
+        {"event", KYMO_OVERWRITE, some, one_event, KYMO_AT_IDLE, 0, EVERY},
+        {"event with a new name", KYMO_OVERWRITE, next_name, one_event, KYMO_AT_IDLE, 0, SPREAD},
+        {"next segment", KYMO_OVERWRITE, fill_segment, one_event, KYMO_AT_IDLE, 0, EVERY},
+        {"reused segment", KYMO_OVERWRITE, fill_pool, one_event, KYMO_AT_IDLE, 0, EVERY},
+        {"next segment, discard", KYMO_DISCARD, fill_segment, one_event, KYMO_AT_IDLE, 0, EVERY},
+        {"drain", KYMO_DISCARD, fill_segment, let_drain, KYMO_AT_DRAIN, 1, SPREAD},
+        {"drain into the next file", KYMO_DISCARD, fill_three, let_drain, KYMO_AT_DRAIN, 3, SPREAD},
+        {"snapshot", KYMO_OVERWRITE, fill_pool, snapshot, KYMO_AT_IDLE, 0, CALLS},
+        {"stop", KYMO_OVERWRITE, fill_pool, stop, KYMO_AT_QUIESCE, 1, SPREAD},
+        {"stop, discard", KYMO_DISCARD, some, stop, KYMO_AT_QUIESCE, 1, SPREAD},
+    };
+    enum { SCENARIOS = sizeof all / sizeof *all };
+    struct CMUnitTest tests[SCENARIOS];
+
+    for (unsigned i = 0; i < SCENARIOS; i++)
+        tests[i] = (struct CMUnitTest){all[i].name, scenario, NULL, NULL, (void *)(uintptr_t)&all[i]};
+    return cmocka_run_group_tests_name("kill", tests, setup, rc_teardown);
+}
