@@ -53,6 +53,7 @@
 enum kymo_point {
     KYMO_AT_SEGMENT_RESET, /* producer: commit is 0, the header is still the old one */
     KYMO_AT_SEGMENT_OPEN,  /* producer: the header is new, commit is still 0 */
+    KYMO_AT_PLACE,         /* producer: the slot has the new place, and the old seq */
     KYMO_AT_CLAIM,         /* producer: has claimed a slot, is not yet inside get */
     KYMO_AT_QUIESCE,       /* stopper: state changed, has not yet waited for producers */
     KYMO_AT_TICKET,        /* producer: has a ticket for a place, has not looked at it */
