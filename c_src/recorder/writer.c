@@ -143,7 +143,7 @@ static int segment_open(struct kymo_writer *w, uint64_t now)
     s->events_before = w->slot->events;
     kymo_set(&s->order, w->order);
     s->ts_before = w->last;
-    s->mono_ns = (int64_t)kymo_clock_mono();
+    s->mono_ns = kymo_clock_mono_at(w, now);
     s->epoch = kymo_get(&r->meta->epochs);
     s->reserved = 0;
     KYMO_POINT(KYMO_AT_SEGMENT_OPEN);
