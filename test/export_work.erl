@@ -76,6 +76,19 @@ busy(Processes, Rounds) ->
     ],
     ok.
 
+%% More than a small recorder can write: processes that call with large arguments.
+flood(Processes, Calls) ->
+    Large = lists:seq(1, 400),
+    Flood = fun() -> lists:foreach(fun(_) -> id(Large) end, lists:seq(1, Calls)) end,
+    Monitors = [spawn_monitor(Flood) || _ <- lists:seq(1, Processes)],
+    [
+        receive
+            {'DOWN', Ref, process, Pid, normal} -> ok
+        end
+     || {Pid, Ref} <- Monitors
+    ],
+    ok.
+
 rounds(0) ->
     ok;
 rounds(N) ->

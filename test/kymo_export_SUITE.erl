@@ -302,9 +302,9 @@ ctf_library(Config) ->
 lossy(Dir) ->
     Info = record(
         Dir,
-        #{events => [calls, return_to], functions => ["export_work:_/_"]},
-        #{memory => 512 * 1024, segment_size => 4096},
-        fun() -> export_work:loop(300000) end
+        #{events => [calls, return_to, set_on_spawn], functions => ["export_work:_/_"]},
+        #{memory => 448 * 1024, segment_size => 4096, dict_size => 65536, calls => arguments, content_bytes => 1024},
+        fun() -> export_work:flood(4, 50000) end
     ),
     #{lost := #{ring_full := Lost}} = Info,
     Lost.

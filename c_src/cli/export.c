@@ -126,8 +126,10 @@ int cli_export(int argc, char **argv)
         status = check(argc - optind, argv + optind, &o, &kind);
     if (status == KYMO_EXIT_OK)
         status = cli_open(argv[optind + 1], &r);
-    if (status == KYMO_EXIT_OK)
+    if (status == KYMO_EXIT_OK) {
+        kymo_reader_show_all(r, o.all);
         status = cli_filter_resolve(&filter, "export", r);
+    }
     if (status == KYMO_EXIT_OK) {
         o.from_ns = filter.from;
         o.to_ns = filter.to;

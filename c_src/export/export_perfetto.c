@@ -26,7 +26,7 @@ static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, cha
     int opened = kymo_pf_open(&x->w, x->r, path, start, err, err_size);
     if (opened != 0)
         return opened;
-    x->now = start;
+    x->now = x->newest = start;
     describe_node(x);
     for (; rc == 1 && x->w.out.error == 0; rc = kymo_feed_next(feed, &ev)) {
         if (ev.incomplete)

@@ -107,6 +107,12 @@ static bool fits(const struct kymo_flow_entry *e, const struct kymo_message *m)
     return kymo_message_alike(e->size, e->hash, m->size, m->hash);
 }
 
+/* No arrow goes back in time: between threads whose clocks had jumped it would. */
+static uint64_t arrow_of(const struct kymo_flow_entry *e, const struct kymo_message *m)
+{
+    return e->ns <= m->ns ? e->id : 0;
+}
+
 /* The sender is known: its oldest send in this queue that looks the same. Older
  * ones of the same sender were received unseen: they go. */
 static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kymo_message *m)
@@ -123,7 +129,7 @@ static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kym
     }
     if (found == 0)
         return 0;
-    uint64_t id = f->ring[found - 1].id;
+    uint64_t id = arrow_of(&f->ring[found - 1], m);
     for (uint32_t i = q->first, prev = 0; i != 0;) {
         uint32_t next = f->ring[i - 1].next;
         if (f->ring[i - 1].from == m->from)
@@ -164,7 +170,7 @@ static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kym
     }
     if (found == 0)
         return 0;
-    uint64_t id = f->ring[found - 1].id;
+    uint64_t id = arrow_of(&f->ring[found - 1], m);
     take(f, q, found, before);
     return certain ? id : 0;
 }

@@ -100,6 +100,12 @@ static void note(struct kymo_pfx *x, const struct kymo_event *ev)
     x->slices++;
 }
 
+/* Scheduling is drawn on the track of the thread. */
+static bool is_of_thread(const struct kymo_event *ev)
+{
+    return ev->id >= KYMO_E_IN && ev->id <= KYMO_E_PORT_OUT_EXITED;
+}
+
 /* ---- before the horizon ---- */
 
 void kymo_pfx_older(struct kymo_pfx *x, const struct kymo_event *ev, bool shown)
@@ -117,8 +123,9 @@ void kymo_pfx_older(struct kymo_pfx *x, const struct kymo_event *ev, bool shown)
         return;
     }
     struct kymo_pfx_process *p = kymo_pfx_process(x, ev);
-    bool of_thread = ev->id >= KYMO_E_IN && ev->id <= KYMO_E_PORT_OUT_EXITED;
-    uint64_t track = of_thread ? kymo_pfx_thread(x, ev->slot) : p != NULL ? p->track : (uint64_t)TRACK_NODE;
+    uint64_t track = is_of_thread(ev) ? kymo_pfx_thread(x, ev->slot)
+                     : p != NULL      ? p->track
+                                      : (uint64_t)TRACK_NODE;
     instant(x, track, KYMO_PF_CAT_INCOMPLETE, ev);
     if (p != NULL && end)
         kymo_pfx_exit(x, p, ev);
@@ -179,6 +186,7 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
 {
     bool first = !p->begun;
     kymo_pfx_begin_alive(x, p, ev);
+    p->last = ev->ns > p->last ? ev->ns : p->last;
     if (p->losses != x->losses) {
         kymo_stack_lost(&p->stack);
         p->losses = x->losses;
@@ -223,9 +231,15 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     }
 }
 
+static void set_now(struct kymo_pfx *x, int64_t ns)
+{
+    x->now = ns;
+    x->newest = ns > x->newest ? ns : x->newest;
+}
+
 void kymo_pfx_event(struct kymo_pfx *x, const struct kymo_event *ev)
 {
-    x->now = ev->ns;
+    set_now(x, ev->ns);
     kymo_pfx_expire(x, ev->ns);
     if (ev->id >= KYMO_E_FIRST_NOTE) {
         if (ev->id == KYMO_E_LOST) {
@@ -236,8 +250,13 @@ void kymo_pfx_event(struct kymo_pfx *x, const struct kymo_event *ev)
         return;
     }
     struct kymo_pfx_process *p = kymo_pfx_process(x, ev);
-    if (p != NULL)
-        event_of(x, p, ev);
-    else
+    if (p == NULL) {
         instant(x, TRACK_NODE, category_of(ev), ev);
+    } else if (ev->ns >= p->last || is_of_thread(ev)) {
+        event_of(x, p, ev);
+    } else { /* it came from a thread whose clock had jumped */
+        struct kymo_event later = *ev;
+        later.ns = p->last;
+        event_of(x, p, &later);
+    }
 }

@@ -51,6 +51,7 @@ struct kymo_pfx_process {
     struct kymo_stack stack;
     uint64_t losses;  /* notes of loss that the stack knows of */
     int64_t received; /* time of the newest receive while MAIL_FIRST */
+    int64_t last;     /* time of its newest event: its track does not go back */
     uint32_t place;   /* among the residents */
     enum kymo_pfx_mail mail;
     bool begun; /* its slice has been begun */
@@ -92,6 +93,7 @@ struct kymo_pfx {
     uint64_t losses; /* notes of loss so far */
     uint64_t slices; /* slices and instants */
     int64_t now;     /* of the newest event */
+    int64_t newest;  /* the latest of all: not always that of the newest, see kymo_reader_jumps */
 };
 
 /* ---- tracks (perfetto_tracks.c) ---- */

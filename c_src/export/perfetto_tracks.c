@@ -134,6 +134,12 @@ void kymo_pfx_stop(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
 
 /* ---- slices of calls and collections ---- */
 
+/* When what is open of p ends: now, but not before its newest event. */
+static int64_t now_of(const struct kymo_pfx *x, const struct kymo_pfx_process *p)
+{
+    return x->now > p->last ? x->now : p->last;
+}
+
 void kymo_pfx_leave(void *leaving, const struct kymo_frame *f, enum kymo_leave why)
 {
     static const char *const ended[] = {NULL, NULL, "tail call", "not recorded", "with its process"};
@@ -152,7 +158,7 @@ void kymo_pfx_leave(void *leaving, const struct kymo_frame *f, enum kymo_leave w
         kymo_pfx_content(x, KYMO_PF_K_VALUE, l->cause);
         kymo_pfx_gc_sizes(x, l->cause);
     }
-    kymo_pf_emit(&x->w, x->now);
+    kymo_pf_emit(&x->w, now_of(x, l->p));
 }
 
 void kymo_pfx_enter(struct kymo_pfx *x, struct kymo_pfx_process *p, struct kymo_frame *f,
@@ -203,7 +209,7 @@ void kymo_pfx_begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const 
     }
     if (ev->id == KYMO_E_SPAWNED)
         kymo_pfx_arguments(x, ev);
-    kymo_pf_emit(&x->w, older ? x->cut_ns : ev->ns);
+    kymo_pf_emit(&x->w, older && x->cut_ns < ev->ns ? x->cut_ns : ev->ns);
     x->slices++;
 }
 
@@ -223,7 +229,7 @@ static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
         kymo_pfx_content(x, KYMO_PF_K_REASON, ev);
     else
         kymo_pf_dict(&x->w, KYMO_PF_K_REASON, ev->atom);
-    kymo_pf_emit(&x->w, x->now);
+    kymo_pf_emit(&x->w, now_of(x, p));
 }
 
 static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
@@ -336,6 +342,7 @@ struct kymo_pfx_process *kymo_pfx_process(struct kymo_pfx *x, const struct kymo_
 
 void kymo_pfx_end_all(struct kymo_pfx *x)
 {
+    x->now = x->newest;
     for (uint32_t i = 0; i < x->n_threads; i++)
         end_running(x, i, NULL);
     size_t it = 0;

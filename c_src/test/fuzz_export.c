@@ -22,7 +22,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { LONGEST = 1 << 14, THREADS = 2, FUNCTIONS = 5 };
-enum { FLAG_WALL = 1, FLAG_TSC = 2, FLAG_DICT = 4, FLAG_NAMES = 8, FLAG_CUT = 16 };
+enum { FLAG_WALL = 1, FLAG_TSC = 2, FLAG_DICT = 4, FLAG_NAMES = 8, FLAG_CUT = 16, FLAG_JUMP = 32 };
 
 static char dir[64], out[96], ctf[96];
 
@@ -147,12 +147,25 @@ static void define(struct testrec *t, uint8_t flags)
         tr_process(t, KYMO_IDENT(KYMO_I_PID, i), i < 3 ? m : 0, 2 + i);
 }
 
-static void play(struct testrec *t, struct script *s)
+/* A segment of the script; its clock may have jumped. */
+static void open_segment(struct testseg *seg, const struct testrec *t, uint32_t slot, uint64_t seq,
+                         uint64_t now, struct script *s, bool jump)
+{
+    uint64_t before = seq > 1 ? seg->last : 0;
+    ts_open(seg, t, slot, seq, now);
+    ts_after(seg, before, 0);
+    if (jump) {
+        int64_t mono = tr_mono(t, now) + ((int64_t)next(s) - 128) * 1000000;
+        memcpy(seg->b + offsetof(struct kymo_segment, mono_ns), &mono, sizeof mono);
+    }
+}
+
+static void play(struct testrec *t, struct script *s, bool jump)
 {
     static struct testseg segs[THREADS];
     uint64_t now = 1000000, seq[THREADS];
     for (unsigned i = 0; i < THREADS; i++)
-        ts_open(&segs[i], t, i, seq[i] = 1, now);
+        open_segment(&segs[i], t, i, seq[i] = 1, now, s, jump);
     while (s->p < s->end) {
         uint8_t body[512], id = next(s), step = next(s);
         unsigned slot = step & 1;
@@ -164,7 +177,7 @@ static void play(struct testrec *t, struct script *s)
         if (seg->len + KYMO_HDR_EXTENDED + n > TR_SEGMENT) {
             ts_close(seg, true);
             tr_to_data(t, 1, seg, true);
-            ts_open(seg, t, slot, ++seq[slot], now);
+            open_segment(seg, t, slot, ++seq[slot], now, s, jump);
         }
         ts_record(seg, now, id, body, n, step == 255);
     }
@@ -243,7 +256,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* A thread of which nothing is left, somewhere in the middle. */
     if ((data[0] & FLAG_CUT) != 0)
         t.slots[THREADS].gone_until = 1000000 + data[1] * 100ull;
-    play(&t, &s);
+    play(&t, &s, (data[0] & FLAG_JUMP) != 0);
     tr_write(&t, dir);
     tr_free(&t);
     if (kymo_reader_open(dir, &r, err, sizeof err) != 0)

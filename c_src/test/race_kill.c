@@ -7,7 +7,7 @@
  *
  * Recording and the change of segments are tried at every instruction. What takes
  * thousands is tried before and after each system call, and at instructions that
- * are spread evenly: so many that KYMO_KILL_STEPS (100000) are stepped in all.
+ * are spread evenly: so many that KYMO_KILL_STEPS (50000) are stepped in all.
  * KYMO_KILL_STEPS=0 tries every instruction of everything, for hours. A snapshot
  * changes files by system calls only.
  */
@@ -167,7 +167,6 @@ static struct kymo_options options(enum kymo_policy policy)
 
     if (policy == KYMO_DISCARD)
         o.file_bytes = 2 * 4096;
-    o.n_slots = 2;
     return o;
 }
 
@@ -331,7 +330,7 @@ static uint64_t budget(void)
 {
     const char *text = getenv("KYMO_KILL_STEPS");
 
-    return text == NULL ? 100000 : strtoull(text, NULL, 10);
+    return text == NULL ? 50000 : strtoull(text, NULL, 10);
 }
 
 /* In how many places of `length` to kill. */
