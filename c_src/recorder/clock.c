@@ -146,6 +146,31 @@ int64_t kymo_clock_ns_of(const struct kymo_recorder *r, uint64_t ticks)
     return (int64_t)l.ns + (int64_t)((wide)(int64_t)(ticks - l.ticks) * 1000000000 / (wide)l.rate);
 }
 
+#define KYMO_TIGHT_NS 2000u
+#define KYMO_PAIR_TRIES 4u
+
+/* A thread that loses its processor between the readings would make the reader see a
+ * jump: the tightest pair counts. */
+int64_t kymo_clock_mono_at(const struct kymo_writer *w, uint64_t ticks)
+{
+    uint64_t rate = kymo_get(&w->rec->line.rate), width = UINT64_MAX;
+    int64_t ns = (int64_t)ticks;
+
+    if (w->rec->clock == KYMO_CLOCK_MONOTONIC)
+        return ns;
+    for (unsigned i = 0; i < KYMO_PAIR_TRIES && width > rate / 1000000 * KYMO_TIGHT_NS / 1000; i++) {
+        uint64_t a = kymo_now(w);
+        int64_t mono = (int64_t)kymo_clock_mono();
+        uint64_t b = kymo_now(w);
+
+        if (b - a < width) {
+            width = b - a;
+            ns = mono - (int64_t)((wide)(int64_t)(a + width / 2 - ticks) * 1000000000 / (wide)rate);
+        }
+    }
+    return ns;
+}
+
 /* What may lie between the line and the counter, in ticks: the kernel slews
  * CLOCK_MONOTONIC by up to 0.05 %. */
 static bool near(const struct line *l, uint64_t ticks, uint64_t want, uint64_t ns, uint64_t slack_ns)

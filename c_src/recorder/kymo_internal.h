@@ -237,7 +237,8 @@ KYMO_HIDDEN void kymo_pool_init(struct kymo_recorder *r, void *mem);
 KYMO_HIDDEN struct kymo_segment *kymo_pool_take(struct kymo_writer *w, uint64_t *order);
 /* The segment of w, which is closed: others may have it. */
 KYMO_HIDDEN void kymo_pool_release(struct kymo_writer *w);
-/* The open segment of w has had its share of the pool's time. */
+/* The open segment of w has had its share of the pool's time. To be asked after each
+ * store of `end`: a request of others may be lost under it. */
 KYMO_HIDDEN bool kymo_pool_aged(const struct kymo_writer *w);
 /* Raises slot->gone_until. Any thread. */
 KYMO_HIDDEN void kymo_gone(struct kymo_slot *slot, uint64_t ticks);
@@ -353,6 +354,8 @@ KYMO_HIDDEN void kymo_calibrate(struct kymo_recorder *r, enum kymo_calibration w
  * same when CLOCK_MONOTONIC agrees, else ticks that do; then the offset is corrected
  * for all, and meta->epochs is higher than before. Producers inside get. */
 KYMO_HIDDEN uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now);
+/* CLOCK_MONOTONIC at ticks that were read a moment ago. The producer inside get. */
+KYMO_HIDDEN int64_t kymo_clock_mono_at(const struct kymo_writer *w, uint64_t ticks);
 /* Ticks as CLOCK_MONOTONIC ns, by the present line. Any thread. */
 KYMO_HIDDEN int64_t kymo_clock_ns_of(const struct kymo_recorder *r, uint64_t ticks);
 /* Now, in ticks of this recorder. */
@@ -366,6 +369,16 @@ static inline void kymo_release_fence(void)
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 #else
     __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+
+/* Orders stores before with loads after. */
+static inline void kymo_full_fence(void)
+{
+#if KYMO_TSAN
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
 

@@ -143,7 +143,7 @@ static int segment_open(struct kymo_writer *w, uint64_t now)
     s->events_before = w->slot->events;
     kymo_set(&s->order, w->order);
     s->ts_before = w->last;
-    s->mono_ns = (int64_t)kymo_clock_mono();
+    s->mono_ns = kymo_clock_mono_at(w, now);
     s->epoch = kymo_get(&r->meta->epochs);
     s->reserved = 0;
     KYMO_POINT(KYMO_AT_SEGMENT_OPEN);
@@ -246,9 +246,13 @@ void kymo_writer_reentered(struct kymo_writer *w)
     count_lost(w, KYMO_LOST_REENTRY);
 }
 
+/* Tickets in a row that may turn out to be old. */
+#define KYMO_LATE_MOST 4u
+
 uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, uint64_t now)
 {
     struct kymo_recorder *r = w->rec;
+    unsigned late = 0;
 
     if (w->slot->events == w->events_stop && !lease(w)) {
         limit_reached(w, KYMO_R_EVENTS);
@@ -269,11 +273,18 @@ uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, 
     for (;;) {
         if (w->seg != NULL && kymo_write_losses(w, now, false) && has_room(w, max_body, now)) {
             kymo_set(&w->end, (uintptr_t)w->seg_end);
+            if (kymo_pool_aged(w))
+                force_slow(w);
             return put_header(w, id, now);
         }
         kymo_segment_close(w);
         switch (segment_open(w, now)) {
-        case 0: break;
+        case 0:
+            /* The ticket was old by the time its place was taken: what is put there
+             * would be reused too soon. */
+            if (kymo_pool_aged(w) && late++ < KYMO_LATE_MOST)
+                kymo_segment_close(w);
+            break;
         case -ENOBUFS:
             kymo_lose(w, kymo_get(&r->io_failing) ? KYMO_LOST_IO : KYMO_LOST_RING_FULL);
             return NULL;
