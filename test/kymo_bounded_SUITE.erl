@@ -398,7 +398,7 @@ append(Flag, Name, Binary, N) ->
 appended_contents(Config) ->
     Dir = ?config(dir, Config),
     {ok, State} = kymo_tracer:open(#{dir => Dir, calls => arguments, content_bytes => 16000, segment_size => 65536,
-                                     ring_size => 1 bsl 21, threads => 40}),
+                                     memory => 16 bsl 20}),
     {module, _} = code:ensure_loaded(kymo_workload),
     1 = erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     {Pid, Ref} = spawn_monitor(
@@ -469,7 +469,7 @@ atoms_shown(Config) ->
     Dir = ?config(dir, Config),
     Atoms = tuple_to_list(term(atoms)) ++
         [list_to_atom([C, D, 955]) || C <- lists:seq(0, 300), D <- [$', $1]],
-    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, ring_size => 1 bsl 20, threads => 40}),
+    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, memory => 4 bsl 20}),
     1 = erlang:trace(self(), true, [send, {tracer, kymo_tracer, State}]),
     [self() ! A || A <- Atoms],
     1 = erlang:trace(self(), false, [send]),
@@ -512,7 +512,7 @@ record_with(Sample, Names, Dir) ->
     {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
     {ok, kymo_tracer, Code} = compile:forms([spoil(Sample, F) || F <- Forms], [binary]),
     {module, _} = code:load_binary(kymo_tracer, Beam, Code),
-    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, ring_size => 1 bsl 20, content_bytes => 4000}),
+    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, memory => 4 bsl 20, content_bytes => 4000}),
     Terms = [term(N) || N <- Names],
     {Dead, Ref} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Ref, process, Dead, _} -> ok end,
