@@ -180,6 +180,7 @@ struct kymo_reader {
     uint64_t horizon; /* ticks; 0 = complete from the start */
     uint64_t *floors; /* by slot: what is after it is complete in this thread */
     bool all;         /* incomplete events are given too */
+    bool given;       /* an event that is complete was given to the caller since the start */
     struct kymo_defs defs;
     struct kymo_clockmap clock;
     uint32_t clock_hint;
@@ -201,6 +202,8 @@ int kymo_index_order(struct kymo_reader *r);
 /* Finds the horizon, sets counters of slots right. Drops segments from the index that
  * a living recorder has reused since it was made. */
 void kymo_horizon_find(struct kymo_reader *r);
+/* A segment of the index is gone: the recording is complete only after it. */
+void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone);
 /* A segment is no longer where the ring had it: looks at what the recorder has
  * written to data files since. True when it is there, and ref says where. */
 bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref);

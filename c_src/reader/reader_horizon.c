@@ -144,6 +144,23 @@ void kymo_horizon_find(struct kymo_reader *r)
     }
 }
 
+void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone)
+{
+    const struct kymo_index *ix = &r->index;
+    const struct kymo_seg_ref *next = gone + 1;
+    uint64_t floor = gone->ts_begin;
+    if (next < ix->refs + ix->n && next->slot == gone->slot) {
+        floor = next->ts_begin;
+    } else { /* nothing says when it ended: not after the last one began */
+        for (size_t i = 0; i < ix->n; i++)
+            floor = ix->refs[i].ts_begin > floor ? ix->refs[i].ts_begin : floor;
+    }
+    if (floor > r->floors[gone->slot])
+        r->floors[gone->slot] = floor;
+    if (floor > r->horizon)
+        r->horizon = floor;
+}
+
 bool kymo_reader_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *ns)
 {
     *ticks = r->horizon != 0 ? r->horizon : r->meta.t0_ticks;

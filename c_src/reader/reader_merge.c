@@ -132,6 +132,7 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
             if (ev->ns < c->last_ns) /* a damaged header said when it begins */
                 ev->ns = c->last_ns;
             c->last_ns = ev->ns;
+            r->given = r->given || !ev->incomplete;
             r->top_taken = true; /* its buffer must live until the next call */
             return 1;
         }
@@ -143,6 +144,7 @@ int kymo_reader_rewind(struct kymo_reader *r)
 {
     r->heap_n = 0;
     r->top_taken = false;
+    r->given = false;
     r->bytes_done = 0;
     for (uint32_t i = 0; i < r->n_slots; i++) {
         struct kymo_cursor *c = &r->cursors[i];

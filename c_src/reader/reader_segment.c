@@ -35,11 +35,16 @@ static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t co
     ref->flags |= KYMO_REF_BAD;
 }
 
+/* A living recorder has reused the segment. As long as no event was given to the caller
+ * the recording begins to be complete later, that is all. */
 static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref)
 {
-    if ((ref->flags & KYMO_REF_BAD) == 0)
-        r->damage.segments_moved++;
+    bool new = (ref->flags & KYMO_REF_BAD) == 0;
     ref->flags |= KYMO_REF_BAD;
+    if (!r->given && r->meta.policy == KYMO_OVERWRITE)
+        kymo_horizon_raise(r, ref);
+    else if (new)
+        r->damage.segments_moved++;
     return 0;
 }
 
@@ -147,6 +152,7 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     *len = 0;
     if (index >= r->index.n)
         return 0;
+    r->given = true;
     struct kymo_seg_ref *ref = &r->index.refs[index];
     if (index == 0 || r->index.refs[index - 1].slot != ref->slot)
         r->raw_end = r->raw_lost = 0;
