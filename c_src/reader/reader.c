@@ -219,6 +219,7 @@ void kymo_reader_close(struct kymo_reader *r)
     free(r->floors);
     free(r->slots);
     free(r->raw);
+    free(r->held);
     free(r);
 }
 

@@ -57,15 +57,13 @@ bool kymo_segment_unchanged(const struct kymo_reader *r, const struct kymo_seg_r
            now.seq == ref->seq && now.len >= ref->len;
 }
 
-/* Reads ref's bytes into buf. Their number; 0 when it isn't there any more;
- * -EIO. */
-static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *buf)
+int kymo_segment_copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *buf)
 {
     struct kymo_segment h;
-    int fd = kymo_file_get(&r->files, ref->file);
-    if (fd < 0)
+    bool held = (ref->flags & KYMO_REF_HELD) != 0;
+    if (!held && kymo_file_get(&r->files, ref->file) < 0)
         return 0; /* retention removed it */
-    ssize_t got = kymo_file_read(fd, buf, ref->len, ref->offset);
+    ssize_t got = kymo_ref_read(r, ref, buf, ref->len);
     if (got < 0)
         return -EIO;
     if (got < (ssize_t)ref->len)
@@ -73,8 +71,8 @@ static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *
     memcpy(&h, buf, sizeof h);
     if (!kymo_segment_unchanged(r, ref, &h))
         return 0;
-    if (ref->file == KYMO_FILE_RING && (kymo_file_read(fd, &h, sizeof h, ref->offset) != (ssize_t)sizeof h ||
-                                        !kymo_segment_unchanged(r, ref, &h)))
+    if (ref->file == KYMO_FILE_RING && !held &&
+        (kymo_ref_read(r, ref, &h, sizeof h) != (ssize_t)sizeof h || !kymo_segment_unchanged(r, ref, &h)))
         return 0;
     return (int)ref->len;
 }
@@ -115,9 +113,9 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
         *buf = p;
         *room = ref->len;
     }
-    int got = copy(r, ref, *buf);
+    int got = kymo_segment_copy(r, ref, *buf);
     if (got == 0 && kymo_index_left_ring(r, ref))
-        got = copy(r, ref, *buf);
+        got = kymo_segment_copy(r, ref, *buf);
     if (got == 0)
         return moved(r, ref);
     if (got < 0 || !sum_is_right(*buf, ref->len)) { /* a bad disk, or changed since */
