@@ -971,7 +971,7 @@ recorders_killed(Config) ->
 %% Somebody else's hand on one function, as with erlang:trace_pattern/3, or in the
 %% same session by its weak reference.
 take(_, Config, MFA) ->
-    case proplists:get_value(mode, Config) of
+    case mode(Config) of
         global -> erlang:trace_pattern(MFA, false, [local]);
         session -> apply(trace, function, [weak_session(), MFA, false, [local]])
     end.
@@ -986,6 +986,9 @@ weak_session() ->
         M =:= false orelse M =:= []
     ],
     S.
+
+%% A case that is run alone is in no group.
+mode(Config) -> proplists:get_value(mode, Config, hd(kymo_tracing:modes())).
 
 taken_functions(Config) ->
     {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1"]}),
@@ -1018,7 +1021,7 @@ taken_shown(Config, N) ->
 
 %% As recon_trace:calls/2 begins: everything of everybody.
 taken_by_reset(Config) ->
-    case proplists:get_value(mode, Config) of
+    case mode(Config) of
         global ->
             {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:_/_", events => [procs]}),
             erlang:trace(all, false, [all]),
@@ -1038,7 +1041,7 @@ taken_flags(Config) ->
     Q = tracee(),
     {ok, _} = kymo:trace(R, #{processes => [Q], events => [procs]}),
     Clear = fun(Who, Flags) ->
-        case proplists:get_value(mode, Config) of
+        case mode(Config) of
             global -> erlang:trace(Who, false, Flags);
             session -> apply(trace, process, [weak_session(), Who, false, Flags])
         end
@@ -1608,13 +1611,17 @@ asked(P) ->
 
 %% The server and its janitor, monitored.
 watch({kymo_recorder, Server, _}) ->
+    %% It may not have come to its loop yet.
+    true = until(fun() -> length(janitors(Server)) =:= 1 end),
+    [{P, monitor(process, P)} || P <- [Server | janitors(Server)]].
+
+janitors(Server) ->
     {monitors, Monitored} = process_info(Server, monitors),
-    [Janitor] = [
+    [
         P
      || {process, P} <- Monitored,
         {current_function, {kymo_janitor, loop, 4}} =:= process_info(P, current_function)
-    ],
-    [{P, monitor(process, P)} || P <- [Server, Janitor]].
+    ].
 
 gone(Watched) when is_list(Watched) ->
     [receive {'DOWN', M, process, P, _} -> ok end || {P, M} <- Watched];
