@@ -181,6 +181,7 @@ struct kymo_reader {
     struct kymo_index index;
     uint64_t horizon; /* ticks; 0 = complete from the start */
     uint64_t *floors; /* by slot: what is after it is complete in this thread */
+    uint64_t until;   /* ticks of the newest event that is given */
     bool all;         /* incomplete events are given too */
     bool given;       /* an event that is complete was given to the caller since the start */
     struct kymo_defs defs;
@@ -202,6 +203,9 @@ struct kymo_reader {
 int kymo_index_build(struct kymo_reader *r);
 /* Leaves segments out that can't be where their numbers put them. 0 or -ENOMEM. */
 int kymo_index_order(struct kymo_reader *r);
+/* Sets `until` to the time of the newest event of a living recording, before the index
+ * is made. */
+void kymo_newest_find(struct kymo_reader *r);
 /* Takes hold of what a living recorder may reuse or remove: copies the segments of the
  * pool, opens the data files (the oldest ones, when there are many). Before the horizon
  * is looked for. 0 or -ENOMEM. */

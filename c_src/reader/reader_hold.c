@@ -5,6 +5,9 @@
  * and receives that do not belong together. So the reader first takes hold of what
  * may go: it copies the segments of the pool and opens the data files. What is gone by
  * then is before the horizon, which is looked for afterwards.
+ *
+ * Threads go on while their segments are looked for, so of some more is found than of
+ * others. Nothing is given that is newer than the newest event before the search.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +25,26 @@ ssize_t kymo_ref_read(struct kymo_reader *r, const struct kymo_seg_ref *ref, voi
     }
     int fd = kymo_file_get(&r->files, ref->file);
     return fd < 0 ? fd : kymo_file_read(fd, buf, n, ref->offset);
+}
+
+void kymo_newest_find(struct kymo_reader *r)
+{
+    struct kymo_damage before = r->damage;
+    int fd = kymo_is_living(r) ? kymo_file_get(&r->files, KYMO_FILE_RING) : -1;
+    for (uint32_t i = 0; fd >= 0 && i < r->n_slots; i++) {
+        struct kymo_segment h;
+        struct kymo_seg_ref ref;
+        uint64_t first, last, at = r->slots[i].place * r->meta.segment_bytes;
+        if (r->slots[i].seq == 0 || r->slots[i].place >= r->meta.n_segments ||
+            kymo_file_read(fd, &h, sizeof h, at) != (ssize_t)sizeof h ||
+            !kymo_segment_header(r, &h, r->meta.segment_bytes, &ref) || ref.slot != i)
+            continue;
+        ref.file = KYMO_FILE_RING;
+        ref.offset = at;
+        if (kymo_segment_ends(r, &ref, &first, &last) > 0 && (r->until == UINT64_MAX || last > r->until))
+            r->until = last;
+    }
+    r->damage = before; /* what is damaged is found again */
 }
 
 /* Bytes of the segments in the pool. */

@@ -119,6 +119,8 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
         } else {
             ev->slot = r->heap[0].slot;
             ev->ticks = c->last = r->heap[0].key;
+            if (ev->ticks > r->until) /* the others are no older */
+                return 0;
             ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
             if (ev->id == KYMO_E_REGISTER)
                 kymo_defs_learn(&r->defs, ev->who, ev->atom);

@@ -163,6 +163,8 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     kymo_scan_start(&s, r->raw, (uint32_t)got);
     while ((peek = kymo_scan_peek(&s)) == KYMO_PEEK_RECORD) {
         struct kymo_event ev;
+        if (s.ticks > r->until)
+            break;
         if (!kymo_scan_decode(&s, &ev)) {
             peek = KYMO_PEEK_BAD;
             break;
@@ -172,7 +174,8 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     }
     if (peek == KYMO_PEEK_BAD)
         kymo_segment_damaged(r, ref, s.pos);
-    kymo_segment_check_end(r, ref, &s);
+    if (peek != KYMO_PEEK_RECORD)
+        kymo_segment_check_end(r, ref, &s);
     struct kymo_segment h;
     memcpy(&h, r->raw, sizeof h);
     if (!put_right(r, ref, &h, ts_last)) {
@@ -249,6 +252,7 @@ int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
         }
         any = any || rc > 0;
     }
+    last = last < r->until ? last : r->until;
     if (!any || (!r->all && last < r->horizon))
         return -ENODATA;
     *last_ns = kymo_ref_ns(r, last_at, &r->clock_hint, last);

@@ -61,10 +61,11 @@ bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t
 void kymo_reader_show_all(struct kymo_reader *r, bool all);
 
 /* The next event of all threads in order of ticks (ties: by slot), from the horizon
- * on. Notes of the recorder (KYMO_E_FIRST_NOTE and up) come too. Of one thread `ns`
- * does not go down; between threads it may where the clock jumped (see
- * kymo_reader_jumps). 1 = *ev filled, 0 = end,
- * negative errno = the recording can't be read further (-EIO, -ENOMEM). */
+ * on; of a living recording, up to the newest event when it was opened. Notes of the
+ * recorder (KYMO_E_FIRST_NOTE and up) come too. Of one thread `ns` does not go down;
+ * between threads it may where the clock jumped (see kymo_reader_jumps). 1 = *ev
+ * filled, 0 = end, negative errno = the recording can't be read further (-EIO,
+ * -ENOMEM). */
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev);
 /* Back to the first event. */
 int kymo_reader_rewind(struct kymo_reader *r);
