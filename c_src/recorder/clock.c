@@ -146,31 +146,6 @@ int64_t kymo_clock_ns_of(const struct kymo_recorder *r, uint64_t ticks)
     return (int64_t)l.ns + (int64_t)((wide)(int64_t)(ticks - l.ticks) * 1000000000 / (wide)l.rate);
 }
 
-#define KYMO_TIGHT_NS 2000u
-#define KYMO_PAIR_TRIES 4u
-
-/* A thread that loses its processor between the readings would make the reader see a
- * jump: the tightest pair counts. */
-int64_t kymo_clock_mono_at(const struct kymo_writer *w, uint64_t ticks)
-{
-    uint64_t rate = kymo_get(&w->rec->line.rate), width = UINT64_MAX;
-    int64_t ns = (int64_t)ticks;
-
-    if (w->rec->clock == KYMO_CLOCK_MONOTONIC)
-        return ns;
-    for (unsigned i = 0; i < KYMO_PAIR_TRIES && width > rate / 1000000 * KYMO_TIGHT_NS / 1000; i++) {
-        uint64_t a = kymo_now(w);
-        int64_t mono = (int64_t)kymo_clock_mono();
-        uint64_t b = kymo_now(w);
-
-        if (b - a < width) {
-            width = b - a;
-            ns = mono - (int64_t)((wide)(int64_t)(a + width / 2 - ticks) * 1000000000 / (wide)rate);
-        }
-    }
-    return ns;
-}
-
 /* What may lie between the line and the counter, in ticks: the kernel slews
  * CLOCK_MONOTONIC by up to 0.05 %. */
 static bool near(const struct line *l, uint64_t ticks, uint64_t want, uint64_t ns, uint64_t slack_ns)
@@ -181,15 +156,18 @@ static bool near(const struct line *l, uint64_t ticks, uint64_t want, uint64_t n
     return distance <= (uint64_t)((wide)(slack_ns + since / 1000) * (wide)l->rate / 1000000000);
 }
 
-/* Gives all threads the offset with which the counter is on the line. False when
- * another thread is at it. */
-static bool move_to(struct kymo_recorder *r, uint64_t by)
+/* Gives all threads the offset with which the counter is on the line: `by` more than
+ * `old`. False when another thread is at it, or has done so. */
+static bool move_to(struct kymo_recorder *r, uint64_t old, uint64_t by)
 {
-    uint64_t offset;
+    uint64_t offset = old + by;
 
     if (__atomic_exchange_n(&r->line.correcting, 1u, __ATOMIC_ACQUIRE) != 0)
         return false;
-    offset = r->offset + by;
+    if (kymo_get(&r->offset) != old) {
+        kymo_set_release(&r->line.correcting, 0u);
+        return false;
+    }
     kymo_set(&r->offset, offset);
     for (uint32_t i = 0; i < r->opt.n_slots; i++)
         kymo_set(&r->writers[i].offset, offset);
@@ -200,22 +178,49 @@ static bool move_to(struct kymo_recorder *r, uint64_t by)
 
 #define KYMO_PRODUCER_SLACK_NS 10000000u
 #define KYMO_WORKER_SLACK_NS 1000000u
+#define KYMO_PAIRS_PER_SEC 50000u /* what is read in less than 20 us was read together */
 
 uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now)
 {
     struct kymo_recorder *r = w->rec;
     struct line l;
-    uint64_t ns, want;
+    struct kymo_calib pair;
+    uint64_t ns, want, offset;
 
     if (r->clock != KYMO_CLOCK_COUNTER || !get_line(r, &l))
         return now;
-    now = kymo_now(w); /* another thread may have corrected it */
+    offset = kymo_get(&w->offset); /* another thread may have corrected it */
+    now = kymo_counter() + offset;
+    KYMO_POINT(KYMO_AT_CLOCK);
     ns = kymo_clock_mono();
-    want = ticks_at(&l, ns);
-    if (near(&l, now, want, ns, KYMO_PRODUCER_SLACK_NS))
+    if (near(&l, now, ticks_at(&l, ns), ns, KYMO_PRODUCER_SLACK_NS))
         return now;
-    (void)move_to(r, want - now);
+    /* The system may have taken the processor away between the two readings. */
+    pair = kymo_clock_pair(r->clock, offset);
+    want = ticks_at(&l, (uint64_t)pair.mono_ns);
+    if (near(&l, pair.ticks, want, (uint64_t)pair.mono_ns, KYMO_PRODUCER_SLACK_NS))
+        return pair.ticks;
+    (void)move_to(r, offset, want - pair.ticks);
     return want;
+}
+
+int64_t kymo_clock_mono_at(const struct kymo_writer *w, uint64_t ticks)
+{
+    uint64_t rate = kymo_get(&w->rec->meta->ticks_per_sec), before, after, ns;
+
+    if (!w->counter)
+        return (int64_t)ticks;
+    for (int i = 0;; i++) {
+        before = kymo_now(w);
+        ns = kymo_clock_mono();
+        after = kymo_now(w);
+        if (after - before < rate / KYMO_PAIRS_PER_SEC || i == 3)
+            break;
+    }
+    /* Where the clock has gone back, `ticks` may be of later. */
+    if (before <= ticks || rate == 0)
+        return (int64_t)ns;
+    return (int64_t)(ns - (uint64_t)((wide)(before - ticks) * 1000000000 / (wide)rate));
 }
 
 /* ---- the table ------------------------------------------------------------------- */
@@ -256,7 +261,7 @@ void kymo_clock_start(struct kymo_recorder *r)
 
 /* True when the pair had left the line; then it is on it again, or the line begins
  * anew where ticks would have to go back a little, which they never do. */
-static bool back_on_line(struct kymo_recorder *r, struct kymo_calib *now)
+static bool back_on_line(struct kymo_recorder *r, uint64_t offset, struct kymo_calib *now)
 {
     struct line l;
     uint64_t want, ns = (uint64_t)now->mono_ns;
@@ -267,7 +272,7 @@ static bool back_on_line(struct kymo_recorder *r, struct kymo_calib *now)
     if (near(&l, now->ticks, want, ns, KYMO_WORKER_SLACK_NS))
         return false;
     if (now->ticks < want || (now->ticks - want) >> 32 != 0) {
-        if (move_to(r, want - now->ticks))
+        if (move_to(r, offset, want - now->ticks))
             now->ticks = want;
     }
     return true;
@@ -275,8 +280,9 @@ static bool back_on_line(struct kymo_recorder *r, struct kymo_calib *now)
 
 void kymo_calibrate(struct kymo_recorder *r, enum kymo_calibration what)
 {
-    struct kymo_calib now = kymo_clock_pair(r->clock, kymo_get(&r->offset));
-    bool left = back_on_line(r, &now);
+    uint64_t offset = kymo_get(&r->offset);
+    struct kymo_calib now = kymo_clock_pair(r->clock, offset);
+    bool left = back_on_line(r, offset, &now);
     uint64_t rate = r->meta->ticks_per_sec;
 
     if (left)

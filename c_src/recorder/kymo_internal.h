@@ -53,6 +53,8 @@
 enum kymo_point {
     KYMO_AT_SEGMENT_RESET, /* producer: commit is 0, the header is still the old one */
     KYMO_AT_SEGMENT_OPEN,  /* producer: the header is new, commit is still 0 */
+    KYMO_AT_PLACE,         /* producer: the slot has the new place, and the old seq */
+    KYMO_AT_CLOCK,         /* producer: ticks look wrong; has read them, not CLOCK_MONOTONIC */
     KYMO_AT_CLAIM,         /* producer: has claimed a slot, is not yet inside get */
     KYMO_AT_QUIESCE,       /* stopper: state changed, has not yet waited for producers */
     KYMO_AT_TICKET,        /* producer: has a ticket for a place, has not looked at it */
@@ -354,7 +356,8 @@ KYMO_HIDDEN void kymo_calibrate(struct kymo_recorder *r, enum kymo_calibration w
  * same when CLOCK_MONOTONIC agrees, else ticks that do; then the offset is corrected
  * for all, and meta->epochs is higher than before. Producers inside get. */
 KYMO_HIDDEN uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now);
-/* CLOCK_MONOTONIC at ticks that were read a moment ago. The producer inside get. */
+/* CLOCK_MONOTONIC at `ticks`, which were read a while ago: perhaps the system has
+ * taken the processor away since. The owner of the writer. */
 KYMO_HIDDEN int64_t kymo_clock_mono_at(const struct kymo_writer *w, uint64_t ticks);
 /* Ticks as CLOCK_MONOTONIC ns, by the present line. Any thread. */
 KYMO_HIDDEN int64_t kymo_clock_ns_of(const struct kymo_recorder *r, uint64_t ticks);

@@ -105,8 +105,12 @@ static void account(struct kymo_recorder *r, const struct kymo_segment *s)
 {
     struct kymo_slot *slot;
 
-    if (s->order == 0 || s->instance >= r->opt.n_slots || r->opt.policy != KYMO_OVERWRITE)
+    if (s->order == 0 || s->instance >= r->opt.n_slots)
         return;
+    if (r->opt.policy != KYMO_OVERWRITE) {
+        kymo_raise(&r->writers[s->instance].pool_until, s->ts_end);
+        return;
+    }
     slot = &r->slots[s->instance];
     kymo_add(&slot->overwritten, s->events);
     kymo_gone(slot, s->ts_end);

@@ -66,7 +66,7 @@ static void take_cut(struct snapshot *s)
             uint64_t place, order;
 
             c->seq = kymo_get_acquire(&slot->seq);
-            place = kymo_get(&slot->place);
+            place = kymo_get_acquire(&slot->place);
             if (c->seq == 0 || place >= r->pool.n || kymo_pool_is_retired(r, place))
                 break;
             seg = kymo_segment_at(r, place);
@@ -78,6 +78,9 @@ static void take_cut(struct snapshot *s)
                 bool mine = kymo_get(&seg->instance) == i && kymo_get(&seg->order) == order;
 
                 c->commit = mine ? c->commit : 0;
+                /* The place is that of the next segment already: this one is closed. */
+                if (mine && kymo_get(&seg->seq) != c->seq)
+                    c->commit = r->layout.segment_bytes;
                 break;
             }
         }
@@ -183,6 +186,19 @@ static int keep(struct snapshot *s, struct cut *c, size_t len)
     return 0;
 }
 
+/* The time of the newest event of slot i, of which the pool has nothing any more. */
+static uint64_t all_gone(const struct kymo_recorder *r, uint32_t i)
+{
+    const struct kymo_writer *w = &r->writers[i];
+    uint64_t until = kymo_get(&w->slot->gone_until);
+
+    kymo_raise(&until, kymo_get(&w->pool_until));
+    /* Given back to the disk, at the end of all producers. */
+    if (kymo_get(&w->slot->seq) != 0 && kymo_pool_is_retired(r, kymo_get(&w->slot->place)))
+        kymo_raise(&until, w->last);
+    return until;
+}
+
 static int copy_pool(struct snapshot *s)
 {
     const struct kymo_segment *seg = (const struct kymo_segment *)(void *)s->buf;
@@ -200,7 +216,7 @@ static int copy_pool(struct snapshot *s)
         struct cut *c = &s->cuts[i];
 
         if (c->events == 0 && c->wanted == c->seq)
-            c->slot.gone_until = kymo_get(&s->r->slots[i].gone_until);
+            c->slot.gone_until = all_gone(s->r, i);
         c->slot.overwritten = c->slot.events - c->events;
         c->slot.drained_seq = 0;
         c->slot.io_lost = 0;

@@ -132,7 +132,7 @@ static int segment_open(struct kymo_writer *w, uint64_t now)
     s->ts_end = 0;
     s->content_bits = 0;
     s->packet_bits = (uint64_t)r->layout.segment_bytes * 8;
-    s->seq = w->seq + 1;
+    kymo_set(&s->seq, w->seq + 1);
     s->discarded = w->lost_total;
     s->events = 0;
     s->thread_kind = w->thread_kind;
@@ -155,7 +155,8 @@ static int segment_open(struct kymo_writer *w, uint64_t now)
     w->seg_end = (uint8_t *)s + r->layout.segment_bytes;
     kymo_set(&w->end, (uintptr_t)w->seg_end);
     kymo_set_release(&s->commit, (uint64_t)KYMO_SEG_HEADER);
-    kymo_set(&w->slot->place, w->order % r->pool.n);
+    kymo_set_release(&w->slot->place, w->order % r->pool.n);
+    KYMO_POINT(KYMO_AT_PLACE);
     kymo_set_release(&w->slot->seq, w->seq);
     return 0;
 }

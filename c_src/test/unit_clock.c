@@ -4,9 +4,10 @@
  * suspended machine and a virtual machine that is moved wake up with. Here the offset
  * from the counter to ticks is changed, which looks the same from inside.
  */
-#include "rec_check.h"
-
 #include <sched.h>
+#include <semaphore.h>
+
+#include "rec_check.h"
 
 /* Between two readings of CLOCK_MONOTONIC, give or take a correction. */
 #define SLACK_NS 15000000
@@ -182,6 +183,98 @@ static void a_small_leap_is_a_point(void **state)
     kymo_recorder_close(r);
 }
 
+struct second {
+    struct kymo_recorder *r;
+    sem_t recorded, jumped;
+};
+
+static void *records_before_and_after(void *arg)
+{
+    struct second *s = arg;
+
+    assert_true(rc_call(s->r, 0));
+    sem_post(&s->recorded);
+    sem_wait(&s->jumped);
+    assert_true(rc_call(s->r, 1));
+    return NULL;
+}
+
+/* Two threads see the same jump, and one has corrected it when the other wants to. */
+static void one_jump_is_corrected_once(void **state)
+{
+    struct kymo_options o;
+    struct second s = {.r = open_with_counter(&o, "once")};
+    static struct moment m[CALLS];
+    struct rc_rec rec;
+    pthread_t t;
+
+    (void)state;
+    sem_init(&s.recorded, 0, 0);
+    sem_init(&s.jumped, 0, 0);
+    assert_true(rc_call(s.r, 0));
+    assert_int_equal(pthread_create(&t, NULL, records_before_and_after, &s), 0);
+    sem_wait(&s.recorded);
+    jump(s.r, -((int64_t)1 << 31));
+    rc_arm(KYMO_AT_CLOCK);
+    sem_post(&s.jumped);
+    rc_await_gate(KYMO_AT_CLOCK);
+    assert_true(rc_call(s.r, 1));
+    rc_release(KYMO_AT_CLOCK);
+    pthread_join(t, NULL);
+    assert_int_equal(rc_info(s.r).epochs, 1);
+    record_some(s.r, m);
+    assert_int_equal(rc_info(s.r).epochs, 1);
+    assert_int_equal(kymo_recorder_stop(s.r, KYMO_R_STOP), 0);
+    rc_load(o.dir, &rec);
+    check(&rec, s.r, 0, 2, m);
+    rc_free(&rec);
+    kymo_recorder_close(s.r);
+}
+
+static void *records_one(void *arg)
+{
+    assert_true(rc_call(arg, 1));
+    return NULL;
+}
+
+#define AWAY_NS 60000000
+
+/* Without the processor for a while, between two looks at the clocks. */
+static void record_one_stopped_at(struct kymo_recorder *r, enum kymo_point at)
+{
+    pthread_t t;
+
+    rc_arm(at);
+    assert_int_equal(pthread_create(&t, NULL, records_one, r), 0);
+    rc_await_gate(at);
+    usleep(AWAY_NS / 1000);
+    rc_release(at);
+    pthread_join(t, NULL);
+}
+
+static void a_stopped_thread_is_no_jump(void **state)
+{
+    struct kymo_options o;
+    struct kymo_recorder *r = open_with_counter(&o, "stopped");
+    struct rc_rec rec;
+
+    (void)state;
+    record_one_stopped_at(r, KYMO_AT_TICKET);
+    r->writers[0].last -= 1ull << 40; /* has been idle; the next thread has its slot */
+    record_one_stopped_at(r, KYMO_AT_CLOCK);
+    assert_int_equal(rc_info(r).epochs, 0);
+    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+    rc_load(o.dir, &rec);
+    for (size_t i = 0; i < rec.n_segs; i++) {
+        int64_t off = kymo_clock_ns_of(r, rec.segs[i].head.ts_begin) - rec.segs[i].head.mono_ns;
+
+        assert_in_range(off + SLACK_NS, 0, 2 * SLACK_NS);
+    }
+    assert_int_equal(rec.n_segs, 2);
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
 /* A thread that was merely idle for long is no reason to correct anything. */
 static void an_idle_thread_is_no_jump(void **state)
 {
@@ -236,9 +329,10 @@ static void a_pair_belongs_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_counter_that_began_anew), cmocka_unit_test(a_counter_that_ran_on),
-        cmocka_unit_test(the_worker_notices),        cmocka_unit_test(a_small_leap_is_a_point),
-        cmocka_unit_test(an_idle_thread_is_no_jump), cmocka_unit_test(a_pair_belongs_together),
+        cmocka_unit_test(a_counter_that_began_anew),  cmocka_unit_test(a_counter_that_ran_on),
+        cmocka_unit_test(the_worker_notices),         cmocka_unit_test(a_small_leap_is_a_point),
+        cmocka_unit_test(one_jump_is_corrected_once), cmocka_unit_test(a_stopped_thread_is_no_jump),
+        cmocka_unit_test(an_idle_thread_is_no_jump),  cmocka_unit_test(a_pair_belongs_together),
     };
 
     return cmocka_run_group_tests_name("clock", tests, rc_setup, rc_teardown);

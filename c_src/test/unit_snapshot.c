@@ -276,6 +276,73 @@ static void a_segment_being_opened_is_left_out(void **state)
     }
 }
 
+/* It is the thread's newest, and its slot says so only in part: what was before it is
+ * closed and belongs to the snapshot. */
+static void a_segment_that_has_just_been_opened(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("place"), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    struct copy c = {.r = r};
+    uint64_t segments, events;
+    struct rc_rec rec;
+    pthread_t t;
+
+    (void)state;
+    assert_int_equal(pthread_create(&t, NULL, writes_segment, &c), 0);
+    pthread_join(t, NULL);
+    rc_arm(KYMO_AT_PLACE);
+    assert_int_equal(pthread_create(&t, NULL, writes_segment, &c), 0);
+    rc_await_gate(KYMO_AT_PLACE);
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("place-snapshot"), &segments, &events), 0);
+    rc_release(KYMO_AT_PLACE);
+    pthread_join(t, NULL);
+    kymo_recorder_close(r);
+    assert_int_equal(segments, 1);
+    assert_int_equal(events, 1);
+    load(rc_path("place-snapshot"), &rec);
+    assert_int_equal(rec.slots[0].overwritten, 0);
+    rc_free(&rec);
+}
+
+/* Policy discard: the segments of a thread that has ended are in data files only, and
+ * the snapshot is not complete before its last event. */
+static void a_drained_thread_moves_the_horizon(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("drained"), KYMO_DISCARD);
+    struct kymo_recorder *r;
+    struct copy c;
+    struct rc_rec rec;
+    uint64_t last = 0;
+    pthread_t t;
+
+    (void)state;
+    rc_pool(&o, 2, 8);
+    c.r = r = rc_open(&o);
+    assert_true(rc_call(r, 0)); /* has slot 0 */
+    assert_int_equal(pthread_create(&t, NULL, writes_segment, &c), 0);
+    pthread_join(t, NULL);
+    for (unsigned i = 0; i < 40; i++) {
+        uint64_t seq = kymo_get(&r->slots[0].seq);
+
+        (void)rc_calls(r, 0, PER_SEGMENT);
+        while (seq > 1 && kymo_get_acquire(&r->slots[0].drained_seq) + 1 < seq)
+            usleep(1000);
+    }
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("drained-snapshot"), NULL, NULL), 0);
+    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+    rc_load(o.dir, &rec);
+    for (size_t i = 0; i < rec.n_events; i++) {
+        if (rec.events[i].instance == 1)
+            last = rec.events[i].ticks;
+    }
+    rc_free(&rec);
+    load(rc_path("drained-snapshot"), &rec);
+    assert_int_equal(rec.slots[1].overwritten, 1);
+    assert_true(last != 0 && rec.slots[1].gone_until >= last);
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
 static void errors_leave_nothing(void **state)
 {
     struct kymo_options o = rc_options(rc_path("errors"), KYMO_OVERWRITE);
@@ -331,6 +398,8 @@ int main(void)
         cmocka_unit_test(a_torn_copy_is_left_out),
         cmocka_unit_test(a_late_thread_is_left_out),
         cmocka_unit_test(a_segment_being_opened_is_left_out),
+        cmocka_unit_test(a_segment_that_has_just_been_opened),
+        cmocka_unit_test(a_drained_thread_moves_the_horizon),
         cmocka_unit_test(errors_leave_nothing),
     };
 

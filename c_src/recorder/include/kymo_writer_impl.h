@@ -89,6 +89,7 @@ struct kymo_writer {
     /* Shared with the worker (policy discard). */
     uint32_t own_free;   /* reserved segments that this thread may still take; atomic */
     uint64_t closed_seq; /* segments up to this one are complete; release by the producer */
+    uint64_t pool_until; /* ticks of the newest event that only data files have; atomic */
 } __attribute__((aligned(64)));
 
 /* A thread's writers, one per open recorder. */
