@@ -293,39 +293,6 @@ static void an_idle_thread_is_no_jump(void **state)
     kymo_recorder_close(r);
 }
 
-static void *records_one(void *arg)
-{
-    assert_true(rc_call(arg, 1));
-    return NULL;
-}
-
-/* A thread that loses its processor while it opens a segment: the pair of times in the
- * header belongs together all the same. */
-static void a_pair_belongs_together(void **state)
-{
-    struct kymo_options o;
-    struct kymo_recorder *r = open_with_counter(&o, "pair");
-    struct rc_rec rec;
-    int64_t until, off;
-    pthread_t t;
-
-    (void)state;
-    rc_arm(KYMO_AT_SEGMENT_RESET);
-    assert_int_equal(pthread_create(&t, NULL, records_one, r), 0);
-    rc_await_gate(KYMO_AT_SEGMENT_RESET);
-    until = (int64_t)kymo_clock_mono() + 50000000;
-    while ((int64_t)kymo_clock_mono() < until)
-        sched_yield();
-    rc_release(KYMO_AT_SEGMENT_RESET);
-    pthread_join(t, NULL);
-    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
-    rc_load(o.dir, &rec);
-    off = kymo_clock_ns_of(r, rec.segs[0].head.ts_begin) - rec.segs[0].head.mono_ns;
-    assert_in_range(off + SLACK_NS, 0, 2 * SLACK_NS); /* not 50 ms */
-    rc_free(&rec);
-    kymo_recorder_close(r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
