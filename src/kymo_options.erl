@@ -30,7 +30,7 @@ start_table() ->
         {policy, {one_of, [overwrite, discard]}},
         {clock, {one_of, [auto, counter, monotonic]}},
         {segment_size, {range, 4096, 1048576, "bytes, a power of two"}},
-        {memory, {range, 1, 4398046511104, "bytes, enough for two segments of each thread of the runtime"}},
+        {memory, "bytes, at most 4398046511104, and enough for two segments of each thread of the runtime"},
         {dict_size, {range, 4096, 1073741824, "bytes"}},
         {tags, "all, a list of trace tags and of calls, messages, procs, ports, running, garbage_collection"},
         {calls, {one_of, [arity, arguments]}},

@@ -42,6 +42,9 @@
 -define(LOOK_INTERVAL, 2000).
 -define(LOOK_FUNCTIONS, 250).
 
+%% How often a look begins again because code was loaded.
+-define(MAX_ROUNDS, 5).
+
 %% At how many when somebody asks for the info or a copy.
 -define(LOOK_FUNCTIONS_ASKED, 2000).
 
@@ -340,8 +343,7 @@ set_again(#server{tracing = none} = S) ->
 set_again(#server{tracing = T} = S) ->
     case kymo_tracing:is_alive(T) andalso kymo_tracing:replan(T) of
         {ok, Plan, Planned} ->
-            Noted = taken(kymo_taken:note_functions(kymo_tracing:taken(T, Plan), S#server.taken), S),
-            Updated = update(Planned, Noted),
+            Updated = update(Planned, S),
             {_, Set} = kymo_tracing:apply_plan(Planned, Plan),
             Updated#server{tracing = Set};
         _ ->
@@ -355,29 +357,36 @@ look(Max, #server{tracing = T, taken = Taken} = S) ->
         {clean, Living, Looked} ->
             S#server{tracing = Living, taken = Looked};
         {suspect, Living, Looked} ->
-            %% Loading code takes patterns away, too. Those are set again as soon as
-            %% the message about that load is read.
-            Current = catch_up(S#server{tracing = Living, taken = Looked}),
-            Noted = kymo_taken:note(Current#server.tracing, Current#server.taken),
-            %% The runtime clears the flags of a recorder that has ended, so what is
-            %% missing then was not taken by others.
-            case is_ended(Current) of
-                true -> Current;
-                false -> taken(Noted, Current)
+            look_closely(?MAX_ROUNDS, S#server{tracing = Living, taken = Looked})
+    end.
+
+%% Loading code takes patterns away, too. What is missing was taken by others only
+%% when no code was loaded until after it was found missing; else it is set again.
+%% While code is loaded all the time, the next look decides.
+look_closely(0, S) ->
+    S;
+look_closely(Rounds, #server{tracing = T, taken = Before} = S) ->
+    Noted = kymo_taken:note(T, Before),
+    case was_loading() of
+        true ->
+            look_closely(Rounds - 1, set_again(S));
+        false ->
+            %% The runtime clears the flags of a recorder that has ended.
+            case is_ended(S) of
+                true -> S;
+                false -> taken(Noted, S)
             end
     end.
 
-%% The code server answers after the load that it works on.
-catch_up(S) ->
+%% The code server answers after the load that it works on, whose message is in
+%% the mailbox then.
+was_loading() ->
     _ = code:root_dir(),
     Delivered = erlang:trace_delivered(whereis(code_server)),
     receive
         {trace_delivered, _, Delivered} -> ok
     end,
-    case kymo_tracing:drain() of
-        true -> set_again(S);
-        false -> S
-    end.
+    kymo_tracing:drain().
 
 %% The recording counts them, for those who read it.
 taken(Taken, #server{state = State, taken = Before} = S) ->

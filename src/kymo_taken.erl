@@ -7,7 +7,7 @@
 %% bounded sample of the traced processes and ports, and at the session.
 -module(kymo_taken).
 
--export([new/0, look/3, note/2, note_functions/2, count/1, describe/1]).
+-export([new/0, look/3, note/2, count/1, describe/1]).
 -export_type([t/0, description/0]).
 
 -record(taken, {
@@ -92,14 +92,10 @@ note(T, Taken) ->
         true ->
             MFAs = missing_functions(T, maps:keys(kymo_tracing:functions(T)), Taken),
             {Tracees, _} = missing_tracees(T, Taken),
-            Noted = note_functions(MFAs, Taken),
-            since(Noted#taken{tracees = add(Tracees, Noted#taken.tracees)})
+            since(Taken#taken{
+                functions = add(MFAs, Taken#taken.functions), tracees = add(Tracees, Taken#taken.tracees)
+            })
     end.
-
-%% @doc Adds functions.
--spec note_functions([mfa()], t()) -> t().
-note_functions(MFAs, #taken{functions = Known} = Taken) ->
-    since(Taken#taken{functions = add(MFAs, Known)}).
 
 add(New, Known) -> maps:merge(Known, maps:from_list([{One, []} || One <- New])).
 

@@ -14,7 +14,7 @@
 -module(kymo_tracing).
 
 -export([modes/0, new/2, watch/1, loaded/1, plan/2, replan/1, unplan/2, apply_plan/2, clear/1, describe/1]).
--export([is_alive/1, functions/1, tracees/1, is_in_place/2, forget_tracees/2, taken/2, drain/0]).
+-export([is_alive/1, functions/1, tracees/1, is_in_place/2, forget_tracees/2, drain/0]).
 -export_type([t/0, mode/0, plan/0, result/0, tracees/0]).
 
 -type mode() :: session | global.
@@ -572,18 +572,6 @@ is_session(Session) ->
 %% @doc The functions that are set.
 -spec functions(t()) -> kymo_wanted:set().
 functions(#tracing{functions = Functions}) -> Functions.
-
-%% @doc Functions that a plan of replan/1 will set again although no code was
-%% loaded in their place: somebody has taken them away.
--spec taken(t(), plan()) -> [mfa()].
-taken(#tracing{functions = Set} = T, #{set := Again}) ->
-    [
-        MFA
-     || {M, _, _} = MFA <- maps:keys(Again),
-        is_map_key(MFA, Set),
-        not erlang:check_old_code(M),
-        is_in_place(T, MFA) =:= false
-    ].
 
 %% @doc Takes the messages of loads out of the mailbox. Were there any?
 -spec drain() -> boolean().

@@ -20,12 +20,12 @@
 
 all() ->
     [{group, sizes}, {group, contents}, {group, paths}, appended, appended_messages, appended_contents, reference_idents,
-     record_shown, not_understood].
+     record_shown, atoms_shown, not_understood].
 
 groups() ->
     Terms = [bits_at_offset, binary_at_offset, bitstring, part_of_binary, small_at_offset, large_map, small_map,
              bits_in_map, deep_list, deep_tuple, long_list, wide_tuple, local_fun, exported_fun, reference,
-             alias_reference, object_reference, remote_terms, node_terms, large_integer, gen_call, record],
+             alias_reference, object_reference, remote_terms, node_terms, large_integer, atoms, gen_call, record],
     Paths = [arguments, returns, exit_reasons, match_spec_results, labels, receives],
     [{sizes, [], Terms}, {contents, [], Terms},
      {paths, [], [{group, P} || P <- [peers | Paths]]},
@@ -78,6 +78,7 @@ object_reference(Config) -> case_of(object_reference, Config).
 remote_terms(Config) -> case_of(remote_terms, Config).
 node_terms(Config) -> case_of(node_terms, Config).
 large_integer(Config) -> case_of(large_integer, Config).
+atoms(Config) -> case_of(atoms, Config).
 gen_call(Config) -> case_of(gen_call, Config).
 record(Config) -> case_of(record, Config).
 
@@ -118,6 +119,8 @@ term(object_reference) -> {atomics:new(1, []), ets:new(?MODULE, [])};
 term(remote_terms) -> {kymo_conform:remote(pid), kymo_conform:remote(port), kymo_conform:remote(reference)};
 term(node_terms) -> persistent_term:get({?MODULE, node_terms});
 term(large_integer) -> {1 bsl 800000, -(1 bsl 200)};
+term(atoms) -> {list_to_atom([955, 960]), list_to_atom("\"'\\" ++ [0, 7, $1, $\n, 127, 128, 150, 159, 160, 8364]),
+                list_to_atom(lists:seq(1, 250) ++ [1024]), list_to_atom(lists:duplicate(100, 128512))};
 term(gen_call) -> {'$gen_call', {self(), [alias | make_ref()]}, term(bits_at_offset)};
 term(record) -> record_of([{N, term(bits_at_offset)} || N <- [one, two, three]]).
 
@@ -395,7 +398,7 @@ append(Flag, Name, Binary, N) ->
 appended_contents(Config) ->
     Dir = ?config(dir, Config),
     {ok, State} = kymo_tracer:open(#{dir => Dir, calls => arguments, content_bytes => 16000, segment_size => 65536,
-                                     ring_size => 1 bsl 21, threads => 40}),
+                                     memory => 16 bsl 20}),
     {module, _} = code:ensure_loaded(kymo_workload),
     1 = erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     {Pid, Ref} = spawn_monitor(
@@ -459,6 +462,20 @@ record_shown(Config) ->
     Words = erts_debug:flat_size({Record, #{Record => 1}}),
     ?assertMatch({match, _}, re:run(Text, "words=" ++ integer_to_list(Words) ++ " ")).
 
+%% ---- names of atoms ----------------------------------------------------------------------------
+
+%% Those that only the text of the runtime tells before OTP 26.
+atoms_shown(Config) ->
+    Dir = ?config(dir, Config),
+    Atoms = tuple_to_list(term(atoms)) ++
+        [list_to_atom([C, D, 955]) || C <- lists:seq(0, 300), D <- [$', $1]],
+    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, memory => 4 bsl 20}),
+    1 = erlang:trace(self(), true, [send, {tracer, kymo_tracer, State}]),
+    [self() ! A || A <- Atoms],
+    1 = erlang:trace(self(), false, [send]),
+    ok = kymo_tracer:stop(State),
+    ?assertEqual(Atoms, [A || {trace, _, send, A, _} <- kymo_cli:events(Dir)]).
+
 %% ---- runtimes that are not understood --------------------------------------------------------
 
 %% Samples that the library finds other than they should be stand for a runtime that
@@ -495,7 +512,7 @@ record_with(Sample, Names, Dir) ->
     {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
     {ok, kymo_tracer, Code} = compile:forms([spoil(Sample, F) || F <- Forms], [binary]),
     {module, _} = code:load_binary(kymo_tracer, Beam, Code),
-    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, ring_size => 1 bsl 20, content_bytes => 4000}),
+    {ok, State} = kymo_tracer:open(#{dir => Dir, messages => contents, memory => 4 bsl 20, content_bytes => 4000}),
     Terms = [term(N) || N <- Names],
     {Dead, Ref} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Ref, process, Dead, _} -> ok end,

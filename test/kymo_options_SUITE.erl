@@ -52,7 +52,7 @@ closed_sets(Config) ->
 %% take their memory.
 ranges(Config) ->
     Ranges = [{Key, Min, Max} || Key <- kymo_options:start(), {range, Min, Max} <- [allowed(Key)]],
-    [names, segment_size, threads, dict_size, content_bytes, size_limit, file_size, file_age, max_files] =
+    [names, segment_size, dict_size, content_bytes, size_limit, file_size, file_age, max_files] =
         [Key || {Key, _, _} <- Ranges],
     [
         begin
@@ -63,7 +63,7 @@ ranges(Config) ->
                     taken(start(Config, Key, 1 bsl 40));
                 _ ->
                     ?assertEqual({error, {bad_option, Key, Max + 1}}, start(Config, Key, Max + 1)),
-                    lists:member(Key, [segment_size, threads, dict_size]) orelse taken(start(Config, Key, Max))
+                    lists:member(Key, [segment_size, dict_size]) orelse taken(start(Config, Key, Max))
             end
         end
      || {Key, Min, Max} <- Ranges
@@ -72,11 +72,11 @@ ranges(Config) ->
 others(Config) ->
     Good = [
         {owner, self()}, {owner, none}, {name, n}, {tags, all}, {tags, [call, messages]}, {sample, 1},
-        {sample, {process, 1 bsl 30}}, {ring_size, 131072}, {limit, #{bytes => infinity, events => 1, duration => 1000000}}
+        {sample, {process, 1 bsl 30}}, {memory, 48 bsl 20}, {limit, #{bytes => infinity, events => 1, duration => 1000000}}
     ],
     Bad = [
         {owner, me}, {name, list_to_atom(lists:duplicate(201, $n))}, {tags, [no_tag]},
-        {sample, 0}, {sample, {process, (1 bsl 30) + 1}}, {ring_size, 65536}, {limit, #{bytes => 0}}, {limit, #{size => 1}}
+        {sample, 0}, {sample, {process, (1 bsl 30) + 1}}, {memory, 0}, {limit, #{bytes => 0}}, {limit, #{size => 1}}
     ],
     [taken(start(Config, Key, Value)) || {Key, Value} <- Good],
     [
@@ -105,7 +105,7 @@ trace_options(Config) ->
 names(_) ->
     Meant = fun(Key) -> lists:flatten(kymo_options:format_unknown(Key)) end,
     "there is no option polcy; did you mean policy?" = Meant(polcy),
-    "there is no option ring_sizes; did you mean ring_size?" = Meant(ring_sizes),
+    "there is no option memry; did you mean memory?" = Meant(memry),
     "there is no option 'Dir'; did you mean dir?" = Meant('Dir'),
     "there is no option x" = Meant(x),
     "there is no option \"dir\"" = Meant("dir"),
@@ -141,4 +141,4 @@ taken(Started) ->
 
 %% Contents of the largest size fit into a quarter of a segment.
 small(Config) ->
-    #{dir => ?config(dir, Config), threads => 8, segment_size => 65536, dict_size => 65536}.
+    #{dir => ?config(dir, Config), memory => 16 bsl 20, segment_size => 65536, dict_size => 65536}.

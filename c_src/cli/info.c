@@ -164,8 +164,6 @@ static int fill(struct cli_info *in, size_t top, bool quiet)
     in->damage = kymo_reader_damage(in->r);
     in->state = state_of(in);
     in->state_word = state_word_of(in);
-    uint64_t ticks;
-    in->whole = !kymo_reader_horizon(in->r, &ticks, &in->horizon_ns);
     kymo_reader_pool(in->r, &in->pool_segments, &in->pool_bytes);
     in->slot_events = calloc(in->n_slots, sizeof *in->slot_events);
     in->slot_incomplete = calloc(in->n_slots, sizeof *in->slot_incomplete);
@@ -178,6 +176,8 @@ static int fill(struct cli_info *in, size_t top, bool quiet)
     int status = collect(in, quiet);
     if (status != KYMO_EXIT_OK)
         return status;
+    uint64_t ticks; /* a living recorder may have moved the horizon until now */
+    in->whole = !kymo_reader_horizon(in->r, &ticks, &in->horizon_ns);
     sum_counters(in);
     measure_files(in);
     count_definitions(in);

@@ -16,6 +16,16 @@ static void describe_node(struct kymo_pfx *x)
     kymo_pf_track(&x->w, TRACK_NODE, 0, n > 0 ? (const char *)meta->node : "Erlang node", n > 0 ? n : 11);
 }
 
+/* Where the export begins, once the first event that is complete has come. */
+static void find_cut(struct kymo_pfx *x, const struct kymo_export_options *o)
+{
+    uint64_t ticks, t0 = (uint64_t)kymo_reader_meta(x->r)->t0_mono_ns;
+    x->cut = kymo_reader_horizon(x->r, &ticks, &x->cut_ns);
+    /* A window that begins later has no use for that time. */
+    if (o->from_ns > (int64_t)((uint64_t)x->cut_ns - t0))
+        x->cut_ns = (int64_t)(t0 + (uint64_t)o->from_ns);
+}
+
 static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, char *err, size_t err_size)
 {
     struct kymo_event ev;
@@ -28,11 +38,15 @@ static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, cha
         return opened;
     x->now = x->newest = start;
     describe_node(x);
-    for (; rc == 1 && x->w.out.error == 0; rc = kymo_feed_next(feed, &ev)) {
-        if (ev.incomplete)
+    for (bool begun = false; rc == 1 && x->w.out.error == 0; rc = kymo_feed_next(feed, &ev)) {
+        if (ev.incomplete) {
             kymo_pfx_older(x, &ev, feed->o->all);
-        else
-            kymo_pfx_event(x, &ev);
+            continue;
+        }
+        if (!begun)
+            find_cut(x, feed->o);
+        begun = true;
+        kymo_pfx_event(x, &ev);
     }
     if (rc < 0)
         return kymo_feed_error(rc, err, err_size);
@@ -44,20 +58,14 @@ static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, cha
 }
 
 /* 0 or -ENOMEM. */
-static int init(struct kymo_pfx *x, struct kymo_reader *r, const struct kymo_export_options *o)
+static int init(struct kymo_pfx *x, struct kymo_reader *r)
 {
-    uint64_t ticks;
     x->r = r;
     x->w.out.fd = -1;
     x->next_track = TRACK_PROCESS_BASE;
     kymo_map_init(&x->processes, sizeof(struct kymo_pfx_process *));
     kymo_map_init(&x->names, sizeof(uint64_t));
     kymo_map_init(&x->older, 0);
-    x->cut = kymo_reader_horizon(r, &ticks, &x->cut_ns);
-    /* A window that begins later has no use for that time. */
-    int64_t since = (int64_t)((uint64_t)x->cut_ns - (uint64_t)kymo_reader_meta(r)->t0_mono_ns);
-    if (o->from_ns > since)
-        x->cut_ns = (int64_t)((uint64_t)kymo_reader_meta(r)->t0_mono_ns + (uint64_t)o->from_ns);
     kymo_reader_slots(r, &x->n_threads);
     x->threads = calloc(x->n_threads + 1, sizeof *x->threads);
     if (x->threads == NULL || kymo_flows_init(&x->flows) != 0 || kymo_residents_init(&x->residents) != 0)
@@ -95,7 +103,7 @@ int kymo_export_perfetto(struct kymo_reader *r, const struct kymo_export_options
     if (rc != 0)
         return rc;
     struct kymo_pfx *x = calloc(1, sizeof *x);
-    if (x == NULL || init(x, r, o) != 0) {
+    if (x == NULL || init(x, r) != 0) {
         snprintf(err, err_size, "not enough memory");
         rc = -ENOMEM;
     }

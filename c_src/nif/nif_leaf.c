@@ -55,24 +55,49 @@ static size_t latin1_to_utf8(char *out, const uint8_t *in, size_t len)
     return n;
 }
 
-/* Names outside of Latin-1 are only to be had as external terms. */
-static size_t atom_text_slow(ErlNifEnv *env, ERL_NIF_TERM atom, char *out, bool *ok)
+/* One character of a quoted atom, that stands after a backslash; *p is moved beyond. */
+static unsigned escaped(const char **p)
 {
-    ErlNifBinary bin;
+    static const char names[] = "nftrbv", values[] = "\n\f\t\r\b\v";
+    const char *name = strchr(names, **p);
+    unsigned v = 0;
+    if (**p < '0' || **p > '7') {
+        char c = *(*p)++;
+        return (uint8_t)(name == NULL ? c : values[name - names]);
+    }
+    for (int i = 0; i < 3 && **p >= '0' && **p <= '7'; i++) {
+        v = v * 8 + (unsigned)(*(*p)++ - '0');
+    }
+    return v;
+}
+
+/* Names outside of Latin-1 can be had as external terms, which are allocated, or as
+ * they are printed. */
+static size_t atom_text_slow(ERL_NIF_TERM atom, char *out, bool *ok)
+{
+    char text[NIF_ATOM_MAX + 8];
+    int len = enif_snprintf(text, sizeof text, "%T", atom);
     size_t n = 0;
-    *ok = false;
-    if (enif_term_to_binary(env, atom, &bin) == 0) {
+    *ok = len > 0 && (size_t)len < NIF_ATOM_MAX;
+    if (!*ok) {
         return 0;
     }
-    const uint8_t *d = bin.data;
-    size_t head = bin.size > 1 && d[1] == NIF_ETF_SMALL_ATOM_UTF8 ? 3 : 4;
-    bool utf8 = bin.size > head && (d[1] == NIF_ETF_SMALL_ATOM_UTF8 || d[1] == NIF_ETF_ATOM_UTF8);
-    if (utf8 && bin.size - head < NIF_ATOM_MAX) {
-        n = bin.size - head;
-        memcpy(out, d + head, n);
-        *ok = true;
+    const char *p = text, *end = text + len;
+    if (*p == '\'') {
+        p++;
+        end--;
     }
-    enif_release_binary(&bin);
+    while (p < end) {
+        unsigned c = (uint8_t)*p++;
+        if (c == '\\') {
+            c = escaped(&p);
+            /* Of the printed characters only these are two bytes. */
+            if (c >= 0x80) {
+                out[n++] = (char)0xc2;
+            }
+        }
+        out[n++] = (char)c;
+    }
     return n;
 }
 
@@ -81,7 +106,7 @@ size_t nif_atom_text(ErlNifEnv *env, ERL_NIF_TERM atom, char out[static NIF_ATOM
     char latin1[256];
     int n = enif_get_atom(env, atom, latin1, sizeof latin1, ERL_NIF_LATIN1);
     if (n <= 0) {
-        return atom_text_slow(env, atom, out, ok);
+        return atom_text_slow(atom, out, ok);
     }
     *ok = true;
     return latin1_to_utf8(out, (const uint8_t *)latin1, (size_t)n - 1);

@@ -3,8 +3,7 @@
  * Terms into bytes: a bounded encoder of the external term format that writes
  * straight into the ring. Any thread; no message, no process heap, no memory:
  * what a term holds is read from its words (nif_boxed.h), and of that no more than
- * what is written. One exception: before OTP 26 the runtime allocates for the name
- * of an atom outside of Latin-1.
+ * what is written.
  */
 #ifndef KYMO_NIF_TERM_H
 #define KYMO_NIF_TERM_H

@@ -8,6 +8,7 @@
  *   reader_io.c       files of the recording, by number, never trusted
  *   reader_index.c    finds the segments in ring and data files
  *   reader_order.c    leaves out segments whose times contradict their numbers
+ *   reader_hold.c     keeps what a living recorder may reuse or remove
  *   reader_horizon.c  from when on the recording is complete
  *   reader_dict.c     definitions, canonical ids, processes
  *   reader_time.c     ticks to nanoseconds
@@ -30,7 +31,7 @@
 /* ---- files ---- */
 
 #define KYMO_FILE_RING 0u /* file number 0; data files have theirs, from 1 */
-#define KYMO_OPEN_FILES 16u
+#define KYMO_OPEN_FILES 64u
 
 struct kymo_files {
     int dir;
@@ -46,7 +47,7 @@ struct kymo_files {
  * A descriptor, or a negative errno: -ENOENT, -EBADMSG when it is not a regular
  * file, and those of open. Never blocks on a fifo or a device. */
 int kymo_file_open(int dir, const char *name, uint64_t *size);
-/* A descriptor of file `number` that stays open until 15 others were asked for. */
+/* A descriptor of file `number` that stays open until 63 others were asked for. */
 int kymo_file_get(struct kymo_files *f, uint32_t number);
 /* Reads up to n bytes; less only at the end of the file. Bytes read or -errno. */
 ssize_t kymo_file_read(int fd, void *buf, size_t n, uint64_t offset);
@@ -71,6 +72,7 @@ struct kymo_seg_ref {
 #define KYMO_REF_CUT 2u    /* the file ends inside the segment: len is what is left */
 #define KYMO_REF_BAD 4u    /* its damage has been counted */
 #define KYMO_REF_OUT 8u    /* is on its way out of the index */
+#define KYMO_REF_HELD 32u  /* offset is in kymo_reader.held */
 #define KYMO_REF_TIME 16u  /* ts_begin is not that of the header: mono_ns is of no use */
 
 struct kymo_index {
@@ -179,7 +181,9 @@ struct kymo_reader {
     struct kymo_index index;
     uint64_t horizon; /* ticks; 0 = complete from the start */
     uint64_t *floors; /* by slot: what is after it is complete in this thread */
+    uint64_t until;   /* ticks of the newest event that is given */
     bool all;         /* incomplete events are given too */
+    bool given;       /* an event that is complete was given to the caller since the start */
     struct kymo_defs defs;
     struct kymo_clockmap clock;
     uint32_t clock_hint;
@@ -189,7 +193,8 @@ struct kymo_reader {
     uint32_t heap_n;
     bool top_taken; /* the top of the heap was handed out and must move on */
     uint64_t bytes_done;
-    uint8_t *raw; /* for kymo_reader_segment */
+    uint8_t *held; /* the pool of a living recorder, as it was when it was opened */
+    uint8_t *raw;  /* for kymo_reader_segment */
     uint32_t raw_room;
     uint64_t raw_end, raw_lost; /* last time and losses of the raw segment before */
 };
@@ -198,9 +203,22 @@ struct kymo_reader {
 int kymo_index_build(struct kymo_reader *r);
 /* Leaves segments out that can't be where their numbers put them. 0 or -ENOMEM. */
 int kymo_index_order(struct kymo_reader *r);
+/* Sets `until` to the time of the newest event of a living recording, before the index
+ * is made. */
+void kymo_newest_find(struct kymo_reader *r);
+/* Takes hold of what a living recorder may reuse or remove: copies the segments of the
+ * pool, opens the data files (the oldest ones, when there are many). Before the horizon
+ * is looked for. 0 or -ENOMEM. */
+int kymo_index_hold(struct kymo_reader *r);
+/* Up to n bytes of the segment from its header on. Bytes read or a negative errno. */
+ssize_t kymo_ref_read(struct kymo_reader *r, const struct kymo_seg_ref *ref, void *buf, size_t n);
+/* Reads ref's bytes into buf. Their number; 0 when it isn't there any more; -EIO. */
+int kymo_segment_copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *buf);
 /* Finds the horizon, sets counters of slots right. Drops segments from the index that
  * a living recorder has reused since it was made. */
 void kymo_horizon_find(struct kymo_reader *r);
+/* A segment of the index is gone: the recording is complete only after it. */
+void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone);
 /* A segment is no longer where the ring had it: looks at what the recorder has
  * written to data files since. True when it is there, and ref says where. */
 bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref);

@@ -183,6 +183,8 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
         rc = read_meta(r, dir, calib, &n_calib, err, err_size);
     if (rc == 0) {
         r->crashed = kymo_owner_gone(r);
+        r->until = UINT64_MAX;
+        kymo_newest_find(r);
         rc = kymo_index_build(r);
         if (rc == 0)
             rc = kymo_times_build(r, calib, n_calib);
@@ -219,6 +221,7 @@ void kymo_reader_close(struct kymo_reader *r)
     free(r->floors);
     free(r->slots);
     free(r->raw);
+    free(r->held);
     free(r);
 }
 

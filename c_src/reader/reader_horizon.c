@@ -14,9 +14,7 @@
  * made, or the header can't be read any more. */
 static bool read_header(struct kymo_reader *r, const struct kymo_seg_ref *ref, struct kymo_segment *h)
 {
-    int fd = kymo_file_get(&r->files, ref->file);
-    return fd >= 0 && kymo_file_read(fd, h, sizeof *h, ref->offset) == (ssize_t)sizeof *h &&
-           kymo_segment_unchanged(r, ref, h);
+    return kymo_ref_read(r, ref, h, sizeof *h) == (ssize_t)sizeof *h && kymo_segment_unchanged(r, ref, h);
 }
 
 /* The segments of one thread: refs[0 .. n), by seq. */
@@ -26,13 +24,13 @@ struct thread {
     size_t n;
 };
 
-/* Leaves out what a living recorder has reused since the index was made. */
+/* Leaves out what a living recorder has reused or removed since the index was made. */
 static void drop_reused(struct kymo_reader *r, struct thread *t)
 {
     struct kymo_segment h;
     size_t kept = 0;
     for (size_t i = 0; i < t->n; i++) {
-        if (!kymo_is_living(r) || t->refs[i].file != KYMO_FILE_RING || read_header(r, &t->refs[i], &h))
+        if (!kymo_is_living(r) || read_header(r, &t->refs[i], &h))
             t->refs[kept++] = t->refs[i];
     }
     t->n = kept;
@@ -142,6 +140,23 @@ void kymo_horizon_find(struct kymo_reader *r)
         if (r->floors[i] > r->horizon)
             r->horizon = r->floors[i];
     }
+}
+
+void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone)
+{
+    const struct kymo_index *ix = &r->index;
+    const struct kymo_seg_ref *next = gone + 1;
+    uint64_t floor = gone->ts_begin;
+    if (next < ix->refs + ix->n && next->slot == gone->slot) {
+        floor = next->ts_begin;
+    } else { /* nothing says when it ended: not after the last one began */
+        for (size_t i = 0; i < ix->n; i++)
+            floor = ix->refs[i].ts_begin > floor ? ix->refs[i].ts_begin : floor;
+    }
+    if (floor > r->floors[gone->slot])
+        r->floors[gone->slot] = floor;
+    if (floor > r->horizon)
+        r->horizon = floor;
 }
 
 bool kymo_reader_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *ns)

@@ -196,7 +196,8 @@ static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found)
         size_t mid = low + (high - low) / 2;
         struct kymo_seg_ref *ref = &ix->refs[mid];
         if (ref->slot == found->slot && ref->seq == found->seq) {
-            if (ref->file == KYMO_FILE_RING && found->order == ref->order && found->len >= ref->len) {
+            if (ref->file == KYMO_FILE_RING && (ref->flags & KYMO_REF_HELD) == 0 &&
+                found->order == ref->order && found->len >= ref->len) {
                 ref->file = found->file;
                 ref->offset = found->offset;
             }
@@ -382,10 +383,7 @@ static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool 
 static uint64_t events_of(struct kymo_reader *r, const struct kymo_seg_ref *ref)
 {
     struct kymo_segment h;
-    int fd = kymo_file_get(&r->files, ref->file);
-    return fd >= 0 && kymo_file_read(fd, &h, sizeof h, ref->offset) == (ssize_t)sizeof h && h.seq == ref->seq
-               ? h.events
-               : 0;
+    return kymo_ref_read(r, ref, &h, sizeof h) == (ssize_t)sizeof h && h.seq == ref->seq ? h.events : 0;
 }
 
 /* Segments that went with an old data file may still be in the ring: what is
@@ -416,6 +414,8 @@ int kymo_index_build(struct kymo_reader *r)
         return rc;
     dedup(r);
     rc = kymo_index_order(r);
+    if (rc == 0)
+        rc = kymo_index_hold(r);
     if (rc == 0) {
         kymo_horizon_find(r);
         sum_up(r);

@@ -119,6 +119,8 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
         } else {
             ev->slot = r->heap[0].slot;
             ev->ticks = c->last = r->heap[0].key;
+            if (ev->ticks > r->until) /* the others are no older */
+                return 0;
             ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
             if (ev->id == KYMO_E_REGISTER)
                 kymo_defs_learn(&r->defs, ev->who, ev->atom);
@@ -132,6 +134,7 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
             if (ev->ns < c->last_ns) /* a damaged header said when it begins */
                 ev->ns = c->last_ns;
             c->last_ns = ev->ns;
+            r->given = r->given || !ev->incomplete;
             r->top_taken = true; /* its buffer must live until the next call */
             return 1;
         }
@@ -143,6 +146,7 @@ int kymo_reader_rewind(struct kymo_reader *r)
 {
     r->heap_n = 0;
     r->top_taken = false;
+    r->given = false;
     r->bytes_done = 0;
     for (uint32_t i = 0; i < r->n_slots; i++) {
         struct kymo_cursor *c = &r->cursors[i];

@@ -35,11 +35,16 @@ static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t co
     ref->flags |= KYMO_REF_BAD;
 }
 
+/* A living recorder has reused the segment. As long as no event was given to the caller
+ * the recording begins to be complete later, that is all. */
 static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref)
 {
-    if ((ref->flags & KYMO_REF_BAD) == 0)
-        r->damage.segments_moved++;
+    bool new = (ref->flags & KYMO_REF_BAD) == 0;
     ref->flags |= KYMO_REF_BAD;
+    if (!r->given && r->meta.policy == KYMO_OVERWRITE)
+        kymo_horizon_raise(r, ref);
+    else if (new)
+        r->damage.segments_moved++;
     return 0;
 }
 
@@ -52,15 +57,13 @@ bool kymo_segment_unchanged(const struct kymo_reader *r, const struct kymo_seg_r
            now.seq == ref->seq && now.len >= ref->len;
 }
 
-/* Reads ref's bytes into buf. Their number; 0 when it isn't there any more;
- * -EIO. */
-static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *buf)
+int kymo_segment_copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *buf)
 {
     struct kymo_segment h;
-    int fd = kymo_file_get(&r->files, ref->file);
-    if (fd < 0)
+    bool held = (ref->flags & KYMO_REF_HELD) != 0;
+    if (!held && kymo_file_get(&r->files, ref->file) < 0)
         return 0; /* retention removed it */
-    ssize_t got = kymo_file_read(fd, buf, ref->len, ref->offset);
+    ssize_t got = kymo_ref_read(r, ref, buf, ref->len);
     if (got < 0)
         return -EIO;
     if (got < (ssize_t)ref->len)
@@ -68,8 +71,8 @@ static int copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uint8_t *
     memcpy(&h, buf, sizeof h);
     if (!kymo_segment_unchanged(r, ref, &h))
         return 0;
-    if (ref->file == KYMO_FILE_RING && (kymo_file_read(fd, &h, sizeof h, ref->offset) != (ssize_t)sizeof h ||
-                                        !kymo_segment_unchanged(r, ref, &h)))
+    if (ref->file == KYMO_FILE_RING && !held &&
+        (kymo_ref_read(r, ref, &h, sizeof h) != (ssize_t)sizeof h || !kymo_segment_unchanged(r, ref, &h)))
         return 0;
     return (int)ref->len;
 }
@@ -110,9 +113,9 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
         *buf = p;
         *room = ref->len;
     }
-    int got = copy(r, ref, *buf);
+    int got = kymo_segment_copy(r, ref, *buf);
     if (got == 0 && kymo_index_left_ring(r, ref))
-        got = copy(r, ref, *buf);
+        got = kymo_segment_copy(r, ref, *buf);
     if (got == 0)
         return moved(r, ref);
     if (got < 0 || !sum_is_right(*buf, ref->len)) { /* a bad disk, or changed since */
@@ -147,6 +150,7 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     *len = 0;
     if (index >= r->index.n)
         return 0;
+    r->given = true;
     struct kymo_seg_ref *ref = &r->index.refs[index];
     if (index == 0 || r->index.refs[index - 1].slot != ref->slot)
         r->raw_end = r->raw_lost = 0;
@@ -159,6 +163,8 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     kymo_scan_start(&s, r->raw, (uint32_t)got);
     while ((peek = kymo_scan_peek(&s)) == KYMO_PEEK_RECORD) {
         struct kymo_event ev;
+        if (s.ticks > r->until)
+            break;
         if (!kymo_scan_decode(&s, &ev)) {
             peek = KYMO_PEEK_BAD;
             break;
@@ -168,7 +174,8 @@ int kymo_reader_segment(struct kymo_reader *r, uint64_t index, const uint8_t **b
     }
     if (peek == KYMO_PEEK_BAD)
         kymo_segment_damaged(r, ref, s.pos);
-    kymo_segment_check_end(r, ref, &s);
+    if (peek != KYMO_PEEK_RECORD)
+        kymo_segment_check_end(r, ref, &s);
     struct kymo_segment h;
     memcpy(&h, r->raw, sizeof h);
     if (!put_right(r, ref, &h, ts_last)) {
@@ -245,6 +252,7 @@ int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
         }
         any = any || rc > 0;
     }
+    last = last < r->until ? last : r->until;
     if (!any || (!r->all && last < r->horizon))
         return -ENODATA;
     *last_ns = kymo_ref_ns(r, last_at, &r->clock_hint, last);

@@ -5,9 +5,10 @@
  * its last one, what segments say of their beginning. Results never go down when
  * ticks go up: a piece ends where the next one begins, and is cut there.
  *
- * A segment that contradicts the points by more than JUMP_NS was begun after the clock
- * had jumped and before the recorder noticed. It gets a correction of its own, which
- * ends where the next segment of its thread begins.
+ * A segment that says that its beginning was more than JUMP_NS earlier was begun after
+ * the clock had run ahead and before the recorder noticed. It gets a correction of its
+ * own, which ends where the next segment of its thread begins. One that says later is
+ * no contradiction: its thread was interrupted before it read CLOCK_MONOTONIC.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -249,7 +250,7 @@ int kymo_times_build(struct kymo_reader *r, const struct kymo_calib *table, uint
         ref->mono_ns = 0;
         int64_t off;
         if (r->clock.pieces == NULL || (ref->flags & KYMO_REF_TIME) != 0 ||
-            __builtin_sub_overflow(said, begin_ns(r, i), &off) || (off <= JUMP_NS && off >= -JUMP_NS))
+            __builtin_sub_overflow(said, begin_ns(r, i), &off) || off >= -JUMP_NS)
             continue;
         ref->mono_ns = off;
         r->jumps++;

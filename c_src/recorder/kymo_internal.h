@@ -239,7 +239,8 @@ KYMO_HIDDEN void kymo_pool_init(struct kymo_recorder *r, void *mem);
 KYMO_HIDDEN struct kymo_segment *kymo_pool_take(struct kymo_writer *w, uint64_t *order);
 /* The segment of w, which is closed: others may have it. */
 KYMO_HIDDEN void kymo_pool_release(struct kymo_writer *w);
-/* The open segment of w has had its share of the pool's time. */
+/* The open segment of w has had its share of the pool's time. To be asked after each
+ * store of `end`: a request of others may be lost under it. */
 KYMO_HIDDEN bool kymo_pool_aged(const struct kymo_writer *w);
 /* Raises slot->gone_until. Any thread. */
 KYMO_HIDDEN void kymo_gone(struct kymo_slot *slot, uint64_t ticks);
@@ -371,6 +372,16 @@ static inline void kymo_release_fence(void)
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 #else
     __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+
+/* Orders stores before with loads after. */
+static inline void kymo_full_fence(void)
+{
+#if KYMO_TSAN
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
 

@@ -70,9 +70,11 @@ static void ask_for_change(struct kymo_recorder *r, uint64_t order)
 {
     uint64_t old = order - r->pool.age;
     uint64_t place = old % r->pool.n;
-    uint64_t claim = kymo_get(&r->pool.claims[place]);
-    uint64_t owner;
+    uint64_t claim, owner;
 
+    /* Either the owner of an open segment is seen here, or it sees the ticket. */
+    kymo_full_fence();
+    claim = kymo_get_acquire(&r->pool.claims[place]);
     if ((claim & CLAIM_OPEN) == 0 || claim >> CLAIM_SHIFT > old)
         return;
     owner = kymo_get(&kymo_segment_at(r, place)->instance);
@@ -128,9 +130,9 @@ struct kymo_segment *kymo_pool_take(struct kymo_writer *w, uint64_t *order)
         uint64_t seen;
 
         KYMO_POINT(KYMO_AT_TICKET);
-        seen = kymo_get(claim);
         if (!discard)
             ask_for_change(r, ticket);
+        seen = kymo_get(claim);
         /* A ticket that waited for more than a lap must not take what is new. */
         if ((seen & CLAIM_TAKEN) != 0 || seen >> CLAIM_SHIFT > ticket)
             continue;
@@ -153,7 +155,10 @@ bool kymo_pool_aged(const struct kymo_writer *w)
 {
     const struct kymo_recorder *r = w->rec;
 
-    return r->opt.policy == KYMO_OVERWRITE && kymo_get(&r->pool.next) - w->order > r->pool.age;
+    if (r->opt.policy != KYMO_OVERWRITE)
+        return false;
+    kymo_full_fence(); /* see ask_for_change */
+    return kymo_get(&r->pool.next) - w->order > r->pool.age;
 }
 
 void kymo_pool_release(struct kymo_writer *w)

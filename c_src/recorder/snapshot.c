@@ -70,7 +70,7 @@ static void take_cut(struct snapshot *s)
             if (c->seq == 0 || place >= r->pool.n || kymo_pool_is_retired(r, place))
                 break;
             seg = kymo_segment_at(r, place);
-            order = kymo_get(&seg->order);
+            order = kymo_get_acquire(&seg->order);
             c->commit = kymo_get_acquire(&seg->commit);
             kymo_acquire_fence();
             if (kymo_get_acquire(&slot->seq) == c->seq && kymo_get(&slot->place) == place) {
@@ -106,7 +106,7 @@ static void find_segments(struct snapshot *s)
 
         if (kymo_pool_is_retired(r, place))
             continue;
-        order = kymo_get(&kymo_segment_at(r, place)->order);
+        order = kymo_get_acquire(&kymo_segment_at(r, place)->order);
         if (order != 0)
             s->found[s->n_found++] = (struct found){order, place};
     }

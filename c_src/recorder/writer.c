@@ -247,9 +247,22 @@ void kymo_writer_reentered(struct kymo_writer *w)
     count_lost(w, KYMO_LOST_REENTRY);
 }
 
+/* Tickets in a row that may turn out to be old by the time their place is taken. */
+#define KYMO_LATE_MOST 4u
+
+/* What is put into the open segment is kept for its share of the pool's time, and
+ * belongs to one epoch of the clock. */
+static bool fresh(const struct kymo_writer *w, unsigned *late)
+{
+    if (w->seg->epoch != kymo_get(&w->rec->meta->epochs))
+        return false;
+    return !kymo_pool_aged(w) || (*late)++ >= KYMO_LATE_MOST;
+}
+
 uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, uint64_t now)
 {
     struct kymo_recorder *r = w->rec;
+    unsigned late = 0;
 
     if (w->slot->events == w->events_stop && !lease(w)) {
         limit_reached(w, KYMO_R_EVENTS);
@@ -263,14 +276,16 @@ uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, 
         now = kymo_clock_correct(w, now);
     if (now < w->last)
         now = w->last;
-    if (w->seg != NULL && (kymo_pool_aged(w) || w->seg->epoch != kymo_get(&r->meta->epochs)))
-        kymo_segment_close(w);
     /* Ends: in a new segment the header is compact, and once the losses are told
      * the record has a segment of its own if it needs one. */
     for (;;) {
-        if (w->seg != NULL && kymo_write_losses(w, now, false) && has_room(w, max_body, now)) {
+        if (w->seg != NULL) {
             kymo_set(&w->end, (uintptr_t)w->seg_end);
-            return put_header(w, id, now);
+            if (fresh(w, &late) && kymo_write_losses(w, now, false) && has_room(w, max_body, now)) {
+                if (late > KYMO_LATE_MOST)
+                    force_slow(w); /* the next event tries again */
+                return put_header(w, id, now);
+            }
         }
         kymo_segment_close(w);
         switch (segment_open(w, now)) {

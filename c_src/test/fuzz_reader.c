@@ -60,7 +60,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (kymo_reader_open(dir, &r, err, sizeof err) != 0)
         return err[0] == '\0' ? (abort(), 0) : 0;
-    uint64_t first = read_all(r), raw = 0, done, total;
+    uint64_t complete = read_all(r), first, raw = 0, done, total;
+    kymo_reader_show_all(r, true);
+    kymo_reader_rewind(r);
+    first = read_all(r);
+    if (complete > first)
+        abort();
     struct kymo_damage damage = *kymo_reader_damage(r);
     kymo_reader_progress(r, &done, &total);
     if (done != total)

@@ -300,6 +300,29 @@ static void lives_begin_at_the_horizon(void **state)
     assert_non_null(memmem(x->text, x->len, "<0.4.0>", 7));
 }
 
+/* ---- clocks ---- */
+
+/* The clock of thread 2 had run ahead by 1.5 ms and the recorder had not noticed. Nothing ends
+ * before it began, and no arrow goes back. */
+static void between_clocks_that_differ(void **state)
+{
+    struct story *x = *state;
+    x->t.meta.clock = KYMO_CLOCK_COUNTER;
+    ts_open(&x->s[1], &x->t, 1, 1, 2 * MS);
+    int64_t mono = MS / 2;
+    memcpy(x->s[2].b + offsetof(struct kymo_segment, mono_ns), &mono, sizeof mono);
+    wm(x, 0, 12000, KYMO_E_CALL, 1, x->f);
+    wm(x, 2, 12050, KYMO_E_CALL, 1, x->g);
+    wm(x, 2, 12080, KYMO_E_RETURN_FROM, 1, x->g);
+    wm(x, 2, 12100, KYMO_E_RETURN_FROM, 1, x->f);
+    msg(x, 0, 13000, KYMO_E_SEND, 1, 2);
+    msg(x, 2, 13050, KYMO_E_RECEIVE, 2, 1);
+    msg(x, 2, 14000, KYMO_E_SEND, 2, 1);
+    msg(x, 0, 14050, KYMO_E_RECEIVE, 1, 2);
+    write_story(x);
+    expect_drawing(x, false, false, "m:g/0 12000+0, m:f/0 12000+0, > 12500+1550, ");
+}
+
 /* ---- the other formats ---- */
 
 static void others_begin_there_too(void **state)
@@ -325,6 +348,7 @@ int main(void)
         TEST(under_way_at_the_horizon),
         TEST(the_young_have_all_arrows),
         TEST(lives_begin_at_the_horizon),
+        TEST(between_clocks_that_differ),
         TEST(others_begin_there_too),
     };
     return cmocka_run_group_tests_name("horizon", tests, NULL, NULL);

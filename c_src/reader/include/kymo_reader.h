@@ -3,7 +3,8 @@
  * Reads a recording: of a living recorder, of a dead node, a snapshot. Single
  * threaded: one struct kymo_reader belongs to one thread at a time. Memory
  * is bounded by the number of threads, segments (56 bytes each) and dictionary
- * entries, never by the number of events. No input makes it crash: what is
+ * entries, never by the number of events; of a living recorder the pool is copied too,
+ * as it may be reused before it is read. No input makes it crash: what is
  * damaged is skipped and counted.
  */
 #ifndef KYMO_READER_H
@@ -23,7 +24,7 @@ struct kymo_damage {
     uint64_t segments_bad;   /* headers that are not valid, or contradict those around them */
     uint64_t records_bad;    /* segments cut short: at a record that is not valid, or by the end of a file */
     uint64_t bytes_cut;      /* bytes skipped in those segments and at ends of files */
-    uint64_t segments_moved; /* overwritten by a living recorder while being read */
+    uint64_t segments_moved; /* overwritten by a living recorder after the first event was given */
     uint64_t dict_bad;       /* bytes skipped in the dictionary */
     uint64_t seq_gaps;       /* segments missing between the first and last seen (discard only) */
 };
@@ -49,7 +50,9 @@ void kymo_reader_pool(const struct kymo_reader *r, uint64_t *segments, uint64_t 
 /* The horizon (kymo_format.h): the recording is complete after this time, but for
  * losses that it reports. Before it only a part of the threads has events left: an
  * event from there is `incomplete`, what was open there has no duration. False: the
- * recording is complete from its start; *ticks and *ns are then those of the start. */
+ * recording is complete from its start; *ticks and *ns are then those of the start.
+ * A living recorder that overwrites may move it while the first events are read: ask
+ * when the first event was given that is complete. */
 bool kymo_reader_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *ns);
 /* Whether an event of this thread at this time lies before the horizon. */
 bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t ticks);
@@ -58,10 +61,11 @@ bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t
 void kymo_reader_show_all(struct kymo_reader *r, bool all);
 
 /* The next event of all threads in order of ticks (ties: by slot), from the horizon
- * on. Notes of the recorder (KYMO_E_FIRST_NOTE and up) come too. Of one thread `ns`
- * does not go down; between threads it may where the clock jumped (see
- * kymo_reader_jumps). 1 = *ev filled, 0 = end,
- * negative errno = the recording can't be read further (-EIO, -ENOMEM). */
+ * on; of a living recording, up to the newest event when it was opened. Notes of the
+ * recorder (KYMO_E_FIRST_NOTE and up) come too. Of one thread `ns` does not go down;
+ * between threads it may where the clock jumped (see kymo_reader_jumps). 1 = *ev
+ * filled, 0 = end, negative errno = the recording can't be read further (-EIO,
+ * -ENOMEM). */
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev);
 /* Back to the first event. */
 int kymo_reader_rewind(struct kymo_reader *r);

@@ -1,0 +1,136 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% Reads a Perfetto trace as the exporter writes it, without the exporter's code:
+%% the slices with their durations, and the arrows. That Perfetto reads it the same
+%% way is shown by kymo_export_SUITE, with Perfetto's own trace_processor.
+-module(kymo_perfetto).
+
+-export([read/1]).
+
+-export_type([slice/0, arrow/0]).
+
+-type slice() :: {Name :: binary(), Begin :: integer(), End :: integer(), Annotations :: #{binary() => binary() | integer()}}.
+%% Times are nanoseconds of CLOCK_MONOTONIC. Annotations are those of both ends.
+
+-type arrow() :: {{Begin :: integer(), Annotations :: map()}, {End :: integer(), Annotations :: map()}}.
+
+-record(state, {
+    now = 0,
+    names = #{},
+    keys = #{},
+    strings = #{},
+    %% Open slices of each track, innermost first.
+    open = #{},
+    slices = [],
+    flows = #{},
+    arrows = []
+}).
+
+-spec read(file:name_all()) -> {[slice()], [arrow()]}.
+read(File) ->
+    {ok, Bytes} = file:read_file(File),
+    #state{slices = Slices, arrows = Arrows, open = Open} = packets(Bytes, #state{}),
+    [] = lists:append(maps:values(Open)),
+    {lists:reverse(Slices), lists:reverse(Arrows)}.
+
+packets(<<>>, S) ->
+    S;
+packets(Bytes, S) ->
+    {1, Packet, Rest} = field(Bytes),
+    packets(Rest, packet(fields(Packet), S)).
+
+%% Interned data is for the packet that it is in too.
+packet(Fields, S) ->
+    Interned = interned(maps:get(12, Fields, <<>>), S),
+    case Fields of
+        #{6 := Snapshot} -> Interned#state{now = monotonic(Snapshot)};
+        #{11 := Event, 8 := Ts, 58 := 3} -> event(Event, Ts, Interned);
+        #{11 := Event, 8 := Ts} -> event(Event, Interned#state.now + Ts, Interned#state{now = Interned#state.now + Ts});
+        #{} -> Interned
+    end.
+
+%% The snapshot's clock 3.
+monotonic(Snapshot) ->
+    [Ns] = [Ns || {1, Clock} <- list(Snapshot), #{1 := 3, 2 := Ns} <- [fields(Clock)]],
+    Ns.
+
+interned(<<>>, S) ->
+    S;
+interned(Bytes, S) ->
+    lists:foldl(
+        fun({Kind, Entry}, Acc) ->
+            #{1 := Id, 2 := Text} = fields(Entry),
+            case Kind of
+                2 -> Acc#state{names = (Acc#state.names)#{Id => Text}};
+                3 -> Acc#state{keys = (Acc#state.keys)#{Id => Text}};
+                29 -> Acc#state{strings = (Acc#state.strings)#{Id => Text}};
+                _ -> Acc
+            end
+        end,
+        S,
+        list(Bytes)
+    ).
+
+%% Types: 1 and 2 begin and end a slice.
+event(Event, Ts, #state{open = Open, slices = Slices} = S) ->
+    List = list(Event),
+    #{9 := Type, 11 := Track} = Fields = maps:from_list(List),
+    Annotations = maps:from_list([annotation(fields(A), S) || {4, A} <- List]),
+    case Type of
+        1 ->
+            Slice = {maps:get(maps:get(10, Fields), S#state.names), Ts, Annotations},
+            S#state{open = maps:update_with(Track, fun(Os) -> [Slice | Os] end, [Slice], Open)};
+        2 ->
+            #{Track := [{Name, Begin, First} | Outer]} = Open,
+            Slice = {Name, Begin, Ts, maps:merge(First, Annotations)},
+            S#state{open = Open#{Track := Outer}, slices = [Slice | Slices]};
+        _ ->
+            flow(Fields, {Ts, Annotations}, S)
+    end.
+
+flow(#{47 := Id}, Event, #state{flows = Flows} = S) ->
+    S#state{flows = Flows#{Id => Event}};
+flow(#{48 := Id}, Event, #state{flows = Flows, arrows = Arrows} = S) ->
+    {Begin, Rest} = maps:take(Id, Flows),
+    S#state{flows = Rest, arrows = [{Begin, Event} | Arrows]};
+flow(_, _, S) ->
+    S.
+
+annotation(#{1 := Key} = Fields, #state{keys = Keys, strings = Strings}) ->
+    Value =
+        case Fields of
+            #{6 := Text} -> Text;
+            #{17 := Id} -> maps:get(Id, Strings);
+            #{3 := N} -> N
+        end,
+    {maps:get(Key, Keys), Value}.
+
+%% ---- protobuf ----
+
+fields(Bytes) -> maps:from_list(list(Bytes)).
+
+list(<<>>) ->
+    [];
+list(Bytes) ->
+    {Number, Value, Rest} = field(Bytes),
+    [{Number, Value} | list(Rest)].
+
+field(Bytes) ->
+    {Key, Rest} = varint(Bytes),
+    case Key band 7 of
+        0 ->
+            {Value, After} = varint(Rest),
+            {Key bsr 3, Value, After};
+        1 ->
+            <<Value:64/little, After/binary>> = Rest,
+            {Key bsr 3, Value, After};
+        2 ->
+            {Length, After} = varint(Rest),
+            <<Value:Length/binary, End/binary>> = After,
+            {Key bsr 3, Value, End}
+    end.
+
+varint(<<0:1, N:7, Rest/binary>>) -> {N, Rest};
+varint(<<1:1, N:7, Rest/binary>>) ->
+    {More, After} = varint(Rest),
+    {More bsl 7 bor N, After}.
