@@ -25,7 +25,7 @@ init_per_testcase(Case, Config) ->
     [{dir, Dir} | Config].
 
 end_per_testcase(_, Config) ->
-    _ = os:cmd("umount " ++ filename:join(?config(dir, Config), "noexec") ++ " 2>/dev/null"),
+    _ = os:cmd("umount -l " ++ filename:join(?config(dir, Config), "noexec") ++ " 2>/dev/null"),
     ok.
 
 %% ---- embedded ------------------------------------------------------------------------

@@ -203,7 +203,7 @@ static void note_space(const struct kymo_options *o, const struct kymo_layout *l
 
 int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out, struct kymo_open_error *why)
 {
-    struct kymo_open_error unwanted;
+    struct kymo_open_error unwanted = {NULL, 0, 0};
     struct kymo_recorder *r = NULL;
     struct kymo_layout layout;
     enum kymo_clock clock;

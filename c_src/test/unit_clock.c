@@ -299,7 +299,7 @@ int main(void)
         cmocka_unit_test(a_counter_that_began_anew),  cmocka_unit_test(a_counter_that_ran_on),
         cmocka_unit_test(the_worker_notices),         cmocka_unit_test(a_small_leap_is_a_point),
         cmocka_unit_test(one_jump_is_corrected_once), cmocka_unit_test(a_stopped_thread_is_no_jump),
-        cmocka_unit_test(an_idle_thread_is_no_jump),  cmocka_unit_test(a_pair_belongs_together),
+        cmocka_unit_test(an_idle_thread_is_no_jump),
     };
 
     return cmocka_run_group_tests_name("clock", tests, rc_setup, rc_teardown);
