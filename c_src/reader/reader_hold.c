@@ -47,13 +47,44 @@ void kymo_newest_find(struct kymo_reader *r)
     r->damage = before; /* what is damaged is found again */
 }
 
-/* Bytes of the segments in the pool. */
-static size_t pool_bytes(const struct kymo_index *ix)
+/* What is held takes the memory of the machine that records: of a large pool only the
+ * oldest segments are, which are reused first. */
+enum { HOLD_MAX = 512 << 20 };
+
+static int by_order(const void *a, const void *b)
 {
-    size_t bytes = 0;
-    for (size_t i = 0; i < ix->n; i++)
-        bytes += ix->refs[i].file == KYMO_FILE_RING ? ix->refs[i].len : 0;
-    return bytes;
+    const uint64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* The order of the newest segment to be held; *bytes of all of them. 0 or -ENOMEM. */
+static int choose(const struct kymo_reader *r, uint64_t *newest, size_t *bytes)
+{
+    const struct kymo_index *ix = &r->index;
+    size_t n = 0, most = HOLD_MAX / r->meta.segment_bytes;
+    *newest = UINT64_MAX;
+    *bytes = 0;
+    if (ix->n > most) {
+        uint64_t *orders = malloc(ix->n * sizeof *orders);
+        if (orders == NULL)
+            return -ENOMEM;
+        for (size_t i = 0; i < ix->n; i++) {
+            if (ix->refs[i].file == KYMO_FILE_RING)
+                orders[n++] = ix->refs[i].order;
+        }
+        if (n > most) {
+            qsort(orders, n, sizeof *orders, by_order);
+            *newest = orders[most - 1];
+        }
+        free(orders);
+    }
+    for (size_t i = 0; i < ix->n; i++) {
+        if (ix->refs[i].file == KYMO_FILE_RING && ix->refs[i].order <= *newest)
+            *bytes += ix->refs[i].len;
+    }
+    if (*bytes > HOLD_MAX) /* in a damaged recording many may have the same order */
+        *bytes = HOLD_MAX;
+    return 0;
 }
 
 /* The oldest data files: these are removed first. */
@@ -76,17 +107,20 @@ static void open_files(struct kymo_reader *r)
 int kymo_index_hold(struct kymo_reader *r)
 {
     struct kymo_index *ix = &r->index;
-    size_t bytes = kymo_is_living(r) ? pool_bytes(ix) : 0, at = 0;
-    if (kymo_is_living(r))
-        open_files(r);
-    if (bytes == 0)
+    size_t bytes, at = 0;
+    uint64_t newest;
+    if (!kymo_is_living(r))
         return 0;
+    open_files(r);
+    int rc = choose(r, &newest, &bytes);
+    if (rc != 0 || bytes == 0)
+        return rc;
     r->held = malloc(bytes);
     if (r->held == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < ix->n; i++) {
         struct kymo_seg_ref *ref = &ix->refs[i];
-        if (ref->file != KYMO_FILE_RING)
+        if (ref->file != KYMO_FILE_RING || ref->order > newest || ref->len > bytes - at)
             continue;
         if (kymo_segment_copy(r, ref, r->held + at) > 0) {
             ref->offset = at;

@@ -3,8 +3,8 @@
  * Reads a recording: of a living recorder, of a dead node, a snapshot. Single
  * threaded: one struct kymo_reader belongs to one thread at a time. Memory
  * is bounded by the number of threads, segments (56 bytes each) and dictionary
- * entries, never by the number of events; of a living recorder the pool is copied too,
- * as it may be reused before it is read. No input makes it crash: what is
+ * entries, never by the number of events; of a living recorder the pool is copied too
+ * (the oldest 512 MiB of it), as it may be reused before it is read. No input makes it crash: what is
  * damaged is skipped and counted.
  */
 #ifndef KYMO_READER_H
