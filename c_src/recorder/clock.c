@@ -128,6 +128,16 @@ static bool get_line(const struct kymo_recorder *r, struct line *out)
     return version % 2 == 0 && kymo_get(&l->version) == version && out->rate != 0;
 }
 
+/* The same; whoever changes it needs a few stores for that. */
+static bool wait_line(const struct kymo_recorder *r, struct line *out)
+{
+    for (unsigned tries = 0; tries < 1000; tries++) {
+        if (get_line(r, out))
+            return true;
+    }
+    return false;
+}
+
 __extension__ typedef __int128 wide;
 
 static uint64_t ticks_at(const struct line *l, uint64_t ns)
@@ -137,11 +147,9 @@ static uint64_t ticks_at(const struct line *l, uint64_t ns)
 
 int64_t kymo_clock_ns_of(const struct kymo_recorder *r, uint64_t ticks)
 {
-    struct line l = {0, 0, 0};
+    struct line l;
 
-    for (unsigned tries = 0; tries < 1000 && !get_line(r, &l); tries++)
-        ;
-    if (l.rate == 0)
+    if (!wait_line(r, &l))
         return (int64_t)r->t0_ns;
     return (int64_t)l.ns + (int64_t)((wide)(int64_t)(ticks - l.ticks) * 1000000000 / (wide)l.rate);
 }
@@ -187,8 +195,11 @@ uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now)
     struct kymo_calib pair;
     uint64_t ns, want, offset;
 
-    if (r->clock != KYMO_CLOCK_COUNTER || !get_line(r, &l))
+    if (r->clock != KYMO_CLOCK_COUNTER)
         return now;
+    /* A time that is too late would stay: none of the thread's may be before it. */
+    if (!wait_line(r, &l))
+        return w->last;
     offset = kymo_get(&w->offset); /* another thread may have corrected it */
     now = kymo_counter() + offset;
     KYMO_POINT(KYMO_AT_CLOCK);

@@ -275,6 +275,34 @@ static void a_stopped_thread_is_no_jump(void **state)
     kymo_recorder_close(r);
 }
 
+/* Nobody can say what is right while the line changes: then the time of the event before
+ * is, and the next event has its own. */
+static void a_jump_while_the_line_changes(void **state)
+{
+    struct kymo_options o;
+    struct kymo_recorder *r = open_with_counter(&o, "changes");
+    static struct moment m[CALLS];
+    struct rc_rec rec;
+
+    (void)state;
+    assert_true(rc_call(r, 0));
+    pthread_mutex_lock(&r->ctl);
+    kymo_set(&r->offset, r->offset + (1ull << 44));
+    for (uint32_t i = 0; i < r->opt.n_slots; i++)
+        kymo_set(&r->writers[i].offset, r->offset);
+    kymo_set(&r->line.version, r->line.version + 1);
+    assert_true(rc_call(r, 1));
+    kymo_set(&r->line.version, r->line.version + 1);
+    pthread_mutex_unlock(&r->ctl);
+    record_some(r, m);
+    assert_int_equal(rc_info(r).epochs, 1);
+    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+    rc_load(o.dir, &rec);
+    check(&rec, r, 0, 2, m);
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
 /* A thread that was merely idle for long is no reason to correct anything. */
 static void an_idle_thread_is_no_jump(void **state)
 {
@@ -296,9 +324,13 @@ static void an_idle_thread_is_no_jump(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_counter_that_began_anew),  cmocka_unit_test(a_counter_that_ran_on),
-        cmocka_unit_test(the_worker_notices),         cmocka_unit_test(a_small_leap_is_a_point),
-        cmocka_unit_test(one_jump_is_corrected_once), cmocka_unit_test(a_stopped_thread_is_no_jump),
+        cmocka_unit_test(a_counter_that_began_anew),
+        cmocka_unit_test(a_counter_that_ran_on),
+        cmocka_unit_test(the_worker_notices),
+        cmocka_unit_test(a_small_leap_is_a_point),
+        cmocka_unit_test(one_jump_is_corrected_once),
+        cmocka_unit_test(a_stopped_thread_is_no_jump),
+        cmocka_unit_test(a_jump_while_the_line_changes),
         cmocka_unit_test(an_idle_thread_is_no_jump),
     };
 
