@@ -199,7 +199,7 @@ uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now)
         return now;
     /* A time that is too late would stay: none of the thread's may be before it. */
     if (!wait_line(r, &l))
-        return w->last;
+        return w->seq == 0 ? now : w->last;
     offset = kymo_get(&w->offset); /* another thread may have corrected it */
     now = kymo_counter() + offset;
     KYMO_POINT(KYMO_AT_CLOCK);

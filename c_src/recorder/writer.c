@@ -272,7 +272,7 @@ uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, 
         kymo_lose(w, KYMO_LOST_TOO_BIG);
         return NULL;
     }
-    if ((now - w->last) >> 32 != 0 && w->seq != 0)
+    if ((now - w->last) >> 32 != 0)
         now = kymo_clock_correct(w, now);
     if (now < w->last)
         now = w->last;

@@ -275,6 +275,30 @@ static void a_stopped_thread_is_no_jump(void **state)
     kymo_recorder_close(r);
 }
 
+/* The first event of a thread has none before it to tell. */
+static void a_new_thread_notices(void **state)
+{
+    static const int64_t by[] = {(int64_t)1 << 44, -((int64_t)1 << 44)};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct kymo_options o;
+        struct kymo_recorder *r = open_with_counter(&o, "new");
+        static struct moment m[CALLS];
+        struct rc_rec rec;
+
+        jump(r, by[i]);
+        record_some(r, m);
+        assert_int_equal(rc_info(r).epochs, 1);
+        assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+        rc_load(o.dir, &rec);
+        check(&rec, r, 0, 0, m);
+        rc_free(&rec);
+        kymo_recorder_close(r);
+        rc_remove(o.dir);
+    }
+}
+
 /* Nobody can say what is right while the line changes: then the time of the event before
  * is, and the next event has its own. */
 static void a_jump_while_the_line_changes(void **state)
@@ -324,13 +348,10 @@ static void an_idle_thread_is_no_jump(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_counter_that_began_anew),
-        cmocka_unit_test(a_counter_that_ran_on),
-        cmocka_unit_test(the_worker_notices),
-        cmocka_unit_test(a_small_leap_is_a_point),
-        cmocka_unit_test(one_jump_is_corrected_once),
-        cmocka_unit_test(a_stopped_thread_is_no_jump),
-        cmocka_unit_test(a_jump_while_the_line_changes),
+        cmocka_unit_test(a_counter_that_began_anew),  cmocka_unit_test(a_counter_that_ran_on),
+        cmocka_unit_test(the_worker_notices),         cmocka_unit_test(a_small_leap_is_a_point),
+        cmocka_unit_test(one_jump_is_corrected_once), cmocka_unit_test(a_stopped_thread_is_no_jump),
+        cmocka_unit_test(a_new_thread_notices),       cmocka_unit_test(a_jump_while_the_line_changes),
         cmocka_unit_test(an_idle_thread_is_no_jump),
     };
 
