@@ -149,9 +149,10 @@ void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone)
     uint64_t floor = gone->ts_begin;
     if (next < ix->refs + ix->n && next->slot == gone->slot) {
         floor = next->ts_begin;
-    } else { /* nothing says when it ended: not after the last one began */
-        for (size_t i = 0; i < ix->n; i++)
-            floor = ix->refs[i].ts_begin > floor ? ix->refs[i].ts_begin : floor;
+    } else { /* its slot said when it ended, before it was reused */
+        read_slots_again(r);
+        if (r->slots[gone->slot].gone_until > floor)
+            floor = r->slots[gone->slot].gone_until;
     }
     if (floor > r->floors[gone->slot])
         r->floors[gone->slot] = floor;

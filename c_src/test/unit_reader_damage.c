@@ -477,6 +477,41 @@ static void overwritten_while_read(void **state)
     }
 }
 
+/* The only segment of a thread is overwritten before it is read, and its last event was
+ * later than the beginning of all others: the slot says when. */
+static void last_one_overwritten(void **state)
+{
+    (void)state;
+    struct testrec t;
+    struct testseg s;
+    struct kymo_event ev;
+    unsigned n = 0;
+    uint64_t ticks;
+    int64_t ns;
+    tr_init(&t);
+    t.meta.state = KYMO_ACTIVE;
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        ts_open(&s, &t, slot, 1, 1000000 + slot * 5000);
+        for (uint64_t i = 0; i < 10; i++)
+            ts_wm(&s, 1000000 + slot * 5000 + i * 1000, KYMO_E_CALL, slot, 0);
+        tr_to_place(&t, &s, slot);
+        t.slots[slot].used = 1;
+        t.slots[slot].seq = 1;
+    }
+    struct kymo_reader *r = open_it(&t);
+    ts_open(&s, &t, 1, 2, 1014000);
+    tr_to_place(&t, &s, 0);
+    t.slots[0].gone_until = 1009000;
+    tr_write(&t, dir);
+    for (; kymo_reader_next(r, &ev) == 1; n++)
+        assert_true(ev.who == 1 && ev.ticks > 1009000 && !ev.incomplete);
+    assert_int_equal(n, 5);
+    assert_true(kymo_reader_horizon(r, &ticks, &ns));
+    assert_int_equal(ticks, 1009000);
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
 /* Policy discard: what left the ring meanwhile is found in the data files, also
  * in one that did not exist when the recording was opened. */
 static void drained_while_read(void **state)
@@ -594,6 +629,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(crashed_ring, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(bad_records, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(overwritten_while_read, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(last_one_overwritten, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(drained_while_read, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(damaged_dictionary, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(hostile_dictionary, make_dir, drop_dir),
