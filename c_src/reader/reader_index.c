@@ -196,8 +196,8 @@ static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found)
         size_t mid = low + (high - low) / 2;
         struct kymo_seg_ref *ref = &ix->refs[mid];
         if (ref->slot == found->slot && ref->seq == found->seq) {
-            if (ref->file == KYMO_FILE_RING && (ref->flags & KYMO_REF_HELD) == 0 && found->order == ref->order &&
-                found->len >= ref->len) {
+            if (ref->file == KYMO_FILE_RING && (ref->flags & KYMO_REF_HELD) == 0 &&
+                found->order == ref->order && found->len >= ref->len) {
                 ref->file = found->file;
                 ref->offset = found->offset;
             }
