@@ -98,10 +98,10 @@ static void count_open_bytes(struct kymo_reader *r, const struct thread *t)
     }
 }
 
-/* What was reused since the slots were read. */
+/* What was reused since the slots were read: by a recorder that has ended by now, too. */
 static void read_slots_again(struct kymo_reader *r)
 {
-    int fd = kymo_is_living(r) ? kymo_file_open(r->files.dir, KYMO_META_NAME, NULL) : -1;
+    int fd = r->meta.state != KYMO_CLOSED ? kymo_file_open(r->files.dir, KYMO_META_NAME, NULL) : -1;
     if (fd < 0)
         return;
     for (uint32_t i = 0; i < r->n_slots; i++) {

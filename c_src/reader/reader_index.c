@@ -29,8 +29,8 @@ bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment 
         return false;
     if (h->instance >= r->n_slots || h->seq == 0 || h->order == 0 || h->ts_before > h->ts_begin)
         return false;
-    if (h->commit < KYMO_SEG_HEADER || h->commit > r->meta.segment_bytes)
-        return false;
+    if (h->commit < KYMO_SEG_HEADER || h->commit > r->meta.segment_bytes || room < KYMO_SEG_HEADER)
+        return false; /* no room: the file has grown under the reader */
     if (h->content_bits != 0 && (h->content_bits != h->commit * 8 || h->ts_end < h->ts_begin))
         return false;
     ref->slot = (uint32_t)h->instance;

@@ -37,7 +37,7 @@ static uint64_t take_leave(struct kymo_recorder *r, const char *name)
     if (fd < 0)
         return 0;
     while (pread(fd, &s, sizeof s, at) == (ssize_t)sizeof s && s.magic == KYMO_SEG_MAGIC &&
-           s.packet_bits != 0) {
+           s.packet_bits / 8 >= KYMO_SEG_HEADER && s.packet_bits / 8 <= r->layout.segment_bytes) {
         events += s.events;
         if (s.instance < r->opt.n_slots)
             kymo_gone(&r->slots[s.instance], s.ts_end);

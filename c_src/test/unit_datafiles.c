@@ -84,6 +84,31 @@ static void keeps_the_newest_files(void **state)
     rc_free(&rec);
 }
 
+/* A packet that claims to take no room is the last one that is looked at. */
+static void removes_a_damaged_file(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("damaged"), KYMO_DISCARD);
+    const uint64_t bits = 1;
+    uint64_t counter = 0;
+    struct kymo_recorder *r;
+    char path[600];
+    int fd;
+
+    (void)state;
+    o.file_bytes = 2 * 4096;
+    o.max_files = 2;
+    r = rc_open(&o);
+    fill(r, &counter, 5);
+    (void)snprintf(path, sizeof path, "%s/data.%06u", o.dir, 1u);
+    fd = open(path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, &bits, sizeof bits, offsetof(struct kymo_segment, packet_bits)), sizeof bits);
+    close(fd);
+    fill(r, &counter, 5);
+    assert_int_equal(file_size(o.dir, 1), 0);
+    kymo_recorder_close(r);
+}
+
 static void rotates_by_age(void **state)
 {
     struct kymo_options o = rc_options(rc_path("age"), KYMO_DISCARD);
@@ -318,13 +343,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(survives_a_full_disk), /* first: it forks */
-        cmocka_unit_test(rotates_by_size),
-        cmocka_unit_test(keeps_the_newest_files),
-        cmocka_unit_test(rotates_by_age),
-        cmocka_unit_test(passes_over_foreign_files),
-        cmocka_unit_test(a_file_size_limit_makes_more_files),
-        cmocka_unit_test(goes_on_after_errors),
-        cmocka_unit_test(keeps_what_stays_behind),
+        cmocka_unit_test(rotates_by_size),           cmocka_unit_test(keeps_the_newest_files),
+        cmocka_unit_test(removes_a_damaged_file),    cmocka_unit_test(rotates_by_age),
+        cmocka_unit_test(passes_over_foreign_files), cmocka_unit_test(a_file_size_limit_makes_more_files),
+        cmocka_unit_test(goes_on_after_errors),      cmocka_unit_test(keeps_what_stays_behind),
         cmocka_unit_test(goes_on_in_a_moved_folder),
     };
 
