@@ -9,10 +9,11 @@
 
 -export_type([slice/0, arrow/0]).
 
--type slice() :: {Name :: binary(), Begin :: integer(), End :: integer(), Annotations :: #{binary() => binary() | integer()}}.
+-type annotations() :: #{binary() => binary() | integer()}.
+-type slice() :: {Name :: binary(), Begin :: integer(), End :: integer(), annotations()}.
 %% Times are nanoseconds of CLOCK_MONOTONIC. Annotations are those of both ends.
 
--type arrow() :: {{Begin :: integer(), Annotations :: map()}, {End :: integer(), Annotations :: map()}}.
+-type arrow() :: {{Begin :: integer(), annotations()}, {End :: integer(), annotations()}}.
 
 -record(state, {
     now = 0,

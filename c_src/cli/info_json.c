@@ -122,6 +122,7 @@ static void counters(const struct cli_info *in)
     number("dict_terms", in->defs[KYMO_DICT_TERM]);
     number("dict_processes", in->defs[KYMO_DICT_PROC]);
     number("io_errno", in->meta->io_errno);
+    number("taken", in->meta->taken);
     fputs(",\"lost\":", stdout);
     loss_object(in->lost);
     const struct kymo_damage *d = in->damage;
