@@ -552,8 +552,12 @@ cli_path() ->
 
 %% @doc The reason of an `{error, Reason}' of this module in words.
 -spec format_error(Reason :: term()) -> unicode:chardata().
+format_error({bad_option, memory, undefined, {at_least, Least}}) ->
+    io_lib:format("the default of memory is too small for the other options; set it to at least ~b bytes", [Least]);
 format_error({bad_option, memory, Value, {at_least, Least}}) ->
-    io_lib:format("memory is ~0tp; the threads of this node need at least ~b bytes", [Value, Least]);
+    io_lib:format(
+        "memory is ~0tp; with these options the threads of this node need at least ~b bytes", [Value, Least]
+    );
 format_error({enospc, Needed, Available}) ->
     io_lib:format(
         "no space left on device: the recording needs ~b bytes and the file system has ~b; "

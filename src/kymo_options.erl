@@ -88,6 +88,12 @@ atoms(Atoms) -> lists:join(", ", [io_lib:format("~0tp", [Atom]) || Atom <- Atoms
 %% @doc Names the option that is spelled most similarly, if one is similar.
 -spec format_unknown(term()) -> iolist().
 format_unknown(Key) ->
+    case lists:member(Key, trace()) of
+        true -> io_lib:format("~p is an option of kymo:trace/2", [Key]);
+        false -> no_option(Key)
+    end.
+
+no_option(Key) ->
     [io_lib:format("there is no option ~0tp", [Key]) | [["; did you mean ", N, "?"] || N <- nearest(Key)]].
 
 nearest(Key) when is_atom(Key) ->

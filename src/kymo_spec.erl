@@ -72,7 +72,7 @@ one_of(Key, Allowed, Default, Spec) ->
     end.
 
 %% One pattern need not be in a list; a text is a list already.
-patterns(Pattern) when is_binary(Pattern); is_tuple(Pattern) ->
+patterns(Pattern) when is_binary(Pattern); is_tuple(Pattern); is_atom(Pattern) ->
     [Pattern];
 patterns([]) ->
     [];

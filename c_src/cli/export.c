@@ -4,8 +4,11 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kymo_cli.h"
 #include "kymo_export.h"
@@ -92,6 +95,17 @@ static int check(int n, char **args, const struct kymo_export_options *o, int *k
     return KYMO_EXIT_OK;
 }
 
+/* True when the output would be a file in the recording, in place of one of its own. */
+static bool inside(const char *out, const char *recording)
+{
+    char folder[PATH_MAX];
+    struct stat a, b;
+    if (strcmp(out, "-") == 0 || (size_t)snprintf(folder, sizeof folder, "%s", out) >= sizeof folder)
+        return false;
+    return stat(dirname(folder), &a) == 0 && stat(recording, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
 int cli_export(int argc, char **argv)
 {
     enum { OPT_WALL = 1, OPT_OUTPUT, OPT_ALL, OPT_QUIET, OPT_STRICT };
@@ -124,6 +138,8 @@ int cli_export(int argc, char **argv)
     }
     if (status == KYMO_EXIT_OK)
         status = check(argc - optind, argv + optind, &o, &kind);
+    if (status == KYMO_EXIT_OK && inside(o.out, argv[optind + 1]))
+        status = cli_usage("export", "-o: %s lies in the recording, choose another folder", o.out);
     if (status == KYMO_EXIT_OK)
         status = cli_open(argv[optind + 1], &r);
     if (status == KYMO_EXIT_OK) {

@@ -41,6 +41,8 @@ struct cli_info {
     uint64_t counted, bytes, sampled_out, overwritten;
     uint64_t lost[KYMO_LOSS_CAUSES];
     uint64_t lost_total;
+    /* Events that were recorded, were neither overwritten nor removed, and are not there. */
+    uint64_t missing;
 
     /* The pool, and the sizes of the files. */
     uint64_t pool_segments, pool_bytes; /* in use */

@@ -123,6 +123,7 @@ static void counters(const struct cli_info *in)
     number("dict_processes", in->defs[KYMO_DICT_PROC]);
     number("io_errno", in->meta->io_errno);
     number("taken", in->meta->taken);
+    number("missing_events", in->missing);
     fputs(",\"lost\":", stdout);
     loss_object(in->lost);
     const struct kymo_damage *d = in->damage;

@@ -148,7 +148,8 @@ static void damage(const struct cli_info *in)
                  {d->bytes_cut, "bytes of events are skipped"},
                  {d->segments_moved, "segments were overwritten while being read"},
                  {d->dict_bad, "bytes of the dictionary are skipped"},
-                 {d->seq_gaps, "segments are missing"}};
+                 {d->seq_gaps, "segments are missing"},
+                 {in->missing, "events that were recorded are missing"}};
     bool any = false;
     for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
         if (items[i].n != 0) {

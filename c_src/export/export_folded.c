@@ -300,6 +300,8 @@ static void on_event(struct folded *x, const struct kymo_event *ev)
     case KYMO_E_PORT_OUT_EXITING:
         if ((p = kymo_map_get(&x->processes, ev->who)) != NULL)
             stop_running(x, p);
+        if (p != NULL && kymo_hibernates(x->r, ev))
+            kymo_stack_hibernate(&p->stack, NULL, NULL);
         break;
     case KYMO_E_EXIT:
     case KYMO_E_CLOSED:

@@ -97,6 +97,11 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
         }
         return true;
     }
+    if (kymo_hibernates(r, ev)) {
+        struct kymo_stack *st = kymo_map_get(stacks, ev->who);
+        if (st != NULL)
+            kymo_stack_hibernate(st, NULL, NULL);
+    }
     if (ev->id < KYMO_E_CALL || ev->id > KYMO_E_EXCEPTION_FROM)
         return true;
     if (stacks->count >= KYMO_RESIDENTS && kymo_map_get(stacks, ev->who) == NULL)
@@ -159,6 +164,19 @@ int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err,
     if (rc >= 0)
         rc = kymo_reader_rewind(f->r);
     return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
+}
+
+static bool is_text(struct kymo_text t, const char *s)
+{
+    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
+}
+
+bool kymo_hibernates(const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    struct kymo_mfa mfa;
+    return ev->id == KYMO_E_OUT && kymo_reader_mfa(r, ev->mfa, &mfa) && mfa.arity == 3 &&
+           is_text(kymo_reader_atom(r, mfa.function), "hibernate") &&
+           is_text(kymo_reader_atom(r, mfa.module), "erlang");
 }
 
 /* ---- residents ---- */

@@ -52,6 +52,9 @@ static inline uint32_t kymo_canonical(const struct kymo_reader *r, uint32_t id)
     return id == 0 ? 0 : kymo_reader_canonical(r, id);
 }
 
+/* The event is the one with which a process leaves its scheduler to hibernate. */
+bool kymo_hibernates(const struct kymo_reader *r, const struct kymo_event *ev);
+
 /* Who has state in an exporter. Not every process that was seen says when it is
  * gone, so there is a bound: who comes in when it is reached takes the place of one
  * that nothing was heard of lately. */

@@ -210,6 +210,12 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     case KYMO_E_PORT_IN:
     case KYMO_E_PORT_IN_EXITING: kymo_pfx_run(x, p, ev); break;
     case KYMO_E_OUT:
+        kymo_pfx_stop(x, p, ev);
+        if (kymo_hibernates(x->r, ev)) {
+            struct kymo_pfx_leaving l = {x, p, ev};
+            kymo_stack_hibernate(&p->stack, kymo_pfx_leave, &l);
+        }
+        break;
     case KYMO_E_OUT_EXITING:
     case KYMO_E_OUT_EXITED:
     case KYMO_E_PORT_OUT:

@@ -445,6 +445,14 @@ void kymo_stack_lost(struct kymo_stack *st)
     st->n_guesses = 0;
 }
 
+void kymo_stack_hibernate(struct kymo_stack *st, kymo_leave_fn leave, void *arg)
+{
+    pop_to(st, 0, leave, arg, KYMO_LEAVE_HIBERNATE);
+    st->beyond = 0;
+    st->n_guesses = 0;
+    st->last_op = OP_NONE;
+}
+
 void kymo_stack_clear(struct kymo_stack *st, kymo_leave_fn leave, void *arg)
 {
     pop_to(st, 0, leave, arg, KYMO_LEAVE_END);

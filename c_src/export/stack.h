@@ -51,6 +51,7 @@ enum kymo_leave {
     KYMO_LEAVE_RETURN_TO, /* a return_to: itself or by a tail call */
     KYMO_LEAVE_TAIL,      /* a tail call replaced it by itself or a cycle of calls */
     KYMO_LEAVE_LOST,      /* its end was not recorded */
+    KYMO_LEAVE_HIBERNATE, /* the process hibernates, which throws its stack away */
     KYMO_LEAVE_END        /* exit of the process or end of the recording */
 };
 
@@ -131,6 +132,8 @@ bool kymo_stack_gc_end(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave,
 void kymo_stack_learn_end(const struct kymo_stack *st, struct kymo_facts *facts);
 /* Events of this process may have been lost. */
 void kymo_stack_lost(struct kymo_stack *st);
+/* The process hibernates: all calls have ended, without a return. */
+void kymo_stack_hibernate(struct kymo_stack *st, kymo_leave_fn leave, void *arg);
 /* Ends everything. */
 void kymo_stack_clear(struct kymo_stack *st, kymo_leave_fn leave, void *arg);
 

@@ -127,10 +127,16 @@ static int read_dict(struct kymo_reader *r)
 {
     uint64_t size;
     int fd = kymo_file_open(r->files.dir, KYMO_DICT_NAME, &size);
+    if (fd == -ENOMEM)
+        return fd;
     if (fd < 0)
-        return fd == -ENOMEM ? fd : 0; /* nothing has a name then */
+        size = 0; /* nothing has a name then */
     if (size > KYMO_DICT_MAX)
         size = KYMO_DICT_MAX;
+    if (size < r->meta.dict_used)
+        r->damage.dict_bad += r->meta.dict_used - size;
+    if (fd < 0)
+        return kymo_defs_finish(&r->defs);
     uint8_t *block = malloc(DICT_BLOCK);
     int rc = block == NULL ? -ENOMEM : 0;
     uint64_t pos = 0, stop = r->meta.dict_used;

@@ -36,18 +36,18 @@ static void drop_reused(struct kymo_reader *r, struct thread *t)
     t->n = kept;
 }
 
-/* Whether a gap in seq means that segments were reused or removed; else it is damage,
- * which is counted as such. */
-static bool gaps_are_gone(const struct kymo_reader *r)
+/* Nothing is missing between the two: no segment was reused, removed or damaged, and
+ * the file does not end within the first. */
+static bool follows(const struct kymo_seg_ref *first, const struct kymo_seg_ref *next)
 {
-    return r->meta.policy == KYMO_OVERWRITE || r->meta.files_removed != 0;
+    return first->seq + 1 == next->seq && (first->flags & KYMO_REF_CUT) == 0;
 }
 
 /* The oldest of the newest segments without a gap. */
-static size_t oldest_of_run(const struct kymo_reader *r, const struct thread *t)
+static size_t oldest_of_run(const struct thread *t)
 {
-    size_t i = gaps_are_gone(r) ? t->n - 1 : 0;
-    while (i > 0 && t->refs[i - 1].seq + 1 == t->refs[i].seq)
+    size_t i = t->n - 1;
+    while (i > 0 && follows(&t->refs[i - 1], &t->refs[i]))
         i--;
     return i;
 }
@@ -55,7 +55,7 @@ static size_t oldest_of_run(const struct kymo_reader *r, const struct thread *t)
 static void find_floor(struct kymo_reader *r, const struct thread *t)
 {
     struct kymo_segment h;
-    const struct kymo_seg_ref *ref = &t->refs[oldest_of_run(r, t)];
+    const struct kymo_seg_ref *ref = &t->refs[oldest_of_run(t)];
     uint64_t floor = read_header(r, ref, &h) ? h.ts_before : ref->ts_begin;
     if (ref->seq > 1 && floor > r->floors[t->slot])
         r->floors[t->slot] = floor;

@@ -156,9 +156,9 @@ static void crash(enum kymo_policy policy, enum kymo_point at, uint64_t after)
             assert_int_equal(first, 0);
             assert_in_range(last + 1, k->committed, k->committed + 1);
         } else {
-            /* What is not there is counted, but for the segment that was about to be
-             * reused: that is both. */
-            assert_in_range(n + slot->overwritten, k->committed, k->committed + 1 + PER_SEGMENT);
+            /* What is not there is counted, but for segments that were about to be
+             * reused: these are both. */
+            assert_in_range(n + slot->overwritten, k->committed, k->committed + 1 + PRODUCERS * PER_SEGMENT);
             assert_true(last + 1 >= k->committed || slot->gone_until != 0);
         }
     }

@@ -278,9 +278,9 @@ static void removed_files(void **state)
     tr_free(&t);
 }
 
-/* A segment that is missing in the middle for no reason is damage, and does not hide
- * what is older. */
-static void damage_moves_nothing(void **state)
+/* A segment that is missing in the middle for no reason is damage; what is older is
+ * not complete either. */
+static void damage_moves_it(void **state)
 {
     (void)state;
     struct testrec t;
@@ -294,10 +294,36 @@ static void damage_moves_nothing(void **state)
             tr_to_data(&t, 1, &s, true);
     }
     struct kymo_reader *r = open_it(&t);
-    expect_horizon(r, 0);
+    expect_horizon(r, begin_of(3) + RECORDS - 1);
     assert_int_equal(kymo_reader_damage(r)->seq_gaps, 1);
     count(r, of, &incomplete);
+    assert_int_equal(of[0], 2 * RECORDS);
+    kymo_reader_show_all(r, true);
+    count(r, of, &incomplete);
     assert_int_equal(of[0], 4 * RECORDS);
+    assert_int_equal(incomplete, 2 * RECORDS);
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
+/* A file that ends within a segment: its last events are missing like whole segments. */
+static void cut_files_move_it(void **state)
+{
+    (void)state;
+    struct testrec t;
+    struct testseg s;
+    unsigned of[TR_SLOTS], incomplete;
+    tr_init(&t);
+    t.meta.policy = KYMO_DISCARD;
+    for (uint64_t seq = 1; seq <= 4; seq++) {
+        segment(&s, &t, 0, seq, true);
+        tr_to_data(&t, seq <= 2 ? 1 : 2, &s, true);
+    }
+    t.data[1].n -= 20;
+    struct kymo_reader *r = open_it(&t);
+    expect_horizon(r, begin_of(2) + RECORDS - 1);
+    count(r, of, &incomplete);
+    assert_int_equal(of[0], 2 * RECORDS);
     kymo_reader_close(r);
     tr_free(&t);
 }
@@ -330,7 +356,8 @@ int main(void)
         TEST(a_gap_counts),
         TEST(snapshots_have_one),
         TEST(removed_files),
-        TEST(damage_moves_nothing),
+        TEST(damage_moves_it),
+        TEST(cut_files_move_it),
         TEST(nothing_is_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,7 @@ static char frame_name(const struct kymo_frame *f)
 static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
 {
     struct play *p = arg;
-    char s[4] = {')', frame_name(f), "rtTle"[why], 0};
+    char s[4] = {')', frame_name(f), "rtTlhe"[why], 0};
     put(p, s);
     p->open--;
     assert_true(p->open >= 0);
@@ -101,6 +101,7 @@ static void play(struct play *p, const char *events)
         case 'M': kymo_stack_gc_end(st, KYMO_FRAME_GC_MINOR, on_leave, p); break;
         case 'G': kymo_stack_gc_end(st, KYMO_FRAME_GC_MAJOR, on_leave, p); break;
         case 'X': kymo_stack_learn_end(st, &p->facts); break;
+        case 'h': kymo_stack_hibernate(st, on_leave, p); break;
         case 'x': kymo_stack_clear(st, on_leave, p); break;
         case 'l': kymo_stack_lost(st); break;
         default: fail_msg("bad event %c", *e);
@@ -362,9 +363,18 @@ static void test_random(void **state)
     play_free(&p);
 }
 
+/* What hibernates has no stack: what is called afterwards has no caller, and returns to
+ * no call from before. */
+static void test_hibernation(void **state)
+{
+    (void)state;
+    expect_after("t0", "fA fB tA h fC x", "A(B()Bt)AhC()Ce");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hibernation),
         cmocka_unit_test(test_no_returns_no_frames),
         cmocka_unit_test(test_return_from),
         cmocka_unit_test(test_return_to),
