@@ -106,9 +106,12 @@ static void reaches_back_equally_far(void **state)
         struct turn fast, slow;
         struct kymo_recorder *r;
         struct rc_rec rec;
-        uint64_t h, oldest_fast, oldest_slow, stamps[5 * 16];
+        uint64_t h, oldest_slow, stamps[5 * 16];
 
         rc_pool(&o, 2, SEGMENTS);
+        /* The worker may hold a segment when its time comes, which then outlives others:
+         * one at most. */
+        rc_arm(KYMO_AT_SUM);
         r = rc_open(&o);
         begin(&fast, r);
         begin(&slow, r);
@@ -124,13 +127,12 @@ static void reaches_back_equally_far(void **state)
         }
         end(&fast);
         end(&slow);
+        rc_release(KYMO_AT_SUM);
         kymo_recorder_close(r);
         rc_load(o.dir, &rec);
         h = horizon(&rec);
-        oldest_fast = oldest_kept(&rec, 0);
         oldest_slow = oldest_kept(&rec, 1);
         assert_true(h > 0);
-        assert_true(h <= oldest_fast || h <= oldest_slow);
         /* After the horizon nothing is missing. */
         for (uint64_t i = 0; i < 2; i++) {
             uint64_t expected = 0, kept = 0;
@@ -143,6 +145,7 @@ static void reaches_back_equally_far(void **state)
                     assert_int_equal(rec.events[e].who, expected);
                 expected = rec.events[e].who + 1;
             }
+            assert_true(i != 0 || kept > 0);
             if (kept > 0)
                 assert_int_equal(expected, (i == 0 ? fast : slow).counter);
         }
@@ -221,10 +224,11 @@ static void a_late_ticket_takes_nothing_new(void **state)
     struct turn late, other;
     struct kymo_recorder *r;
     struct rc_rec rec;
-    uint64_t h;
+    uint64_t h, older = 0;
 
     (void)state;
     rc_pool(&o, 2, SEGMENTS);
+    rc_arm(KYMO_AT_SUM); /* the worker holds one segment at most, which outlives others */
     r = rc_open(&o);
     begin(&late, r);
     begin(&other, r);
@@ -241,12 +245,14 @@ static void a_late_ticket_takes_nothing_new(void **state)
     order(&late, 0); /* returns when the event is recorded */
     end(&late);
     end(&other);
+    rc_release(KYMO_AT_SUM);
     kymo_recorder_close(r);
     rc_load(o.dir, &rec);
     h = horizon(&rec);
     /* The segment that its ticket named is of the last lap: it is still there. */
     for (size_t i = 0; i < rec.n_segs; i++)
-        assert_true(rec.segs[i].head.instance == 0 || rec.segs[i].head.ts_end > h);
+        older += rec.segs[i].head.instance != 0 && rec.segs[i].head.ts_end <= h;
+    assert_in_range(older, 0, 1);
     assert_true(rec.n_segs >= SEGMENTS - 1);
     rc_free(&rec);
 }
