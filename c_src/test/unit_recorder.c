@@ -264,7 +264,7 @@ static void times_are_right(void **state)
         }
         kymo_recorder_close(r);
         rc_load(o.dir, &rec);
-        assert_in_range(rec.meta.ticks_per_sec, 100000000u, 10000000000u);
+        assert_in_range(rec.meta.ticks_per_sec, 1000000u, 10000000000u); /* CNTVCT may be slow */
         for (unsigned i = 0; i < 50; i++) {
             int64_t at = c == KYMO_CLOCK_COUNTER && rec.meta.clock == KYMO_CLOCK_COUNTER
                              ? to_ns(&rec, rec.events[i].ticks)
