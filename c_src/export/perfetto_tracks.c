@@ -191,7 +191,7 @@ static bool is_birth(const struct kymo_event *ev)
 
 void kymo_pfx_begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
-    if (p->begun)
+    if (p->begun || p->dead) /* it may have died before the horizon */
         return;
     p->begun = p->alive = true;
     bool older = x->cut && !is_birth(ev) && kymo_map_get(&x->older, p->ident) != NULL;
