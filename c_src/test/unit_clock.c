@@ -60,12 +60,13 @@ static void *record_in_thread(void *arg)
     return NULL;
 }
 
-/* Each event has its own time, and the right one. */
+/* Each event has the right time, and few have that of the one before: a counter may be
+ * slow. */
 static void check(const struct rc_rec *rec, const struct kymo_recorder *r, uint64_t instance, size_t skipped,
                   const struct moment *m)
 {
     uint64_t before = 0;
-    size_t n = 0;
+    size_t n = 0, same = 0;
 
     for (size_t i = 0; i < rec->n_events; i++) {
         const struct rc_event *e = &rec->events[i];
@@ -75,9 +76,11 @@ static void check(const struct rc_rec *rec, const struct kymo_recorder *r, uint6
             continue;
         assert_true(ns >= m[n - 1 - skipped].before - SLACK_NS);
         assert_true(ns <= m[n - 1 - skipped].after + SLACK_NS);
-        assert_true(e->ticks > before);
+        assert_true(e->ticks >= before);
+        same += e->ticks == before;
         before = e->ticks;
     }
+    assert_true(same < CALLS / 2);
     assert_int_equal(n, skipped + CALLS);
 }
 
