@@ -124,13 +124,15 @@ int cli_strict(const struct kymo_reader *r)
     const struct kymo_meta *m = kymo_reader_meta(r);
     if (!cli_incomplete(r))
         return KYMO_EXIT_OK;
-    bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad |
-                    d->seq_gaps) != 0;
-    const char *reasons[] = {events_lost(r) ? "events were lost" : NULL,
-                             damaged ? "the recording is damaged" : NULL,
-                             m->dict_full != 0 ? "names found no room in the dictionary" : NULL,
-                             m->taken != 0 ? "the recorder's tracing was taken away by another tool" : NULL};
-    char text[256] = "";
+    bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | d->dict_bad | d->seq_gaps) != 0;
+    const char *reasons[] = {
+        events_lost(r) ? "events were lost" : NULL, damaged ? "the recording is damaged" : NULL,
+        d->segments_moved != 0
+            ? "segments were overwritten or removed while being read (take a snapshot first)"
+            : NULL,
+        m->dict_full != 0 ? "names found no room in the dictionary" : NULL,
+        m->taken != 0 ? "the recorder's tracing was taken away by another tool" : NULL};
+    char text[512] = "";
     for (size_t i = 0, n = 0; i < sizeof reasons / sizeof *reasons; i++) {
         if (reasons[i] != NULL)
             n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? ", " : "", reasons[i]);
