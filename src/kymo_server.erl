@@ -43,6 +43,7 @@
 -define(LOOK_FUNCTIONS, 250).
 
 %% How often a look begins again because code was loaded.
+-define(SURE_ROUNDS, 3).
 -define(MAX_ROUNDS, 5).
 
 %% At how many when somebody asks for the info or a copy.
@@ -357,19 +358,22 @@ look(Max, #server{tracing = T, taken = Taken} = S) ->
         {clean, Living, Looked} ->
             S#server{tracing = Living, taken = Looked};
         {suspect, Living, Looked} ->
-            look_closely(?MAX_ROUNDS, S#server{tracing = Living, taken = Looked})
+            look_closely(?MAX_ROUNDS, ?SURE_ROUNDS, S#server{tracing = Living, taken = Looked})
     end.
 
 %% Loading code takes patterns away, too. What is missing was taken by others only
 %% when no code was loaded until after it was found missing; else it is set again.
-%% While code is loaded all the time, the next look decides.
-look_closely(0, S) ->
+%% While code is loaded all the time, the next look decides. A load may be heard of a
+%% little late, so several looks in a row must agree.
+look_closely(0, _, S) ->
     S;
-look_closely(Rounds, #server{tracing = T, taken = Before} = S) ->
+look_closely(Rounds, Sure, #server{tracing = T, taken = Before} = S) ->
     Noted = kymo_taken:note(T, Before),
     case was_loading() of
         true ->
-            look_closely(Rounds - 1, set_again(S));
+            look_closely(Rounds - 1, ?SURE_ROUNDS, set_again(S));
+        false when Sure > 0 ->
+            look_closely(Rounds, Sure - 1, S);
         false ->
             %% The runtime clears the flags of a recorder that has ended.
             case is_ended(S) of
