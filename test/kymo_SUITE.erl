@@ -1077,6 +1077,10 @@ reload_is_not_taken(Config) ->
 %% Without being asked.
 taken_while_flying(Config) ->
     {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1"]}),
+    %% Loads what the wait needs: patterns are set again after each load.
+    {0, _} = kymo_cli:run(["info", "--json", sub(Config, rec)]),
+    true = until(fun() -> re:run("x", "x") =/= nomatch end),
+    _ = kymo:info(R),
     1 = take(R, Config, {?MODULE, f, 1}),
     {match, _} = wait_for_taken(sub(Config, rec), 1),
     {ok, #{taken := 1}} = kymo:stop(R),
