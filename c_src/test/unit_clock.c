@@ -84,6 +84,18 @@ static void check(const struct rc_rec *rec, const struct kymo_recorder *r, uint6
     assert_int_equal(n, skipped + CALLS);
 }
 
+/* Stop the recorder: the events after the first `skipped` have the times that m says. */
+static void stop_and_check(const struct kymo_options *o, struct kymo_recorder *r, size_t skipped,
+                           const struct moment *m)
+{
+    struct rc_rec rec;
+
+    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+    rc_load(o->dir, &rec);
+    check(&rec, r, 0, skipped, m);
+    rc_free(&rec);
+}
+
 static void jumps(const char *name, int64_t by)
 {
     struct kymo_options o;
@@ -140,7 +152,6 @@ static void the_worker_notices(void **state)
         struct kymo_recorder *r = open_with_counter(&o, "worker");
         static struct moment m[CALLS];
         uint32_t points;
-        struct rc_rec rec;
 
         points = kymo_get(&r->meta->n_calib);
         jump(r, by[i]);
@@ -152,10 +163,7 @@ static void the_worker_notices(void **state)
         assert_int_equal(kymo_get(&r->meta->epochs), 1);
         pthread_mutex_unlock(&r->ctl);
         record_some(r, m);
-        assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
-        rc_load(o.dir, &rec);
-        check(&rec, r, 0, 0, m);
-        rc_free(&rec);
+        stop_and_check(&o, r, 0, m);
         kymo_recorder_close(r);
         rc_remove(o.dir);
     }
@@ -208,7 +216,6 @@ static void one_jump_is_corrected_once(void **state)
     struct kymo_options o;
     struct second s = {.r = open_with_counter(&o, "once")};
     static struct moment m[CALLS];
-    struct rc_rec rec;
     pthread_t t;
 
     (void)state;
@@ -227,10 +234,7 @@ static void one_jump_is_corrected_once(void **state)
     assert_int_equal(rc_info(s.r).epochs, 1);
     record_some(s.r, m);
     assert_int_equal(rc_info(s.r).epochs, 1);
-    assert_int_equal(kymo_recorder_stop(s.r, KYMO_R_STOP), 0);
-    rc_load(o.dir, &rec);
-    check(&rec, s.r, 0, 2, m);
-    rc_free(&rec);
+    stop_and_check(&o, s.r, 2, m);
     kymo_recorder_close(s.r);
 }
 
@@ -288,15 +292,11 @@ static void a_new_thread_notices(void **state)
         struct kymo_options o;
         struct kymo_recorder *r = open_with_counter(&o, "new");
         static struct moment m[CALLS];
-        struct rc_rec rec;
 
         jump(r, by[i]);
         record_some(r, m);
         assert_int_equal(rc_info(r).epochs, 1);
-        assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
-        rc_load(o.dir, &rec);
-        check(&rec, r, 0, 0, m);
-        rc_free(&rec);
+        stop_and_check(&o, r, 0, m);
         kymo_recorder_close(r);
         rc_remove(o.dir);
     }
@@ -309,7 +309,6 @@ static void a_jump_while_the_line_changes(void **state)
     struct kymo_options o;
     struct kymo_recorder *r = open_with_counter(&o, "changes");
     static struct moment m[CALLS];
-    struct rc_rec rec;
 
     (void)state;
     assert_true(rc_call(r, 0));
@@ -323,10 +322,7 @@ static void a_jump_while_the_line_changes(void **state)
     pthread_mutex_unlock(&r->ctl);
     record_some(r, m);
     assert_int_equal(rc_info(r).epochs, 1);
-    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
-    rc_load(o.dir, &rec);
-    check(&rec, r, 0, 2, m);
-    rc_free(&rec);
+    stop_and_check(&o, r, 2, m);
     kymo_recorder_close(r);
 }
 
