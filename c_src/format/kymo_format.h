@@ -237,7 +237,7 @@ struct kymo_segment {
     uint32_t thread_kind;   /* 96  enum kymo_thread */
     uint32_t thread_no;     /* 100 */
     uint32_t crc;           /* 104 CRC-32 (zlib) of the records when KYMO_SEG_CRC */
-    uint32_t flags;         /* 108 KYMO_SEG_* */
+    uint32_t flags;         /* 108 KYMO_SEG_CRC; the bits from KYMO_SEG_TURN_SHIFT are the recorder's own */
     uint64_t lost_before;   /* 112 `discarded` when the segment was opened */
     uint64_t events_before; /* 120 events of this instance in segments with lower seq */
     uint64_t order;         /* 128 of this use among all uses of the pool, never 0 */
@@ -247,6 +247,7 @@ struct kymo_segment {
     uint32_t reserved;      /* 156 */
 };
 #define KYMO_SEG_HEADER 160u
+#define KYMO_SEG_TURN_SHIFT 8
 #define KYMO_SEG_CRC 1u /* crc is valid: set by the worker and by snapshots */
 
 /* ---- records --------------------------------------------------------------- */

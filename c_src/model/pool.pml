@@ -5,7 +5,8 @@
  *
  * Threads draw tickets (`next`) and take the place of their ticket when it is
  * closed and was last taken by an older ticket, by compare-and-swap on its claim.
- * The worker holds closed places while it sums them. Whoever draws ticket t asks
+ * The worker sums closed places, which anybody may take meanwhile, and stores the sum
+ * by compare-and-swap against the turn in the header. Whoever draws ticket t asks
  * the owner of the place of ticket t - AGE, if that is still open, to change (0 to
  * its `end`). An owner looks at the age of its segment each time after it has set
  * `end`, and begins no event in one that is too old.
@@ -15,12 +16,13 @@
  * seqlock.pml covers, and the race for `end` is in poke.pml.
  *
  * Shown, at any time:
- *  - a place has one owner, or the worker has it, or nobody;
+ *  - a place has one owner or nobody;
+ *  - a segment has the sum of what is in it, or none;
  *  - orders are unique, and a place is never taken by an older ticket than before;
  *  - of each thread, events made = events in kept segments + overwritten, except
  *    between the two steps of whoever is about to destroy them;
  *  - a taker that runs alone finds a place: it draws no more tickets in vain than
- *    one that it drew long before, one for each other thread, and one for the worker;
+ *    one that it drew long before and one for each other thread;
  *  - what is destroyed had its last event begun more than 3/4 of a lap ago. For that
  *    drawing and asking are one step here (PROMPT): a thread that is stopped in
  *    between asks late, and the next to ask comes one lap later. In the second run
@@ -29,11 +31,11 @@
  * check prompt: PROMPT
  * check slow askers:
  * mutant places that are open are taken: TAKE_OPEN
- * mutant places that the worker holds are taken: TAKE_HELD
  * mutant later tickets are not looked at: TAKE_NEWER
  * mutant claim by a plain store: BLIND_CLAIM
  * mutant tickets drawn in two steps: SPLIT_TICKET
- * mutant the worker holds by a plain store: BLIND_HOLD
+ * mutant the sum is put there by a plain store: BLIND_SUM
+ * mutant all turns are alike: ONE_TURN
  * mutant closed before the last event is complete: CLOSE_EARLY
  * mutant overwritten events counted before the place is taken: COUNT_EARLY
  * mutant overwritten events not counted: NO_COUNT
@@ -51,24 +53,28 @@
 #define EVENTS(i) 3
 #else
 #define LAST 9
-#define EVENTS(i) (i == 0 -> 2 : 4)
+#define EVENTS(i) (i == 0 -> 2 : 5)
 #endif
 #define SUMS 1   /* of the worker */
 
 #define OPEN 1
-#define HELD 2
+
+#define NONE 255
 
 byte next = PLACES;
 byte ticket[PLACES]; /* the claims */
 byte flag[PLACES];
 byte owner[PLACES]; /* the headers of the segments: instance */
 byte count[PLACES]; /* events */
+byte turn[PLACES];
+byte sum[PLACES] = NONE;
 bit end[THREADS];   /* 1: there is room */
 byte overwritten[THREADS];
 
 /* For the properties. */
 byte made[THREADS];
 byte users[PLACES]; /* who think that it is theirs */
+#define SUM_IS_TRUE(p) (sum[p] == NONE || sum[p] == count[p])
 byte counting;      /* who has counted a segment and not yet destroyed it */
 #ifdef PROMPT
 byte begun[PLACES]; /* `next` when the last event in the place began */
@@ -160,9 +166,6 @@ inline take()
 #ifndef TAKE_OPEN
            :: seen_flag == OPEN -> t = 0
 #endif
-#ifndef TAKE_HELD
-           :: seen_flag == HELD -> t = 0
-#endif
 #ifndef TAKE_NEWER
            :: seen_flag == 0 && seen > t -> t = 0
 #endif
@@ -187,7 +190,7 @@ inline take()
            fi;
 #ifndef PROMPT
            failed[i]++;
-           assert(failed[i] <= THREADS + 1) /* stale, the other threads, the worker */
+           assert(failed[i] <= THREADS) /* stale, the other threads */
 #endif
        }
     od;
@@ -205,6 +208,10 @@ inline take()
         assert(users[PLACE(mine)] == 1);
         count[PLACE(mine)] = 0; /* commit = 0, then the header */
         owner[PLACE(mine)] = i;
+        sum[PLACE(mine)] = NONE;
+#ifndef ONE_TURN
+        turn[PLACE(mine)] = mine;
+#endif
 #ifdef PROMPT
         begun[PLACE(mine)] = 0;
 #endif
@@ -216,6 +223,7 @@ inline close()
 {
     d_step {
         assert(users[PLACE(mine)] == 1 && flag[PLACE(mine)] == OPEN && ticket[PLACE(mine)] == mine);
+        assert(SUM_IS_TRUE(PLACE(mine)));
         users[PLACE(mine)]--;
         flag[PLACE(mine)] = 0;
         end[i] = 0;
@@ -322,11 +330,11 @@ done:
     d_step { check_events() }
 }
 
-/* Sums; they do not matter for what PROMPT shows. */
+/* Sums; they do not matter for what PROMPT shows. It may have looked at the claim
+ * long before it stores: that look alone would not do. */
 proctype worker()
 {
-    byte p, k, seen, sums;
-    bool held;
+    byte p, seen, now, sums;
 
     do
     :: sums == SUMS -> break
@@ -336,36 +344,29 @@ proctype worker()
        seen = (flag[p] == 0 -> ticket[p] : 0);
        if
        :: seen != 0 ->
-          d_step {
-              if
-#ifdef BLIND_HOLD
-              :: true ->
-#else
-              :: flag[p] == 0 && ticket[p] == seen ->
-#endif
-                 flag[p] = HELD;
-                 users[p]++;
-                 assert(users[p] == 1);
-                 held = true;
-                 moved()
-              :: else
-              fi
-          }
+          now = count[p];
           if
-          :: held ->
+          :: flag[p] == 0 && ticket[p] == seen ->
              d_step {
-                 assert(users[p] == 1);
-                 users[p]--;
-                 flag[p] = 0;
-                 ticket[p] = seen;
-                 held = false;
-                 moved()
+                 if
+#ifdef BLIND_SUM
+                 :: true ->
+#elif defined(ONE_TURN)
+                 :: sum[p] == NONE ->
+#else
+                 :: sum[p] == NONE && turn[p] == seen ->
+#endif
+                    sum[p] = now;
+                    assert(flag[p] != 0 || SUM_IS_TRUE(p))
+                 :: else
+                 fi
              }
           :: else
           fi
        :: else
        fi;
        seen = 0;
+       now = 0;
        p = 0
     od
 }

@@ -59,7 +59,7 @@ enum kymo_point {
     KYMO_AT_QUIESCE,       /* stopper: state changed, has not yet waited for producers */
     KYMO_AT_TICKET,        /* producer: has a ticket for a place, has not looked at it */
     KYMO_AT_REUSE,         /* producer: the old events are counted, commit is still theirs */
-    KYMO_AT_SUM,           /* worker: holds a closed segment to compute its CRC */
+    KYMO_AT_SUM,           /* worker: has the CRC of a segment, which may be in use again */
     KYMO_AT_DRAIN,         /* worker: about to write a segment */
     KYMO_AT_CUT,           /* snapshot: positions taken, nothing copied */
     KYMO_AT_COPY,          /* snapshot: a segment copied, not yet checked */
@@ -244,6 +244,8 @@ KYMO_HIDDEN void kymo_pool_release(struct kymo_writer *w);
 KYMO_HIDDEN bool kymo_pool_aged(const struct kymo_writer *w);
 /* Raises slot->gone_until. Any thread. */
 KYMO_HIDDEN void kymo_gone(struct kymo_slot *slot, uint64_t ticks);
+/* The segment is being opened for this order and has no CRC. Whoever took it. */
+KYMO_HIDDEN void kymo_pool_no_crc(struct kymo_recorder *r, struct kymo_segment *s, uint64_t order);
 /* Adds CRCs to at most `most` closed segments (policy overwrite); how many. The
  * worker alone. */
 KYMO_HIDDEN unsigned kymo_pool_sum(struct kymo_recorder *r, unsigned most);

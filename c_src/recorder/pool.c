@@ -15,8 +15,11 @@
  *
  * claims[place] = order << CLAIM_SHIFT | flags. Changes: 0 -> OPEN by compare-and-swap
  * (acquire) of whoever takes it; from OPEN by its owner (release), to FULL under
- * discard; FULL -> 0 by the worker. HELD is taken and given back by the worker, with
- * SUMMED.
+ * discard; FULL -> 0 by the worker. SUMMED is added by the worker.
+ *
+ * The worker does not hold a segment while it computes its CRC: a producer may take
+ * the place meanwhile, and the sum is then of no use. It is put into the header by
+ * compare-and-swap, against the turn that whoever opens the segment puts there.
  *
  * Under discard no place is taken before it was drained, and permits are counted:
  * two segments for each thread are its own, the rest (`spare`) goes to whoever comes.
@@ -27,14 +30,13 @@
 
 #include "kymo_internal.h"
 
-#define CLAIM_OPEN 1u
-#define CLAIM_HELD 2u     /* by the worker, which computes a CRC */
-#define CLAIM_FULL 4u     /* closed and not drained */
-#define CLAIM_SPARE 8u    /* the permit was a spare one */
-#define CLAIM_RETIRED 16u /* has no disk space any more */
-#define CLAIM_SUMMED 32u  /* has its CRC */
-#define CLAIM_TAKEN (CLAIM_OPEN | CLAIM_HELD | CLAIM_FULL | CLAIM_RETIRED)
-#define CLAIM_SHIFT 6
+#define CLAIM_OPEN 1u    /* a thread writes here */
+#define CLAIM_FULL 2u    /* closed and not drained */
+#define CLAIM_SPARE 4u   /* the permit was a spare one */
+#define CLAIM_RETIRED 8u /* has no disk space any more */
+#define CLAIM_SUMMED 16u /* has its CRC */
+#define CLAIM_TAKEN (CLAIM_OPEN | CLAIM_FULL | CLAIM_RETIRED)
+#define CLAIM_SHIFT 5
 #define OWN_SEGMENTS 2u
 
 uint64_t kymo_pool_bytes(uint64_t n_segments, uint64_t n_slots)
@@ -172,15 +174,44 @@ void kymo_pool_release(struct kymo_writer *w)
 
 /* ---- CRCs ------------------------------------------------------------------------ */
 
-/* crc and flags are one store: readers may look at any time. */
-static void set_crc(struct kymo_segment *s, uint32_t crc)
+/* crc and flags, which change together: readers may look at any time. */
+static uint64_t *crc_word(struct kymo_segment *s)
 {
-    uint64_t both = (uint64_t)(s->flags | KYMO_SEG_CRC) << 32 | crc;
-
     _Static_assert(offsetof(struct kymo_segment, crc) % 8 == 0 &&
                        offsetof(struct kymo_segment, flags) == offsetof(struct kymo_segment, crc) + 4,
                    "crc and flags in one word");
-    kymo_set_release((uint64_t *)(void *)&s->crc, both);
+    return (uint64_t *)(void *)&s->crc;
+}
+
+/* Of a segment without a CRC. Different in uses of the place that follow each other. */
+static uint64_t no_crc(const struct kymo_recorder *r, uint64_t order)
+{
+    return (order / r->pool.n) << (32 + KYMO_SEG_TURN_SHIFT);
+}
+
+void kymo_pool_no_crc(struct kymo_recorder *r, struct kymo_segment *s, uint64_t order)
+{
+    kymo_set(crc_word(s), no_crc(r, order));
+}
+
+/* False when somebody takes the place meanwhile. */
+static bool sum(struct kymo_recorder *r, struct kymo_segment *s, uint64_t *claim, uint64_t seen)
+{
+    uint64_t len = kymo_get(&s->content_bits) / 8;
+    uint64_t without = no_crc(r, seen >> CLAIM_SHIFT), with;
+
+    /* What is read may be of the next use, and anything. */
+    if (len < KYMO_SEG_HEADER || len > r->layout.segment_bytes)
+        return false;
+    with = (without | (uint64_t)KYMO_SEG_CRC << 32) |
+           (uint32_t)crc32(0, (const uint8_t *)s + KYMO_SEG_HEADER, (uInt)(len - KYMO_SEG_HEADER));
+    KYMO_POINT(KYMO_AT_SUM);
+    kymo_acquire_fence();
+    return kymo_get(claim) == seen &&
+           __atomic_compare_exchange_n(crc_word(s), &without, with, false, __ATOMIC_RELEASE,
+                                       __ATOMIC_RELAXED) &&
+           __atomic_compare_exchange_n(claim, &seen, seen | CLAIM_SUMMED, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
 }
 
 unsigned kymo_pool_sum(struct kymo_recorder *r, unsigned most)
@@ -191,16 +222,10 @@ unsigned kymo_pool_sum(struct kymo_recorder *r, unsigned most)
         uint64_t place = (r->pool.sum_at + i) % r->pool.n;
         uint64_t *claim = &r->pool.claims[place];
         uint64_t seen = kymo_get_acquire(claim);
-        struct kymo_segment *s = kymo_segment_at(r, place);
 
         if ((seen & (CLAIM_TAKEN | CLAIM_SUMMED)) != 0 || seen == 0 ||
-            !__atomic_compare_exchange_n(claim, &seen, seen | CLAIM_HELD, false, __ATOMIC_ACQUIRE,
-                                         __ATOMIC_RELAXED))
+            !sum(r, kymo_segment_at(r, place), claim, seen))
             continue;
-        KYMO_POINT(KYMO_AT_SUM);
-        set_crc(s, (uint32_t)crc32(0, (const uint8_t *)s + KYMO_SEG_HEADER,
-                                   (uInt)(s->content_bits / 8 - KYMO_SEG_HEADER)));
-        kymo_set_release(claim, seen | CLAIM_SUMMED);
         done++;
         if (done == most)
             r->pool.sum_at = (place + 1) % r->pool.n;

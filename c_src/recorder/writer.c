@@ -130,15 +130,14 @@ static int segment_open(struct kymo_writer *w, uint64_t now)
     kymo_set(&s->instance, (uint64_t)w->index);
     s->ts_begin = now;
     s->ts_end = 0;
-    s->content_bits = 0;
+    kymo_set(&s->content_bits, (uint64_t)0);
     s->packet_bits = (uint64_t)r->layout.segment_bytes * 8;
     kymo_set(&s->seq, w->seq + 1);
     s->discarded = w->lost_total;
     s->events = 0;
     s->thread_kind = w->thread_kind;
     s->thread_no = w->thread_no;
-    s->crc = 0;
-    s->flags = 0;
+    kymo_pool_no_crc(r, s, w->order);
     s->lost_before = w->lost_total;
     s->events_before = w->slot->events;
     kymo_set(&s->order, w->order);

@@ -109,9 +109,6 @@ static void reaches_back_equally_far(void **state)
         uint64_t h, oldest_slow, stamps[5 * 16];
 
         rc_pool(&o, 2, SEGMENTS);
-        /* The worker may hold a segment when its time comes, which then outlives others:
-         * one at most. */
-        rc_arm(KYMO_AT_SUM);
         r = rc_open(&o);
         begin(&fast, r);
         begin(&slow, r);
@@ -127,7 +124,6 @@ static void reaches_back_equally_far(void **state)
         }
         end(&fast);
         end(&slow);
-        rc_release(KYMO_AT_SUM);
         kymo_recorder_close(r);
         rc_load(o.dir, &rec);
         h = horizon(&rec);
@@ -228,7 +224,6 @@ static void a_late_ticket_takes_nothing_new(void **state)
 
     (void)state;
     rc_pool(&o, 2, SEGMENTS);
-    rc_arm(KYMO_AT_SUM); /* the worker holds one segment at most, which outlives others */
     r = rc_open(&o);
     begin(&late, r);
     begin(&other, r);
@@ -245,7 +240,6 @@ static void a_late_ticket_takes_nothing_new(void **state)
     order(&late, 0); /* returns when the event is recorded */
     end(&late);
     end(&other);
-    rc_release(KYMO_AT_SUM);
     kymo_recorder_close(r);
     rc_load(o.dir, &rec);
     h = horizon(&rec);
@@ -258,7 +252,8 @@ static void a_late_ticket_takes_nothing_new(void **state)
 }
 
 /* Under overwrite closed segments get their CRCs while others are written, and at the
- * end all have them. */
+ * end all have them. A segment that is reused meanwhile keeps nobody waiting, and
+ * does not get the sum of what it held before. */
 static void closed_segments_get_sums(void **state)
 {
     struct kymo_options o = rc_options(rc_path("sums"), KYMO_OVERWRITE);
@@ -268,13 +263,24 @@ static void closed_segments_get_sums(void **state)
     (void)state;
     rc_pool(&o, 1, SEGMENTS);
     r = rc_open(&o);
-    rc_arm(KYMO_AT_SUM);
-    rc_calls(r, 0, 3 * PER_SEGMENT);
-    rc_await_gate(KYMO_AT_SUM); /* the worker holds one: it is passed over */
-    rc_calls(r, 0, 2 * SEGMENTS * PER_SEGMENT);
-    rc_release(KYMO_AT_SUM);
+    for (uint64_t n = 0; n < 20; n++) {
+        rc_arm(KYMO_AT_SUM);
+        rc_calls(r, 100 * n * PER_SEGMENT, 3 * PER_SEGMENT);
+        rc_await_gate(KYMO_AT_SUM); /* the worker has the sum of a segment */
+        rc_calls(r, (100 * n + 3) * PER_SEGMENT, (SEGMENTS + n) * PER_SEGMENT);
+        rc_release(KYMO_AT_SUM);
+        rc_arm(KYMO_AT_SUM);
+        rc_calls(r, (100 * n + 80) * PER_SEGMENT, 2 * PER_SEGMENT);
+        rc_await_gate(KYMO_AT_SUM); /* it is done with the one before */
+        rc_load(o.dir, &rec);       /* checks the sums that there are */
+        assert_int_equal(rec.n_segs, SEGMENTS);
+        for (size_t i = 1; i < rec.n_segs; i++)
+            assert_int_equal(rec.segs[i].head.seq, rec.segs[i - 1].head.seq + 1);
+        rc_free(&rec);
+        rc_release(KYMO_AT_SUM);
+    }
     kymo_recorder_close(r);
-    rc_load(o.dir, &rec); /* checks the sums that there are */
+    rc_load(o.dir, &rec);
     for (size_t i = 0; i < rec.n_segs; i++)
         assert_true(rec.segs[i].head.flags & KYMO_SEG_CRC);
     assert_int_equal(rec.n_segs, SEGMENTS);
