@@ -195,25 +195,43 @@ static void commit_note(struct kymo_writer *w, uint8_t *end)
 
 #define KYMO_LOST_BODY 9u
 
+static uint64_t between(uint64_t t, uint64_t least, uint64_t most)
+{
+    return t < least || most < least ? least : t > most ? most : t;
+}
+
+static bool write_loss(struct kymo_writer *w, unsigned cause, uint64_t n, uint64_t at, bool open)
+{
+    if (!has_room(w, KYMO_LOST_BODY, at)) {
+        if (!open)
+            return false;
+        kymo_segment_close(w);
+        if (segment_open(w, at) != 0)
+            return false;
+    }
+    w->noted[cause] += n;
+    commit_note(w, kymo_put64(kymo_put8(put_header(w, KYMO_E_LOST, at), (uint8_t)cause), n));
+    return true;
+}
+
+/* The first note has the time of the first loss, the last one that of the last. */
 bool kymo_write_losses(struct kymo_writer *w, uint64_t now, bool open)
 {
+    uint64_t last = between(w->lost_last, w->last, now);
+
     for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
         uint64_t n = w->slot->lost[c] - w->noted[c];
+        uint64_t at = between(w->lost_first, w->last, last);
+        uint64_t part = n > 1 && at < last ? 1 : n;
 
-        if (n == 0)
-            continue;
-        if (now < w->last)
-            now = w->last;
-        if (!has_room(w, KYMO_LOST_BODY, now)) {
-            if (!open)
-                return false;
-            kymo_segment_close(w);
-            if (segment_open(w, now) != 0)
-                return false;
-        }
-        w->noted[c] += n;
-        commit_note(w, kymo_put64(kymo_put8(put_header(w, KYMO_E_LOST, now), (uint8_t)c), n));
+        if (n != 0 && !write_loss(w, c, part, at, open))
+            return false;
+        if (n != 0)
+            w->lost_first = last;
+        if (n != part && !write_loss(w, c, n - part, last, open))
+            return false;
     }
+    w->lost_first = w->lost_last = 0;
     return true;
 }
 
@@ -225,8 +243,11 @@ void kymo_write_state(struct kymo_writer *w, enum kymo_state s, uint64_t now)
         commit_note(w, kymo_put8(put_header(w, KYMO_E_STATE, now), (uint8_t)s));
 }
 
-static void count_lost(struct kymo_writer *w, enum kymo_loss cause)
+static void count_lost(struct kymo_writer *w, enum kymo_loss cause, uint64_t now)
 {
+    if (w->lost_first == 0)
+        w->lost_first = now;
+    w->lost_last = now;
     kymo_set(&w->slot->lost[cause], w->slot->lost[cause] + 1);
     w->lost_total++;
 }
@@ -236,14 +257,14 @@ void kymo_lose(struct kymo_writer *w, enum kymo_loss cause)
 {
     if ((unsigned)cause >= KYMO_LOSS_CAUSES)
         cause = KYMO_LOST_BAD_TERM;
-    count_lost(w, cause);
+    count_lost(w, cause, kymo_now(w));
     force_slow(w);
 }
 
 /* The interrupted code below on this stack may be anywhere: only count. */
 void kymo_writer_reentered(struct kymo_writer *w)
 {
-    count_lost(w, KYMO_LOST_REENTRY);
+    count_lost(w, KYMO_LOST_REENTRY, kymo_now(w));
 }
 
 /* Tickets in a row that may turn out to be old by the time their place is taken. */
@@ -287,10 +308,11 @@ uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, 
             }
         }
         kymo_segment_close(w);
-        switch (segment_open(w, now)) {
+        switch (segment_open(w, w->lost_first != 0 ? between(w->lost_first, w->last, now) : now)) {
         case 0: break;
         case -ENOBUFS:
-            kymo_lose(w, kymo_get(&r->io_failing) ? KYMO_LOST_IO : KYMO_LOST_RING_FULL);
+            count_lost(w, kymo_get(&r->io_failing) ? KYMO_LOST_IO : KYMO_LOST_RING_FULL, now);
+            force_slow(w);
             return NULL;
         default: return NULL;
         }

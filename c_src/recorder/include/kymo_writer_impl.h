@@ -83,6 +83,7 @@ struct kymo_writer {
     uint64_t order;   /* of the open segment */
     uint64_t lost_total;
     uint64_t noted[KYMO_LOSS_CAUSES]; /* losses already told in the stream */
+    uint64_t lost_first, lost_last;   /* ticks of the losses not told yet; 0 = none, or unknown */
     uint32_t owner;                   /* 1 = a thread has the slot; atomic */
     uint32_t thread_kind, thread_no;
 
