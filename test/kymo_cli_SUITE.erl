@@ -19,7 +19,7 @@ all() ->
         print_lines, print_clocks, print_limit, print_pids, print_tags, print_modules, print_times,
         export_filters, export_refusals,
         terms_like_the_shell, arguments, cut_terms, elixir_names, names_are_safe,
-        strict, cut_file, flipped_bits, no_dictionary, full_dictionary, foreign_files,
+        strict, nothing_to_show, cut_file, flipped_bits, no_dictionary, full_dictionary, foreign_files,
         closed_pipe, full_disk, while_recording, horizon, snapshot, progress_on_a_terminal
     ].
 
@@ -488,10 +488,33 @@ strict(Config) ->
     cut(data_file(Cut), 20),
     {0, _, ""} = run(["info", Cut]),
     Out = filename:join(?config(dir, Config), "x.dbg"),
+    Warning = "kymo: incomplete: the recording is damaged\n",
     [begin
          {1, _, Err} = run(Command ++ ["--strict", Cut]),
-         ?assert(contains(Err, "kymo: incomplete: the recording is damaged\n"))
-     end || Command <- [["info"], ["print"], ["export", "dbg", "-o", Out]]].
+         ?assert(contains(Err, Warning))
+     end || Command <- [["info"], ["print"], ["export", "dbg", "-o", Out]]],
+    [begin
+         {0, _, Err} = run(Command ++ [Cut]),
+         ?assert(contains(Err, Warning)),
+         {0, _, ""} = run(Command ++ ["--quiet", Cut])
+     end || Command <- [["print"], ["export", "dbg", "-o", Out]]].
+
+%% Whoever sees nothing is told why.
+nothing_to_show(Config) ->
+    Whole = ?config(recording, Config),
+    Out = filename:join(?config(dir, Config), "x.dbg"),
+    Why = fun(Words, Recording) ->
+        [begin
+             {0, _, Err} = run(Command ++ [Recording]),
+             ?assert(contains(Err, "kymo: nothing to show: " ++ Words))
+         end || Command <- [["print", "--tag", "seq_trace"], ["export", "dbg", "--tag", "seq_trace", "-o", Out]]]
+    end,
+    Why("no event matches", Whole),
+    Empty = filename:join(?config(dir, Config), "empty"),
+    {ok, R} = kymo:start(#{dir => Empty}),
+    {ok, _} = kymo:stop(R),
+    {0, _, Err} = run(["export", "perfetto", "-o", Out, Empty]),
+    ?assert(contains(Err, "kymo: nothing to show: the recording has no events")).
 
 %% At any length of the file: what is before the cut is read.
 cut_file(Config) ->

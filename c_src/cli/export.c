@@ -60,6 +60,8 @@ static int run(struct kymo_reader *r, int kind, const struct kymo_export_options
     int status = status_of(rc);
     if (status != KYMO_EXIT_OK)
         return cli_fail(status, "%s", err[0] != '\0' ? err : strerror(-rc));
+    if (!quiet && result.events == 0)
+        cli_warn_empty(r, o.keep != NULL || o.from_ns != INT64_MIN || o.to_ns != INT64_MAX);
     if (!quiet && strcmp(o.out, "-") != 0) {
         char events[32], written[32], bytes[32];
         fprintf(stderr, "%s: %s events, %s %s, %s\n", o.out,
@@ -155,8 +157,8 @@ int cli_export(int argc, char **argv)
         }
         status = run(r, kind, &o, quiet);
     }
-    if (status == KYMO_EXIT_OK && strict)
-        status = cli_strict(r);
+    if (status == KYMO_EXIT_OK && (strict || !quiet))
+        status = cli_say_incomplete(r, strict);
     kymo_reader_close(r);
     cli_filter_free(&filter);
     return status;

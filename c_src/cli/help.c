@@ -20,7 +20,7 @@
     "                         some threads only, marked as incomplete\n"
 
 #define COMMON \
-    "  -q, --quiet            no progress, no summary\n" \
+    "  -q, --quiet            no progress, no summary, no warnings\n" \
     "      --strict           exit with 1 when events were lost, damage was found, or\n" \
     "                         another tool took its tracing away\n" \
     "  -h, --help             this text\n"

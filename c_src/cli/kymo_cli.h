@@ -46,8 +46,10 @@ bool cli_output_lost(void);
 /* What --strict reports: the recorder lost events, others took its tracing away, or the
  * reader found damage. Overwriting, removed files and sampling are what was asked for. */
 bool cli_incomplete(const struct kymo_reader *r);
-/* For --strict: the exit status; says on standard error why it is not 0. */
-int cli_strict(const struct kymo_reader *r);
+/* Says on standard error what is incomplete, if anything is. The exit status. */
+int cli_say_incomplete(const struct kymo_reader *r, bool strict);
+/* No event was shown. `filtered`: there are some, which the user did not ask for. */
+void cli_warn_empty(const struct kymo_reader *r, bool filtered);
 
 /* Commands: argv[0] is the command's name. They return an exit status. */
 int cli_info(int argc, char **argv);

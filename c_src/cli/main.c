@@ -118,7 +118,7 @@ bool cli_incomplete(const struct kymo_reader *r)
                               d->dict_bad | d->seq_gaps | m->dict_full | m->taken) != 0;
 }
 
-int cli_strict(const struct kymo_reader *r)
+int cli_say_incomplete(const struct kymo_reader *r, bool strict)
 {
     const struct kymo_damage *d = kymo_reader_damage(r);
     const struct kymo_meta *m = kymo_reader_meta(r);
@@ -137,7 +137,21 @@ int cli_strict(const struct kymo_reader *r)
         if (reasons[i] != NULL)
             n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? ", " : "", reasons[i]);
     }
-    return cli_fail(KYMO_EXIT_INCOMPLETE, "incomplete: %s", text);
+    cli_warn("incomplete: %s", text);
+    return strict ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK;
+}
+
+void cli_warn_empty(const struct kymo_reader *r, bool filtered)
+{
+    uint64_t ticks;
+    int64_t ns;
+    if (filtered)
+        cli_warn("nothing to show: no event matches the options");
+    else if (kymo_reader_horizon(r, &ticks, &ns))
+        cli_warn("nothing to show: no event is newer than the horizon, from which on the recording is complete "
+                 "(--all shows older events)");
+    else
+        cli_warn("nothing to show: the recording has no events");
 }
 
 static int help(const char *command)

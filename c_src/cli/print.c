@@ -287,6 +287,8 @@ static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool qui
             break;
     }
     cli_progress_end(&progress);
+    if (rc == 0 && printed == 0 && limit > 0 && !quiet)
+        cli_warn_empty(p->r, seen > 0);
     return rc < 0 ? cli_fail(cli_read_status(rc), "reading stopped: %s", strerror(-rc)) : KYMO_EXIT_OK;
 }
 
@@ -348,8 +350,8 @@ int cli_print(int argc, char **argv)
     if (status == KYMO_EXIT_OK)
         status = run(&p, &filter, limit, quiet);
     status = cli_flush(status);
-    if (status == KYMO_EXIT_OK && strict)
-        status = cli_strict(p.r);
+    if (status == KYMO_EXIT_OK && (strict || !quiet))
+        status = cli_say_incomplete(p.r, strict);
     free(p.text);
     kymo_reader_close(p.r);
     cli_filter_free(&filter);
