@@ -45,8 +45,7 @@ struct process {
     uint32_t root, node;
     uint32_t place; /* among the residents */
     bool running;
-    uint32_t slot;   /* where it runs */
-    uint64_t losses; /* notes of loss that the stack knows of */
+    uint32_t slot; /* where it runs */
 };
 
 struct folded {
@@ -61,8 +60,7 @@ struct folded {
     uint64_t *running; /* by slot: who runs there, KYMO_IDENT_NONE = nobody */
     uint32_t n_slots;
     bool wall;
-    bool failed;     /* out of memory */
-    uint64_t losses; /* notes of loss so far */
+    bool failed; /* out of memory */
     int64_t now;
     struct kymo_out out;
     char **texts; /* of functions, by id; NULL = not formatted yet */
@@ -239,10 +237,7 @@ static void on_stack_event(struct folded *x, struct process *p, const struct kym
         start_running(x, p, ev);
     else
         account(x, p);
-    if (p->losses != x->losses) {
-        kymo_stack_lost(&p->stack);
-        p->losses = x->losses;
-    }
+    kymo_stack_lost(&p->stack, kymo_reader_loss_epoch(x->r));
     switch (ev->id) {
     case KYMO_E_CALL:
         enter(x, p, kymo_stack_call(&p->stack, facts, mfa, NULL, NULL), mfa & 0x7fffffffu);
@@ -308,7 +303,6 @@ static void on_event(struct folded *x, const struct kymo_event *ev)
     /* A process still runs after its exit, until this. */
     case KYMO_E_OUT_EXITED:
     case KYMO_E_PORT_OUT_EXITED: on_exit_event(x, ev); break;
-    case KYMO_E_LOST: x->losses++; break;
     case KYMO_E_SPAWNED:
     case KYMO_E_OPEN: process_of(x, ev); break;
     default: break;

@@ -73,10 +73,11 @@ int kymo_feed_older(struct kymo_feed *f, char *err, size_t err_size)
 
 /* ---- lesson ---- */
 
-static void end_stacks(struct kymo_lesson *l, struct kymo_map *stacks)
+static void end_stacks(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r)
 {
     size_t it = 0;
     for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;) {
+        kymo_stack_lost(st, kymo_reader_loss_epoch(r));
         kymo_stack_learn_end(st, &l->facts);
         kymo_stack_clear(st, NULL, NULL);
     }
@@ -91,6 +92,7 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
     if (ev->id == KYMO_E_EXIT) {
         struct kymo_stack *st = kymo_map_get(stacks, ev->who);
         if (st != NULL) {
+            kymo_stack_lost(st, kymo_reader_loss_epoch(r));
             kymo_stack_learn_end(st, &l->facts);
             kymo_stack_clear(st, NULL, NULL);
             kymo_map_remove(stacks, ev->who);
@@ -105,10 +107,11 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
     if (ev->id < KYMO_E_CALL || ev->id > KYMO_E_EXCEPTION_FROM)
         return true;
     if (stacks->count >= KYMO_RESIDENTS && kymo_map_get(stacks, ev->who) == NULL)
-        end_stacks(l, stacks);
+        end_stacks(l, stacks, r);
     struct kymo_stack *st = kymo_map_put(stacks, ev->who, NULL);
     if (st == NULL)
         return false;
+    kymo_stack_lost(st, kymo_reader_loss_epoch(r));
     uint32_t mfa = kymo_canonical(r, ev->mfa);
     if (ev->id == KYMO_E_CALL) {
         kymo_stack_call(st, &l->facts, mfa, NULL, NULL);
@@ -118,13 +121,6 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
         kymo_stack_return_from(st, &l->facts, mfa, NULL, NULL);
     }
     return true;
-}
-
-static void lost_everywhere(struct kymo_map *stacks)
-{
-    size_t it = 0;
-    for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;)
-        kymo_stack_lost(st);
 }
 
 int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size)
@@ -142,24 +138,20 @@ int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err,
     kymo_map_init(&stacks, sizeof(struct kymo_stack));
     struct kymo_event ev;
     int rc = 0;
-    bool return_to = false, loss = false;
+    bool return_to = false;
     kymo_reader_show_all(f->r, false);
     rc = kymo_reader_rewind(f->r);
     /* Frames open from the start, in case that a return_to comes later. */
     lesson->facts.return_to_seen = true;
     for (uint32_t i = 0; rc >= 0 && i < KYMO_LESSON_EVENTS && (rc = kymo_feed_next(&feed, &ev)) == 1; i++) {
         return_to = return_to || ev.id == KYMO_E_RETURN_TO;
-        /* Once per run of notes: many threads lose at once. */
-        if (ev.id == KYMO_E_LOST && !loss)
-            lost_everywhere(&stacks);
-        loss = ev.id == KYMO_E_LOST;
         if (!learn_event(lesson, &stacks, f->r, &ev)) {
             rc = -ENOMEM;
             break;
         }
     }
     lesson->facts.return_to_seen = return_to;
-    end_stacks(lesson, &stacks);
+    end_stacks(lesson, &stacks, f->r);
     kymo_reader_show_all(f->r, f->o->all);
     if (rc >= 0)
         rc = kymo_reader_rewind(f->r);

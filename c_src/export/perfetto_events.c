@@ -187,10 +187,7 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     bool first = !p->begun;
     kymo_pfx_begin_alive(x, p, ev);
     p->last = ev->ns > p->last ? ev->ns : p->last;
-    if (p->losses != x->losses) {
-        kymo_stack_lost(&p->stack);
-        p->losses = x->losses;
-    }
+    kymo_stack_lost(&p->stack, x->loss_epoch);
     if (p->mail == MAIL_FIRST && ev->id != KYMO_E_RECEIVE)
         p->mail = MAIL_KNOWN;
     switch (ev->id) {
@@ -246,12 +243,12 @@ static void set_now(struct kymo_pfx *x, int64_t ns)
 void kymo_pfx_event(struct kymo_pfx *x, const struct kymo_event *ev)
 {
     set_now(x, ev->ns);
+    if (x->loss_epoch != kymo_reader_loss_epoch(x->r)) {
+        x->loss_epoch = kymo_reader_loss_epoch(x->r);
+        kymo_flows_lost(&x->flows);
+    }
     kymo_pfx_expire(x, ev->ns);
     if (ev->id >= KYMO_E_FIRST_NOTE) {
-        if (ev->id == KYMO_E_LOST) {
-            x->losses++;
-            kymo_flows_lost(&x->flows);
-        }
         note(x, ev);
         return;
     }

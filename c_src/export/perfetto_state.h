@@ -49,7 +49,6 @@ struct kymo_pfx_process {
     uint32_t spawned; /* function that its spawn gave, or 0 */
     uint64_t name;    /* registered name as an ident, or KYMO_IDENT_NONE */
     struct kymo_stack stack;
-    uint64_t losses;  /* notes of loss that the stack knows of */
     int64_t received; /* time of the newest receive while MAIL_FIRST */
     int64_t last;     /* time of its newest event: its track does not go back */
     uint32_t place;   /* among the residents */
@@ -88,12 +87,12 @@ struct kymo_pfx {
     struct kymo_pfx_thread *threads;
     uint32_t n_threads;
     bool threads_described;
-    bool cut;        /* the export begins at a horizon */
-    int64_t cut_ns;  /* its time */
-    uint64_t losses; /* notes of loss so far */
-    uint64_t slices; /* slices and instants */
-    int64_t now;     /* of the newest event */
-    int64_t newest;  /* the latest of all: not always that of the newest, see kymo_reader_jumps */
+    bool cut;            /* the export begins at a horizon */
+    int64_t cut_ns;      /* its time */
+    uint64_t loss_epoch; /* of the reader, at the newest event */
+    uint64_t slices;     /* slices and instants */
+    int64_t now;         /* of the newest event */
+    int64_t newest;      /* the latest of all: not always that of the newest, see kymo_reader_jumps */
 };
 
 /* ---- tracks (perfetto_tracks.c) ---- */

@@ -151,7 +151,7 @@ void kymo_pfx_leave(void *leaving, const struct kymo_frame *f, enum kymo_leave w
     kymo_pf_event(&x->w, KYMO_PF_END, l->p->track, KYMO_PF_CAT_NONE);
     if (ended[why] != NULL)
         kymo_pf_text(&x->w, KYMO_PF_K_ENDED, ended[why]);
-    if (f->user != x->losses)
+    if (f->user != x->loss_epoch)
         kymo_pf_text(&x->w, KYMO_PF_K_LOST, "yes");
     if (why == KYMO_LEAVE_RETURN && l->cause != NULL) {
         if (l->cause->id == KYMO_E_EXCEPTION_FROM)
@@ -167,7 +167,7 @@ void kymo_pfx_enter(struct kymo_pfx *x, struct kymo_pfx_process *p, struct kymo_
 {
     if (f->depth >= DEPTH_MAX)
         return;
-    f->user = x->losses;
+    f->user = x->loss_epoch;
     bool gc = f->kind >= KYMO_FRAME_GC_MINOR;
     kymo_pf_event(&x->w, KYMO_PF_BEGIN, p->track, gc ? KYMO_PF_CAT_GC : KYMO_PF_CAT_CALL);
     if (gc) {

@@ -438,8 +438,11 @@ void kymo_stack_learn_end(const struct kymo_stack *st, struct kymo_facts *facts)
     }
 }
 
-void kymo_stack_lost(struct kymo_stack *st)
+void kymo_stack_lost(struct kymo_stack *st, uint64_t epoch)
 {
+    if (st->loss_epoch == epoch)
+        return;
+    st->loss_epoch = epoch;
     st->doubtful = st->n > 0;
     st->last_op = OP_NONE;
     st->n_guesses = 0;

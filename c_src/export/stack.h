@@ -87,12 +87,13 @@ struct kymo_guess {
 struct kymo_stack {
     struct kymo_frame *f;
     uint32_t n, room;
-    uint32_t shown;  /* frames that are not inferred */
-    uint32_t calls;  /* frames of KYMO_FRAME_CALL */
-    uint32_t beyond; /* calls over KYMO_STACK_MAX, not stored */
-    uint32_t last;   /* function that ended last */
-    uint8_t last_op; /* private */
-    bool doubtful;   /* events were lost: nothing is learnt until it is empty */
+    uint32_t shown;      /* frames that are not inferred */
+    uint32_t calls;      /* frames of KYMO_FRAME_CALL */
+    uint32_t beyond;     /* calls over KYMO_STACK_MAX, not stored */
+    uint32_t last;       /* function that ended last */
+    uint8_t last_op;     /* private */
+    uint64_t loss_epoch; /* of the last event */
+    bool doubtful;       /* events were lost: nothing is learnt until it is empty */
     /* The newest times that calls were ended for want of knowledge, oldest first. */
     struct kymo_guess guesses[KYMO_GUESSES];
     uint32_t n_guesses;
@@ -130,8 +131,9 @@ bool kymo_stack_gc_end(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave,
  * repeat themselves, still open although nothing is known of any return to their
  * caller, were a loop of tail calls. */
 void kymo_stack_learn_end(const struct kymo_stack *st, struct kymo_facts *facts);
-/* Events of this process may have been lost. */
-void kymo_stack_lost(struct kymo_stack *st);
+/* Events of this process were lost if `epoch` (kymo_reader_loss_epoch) is not that of
+ * the last call. */
+void kymo_stack_lost(struct kymo_stack *st, uint64_t epoch);
 /* The process hibernates: all calls have ended, without a return. */
 void kymo_stack_hibernate(struct kymo_stack *st, kymo_leave_fn leave, void *arg);
 /* Ends everything. */

@@ -80,8 +80,9 @@ struct kymo_index {
     size_t n, room;
     uint64_t bytes;               /* sum of len */
     uint64_t places, place_bytes; /* of the pool: in use, and sum of their len */
-    uint64_t newest;              /* order of the newest segment that belongs to what is read */
-    uint32_t tail_file;           /* how far the data files were looked at */
+    bool made;
+    uint64_t newest;    /* order of the newest segment that belongs to what is read */
+    uint32_t tail_file; /* how far the data files were looked at */
     uint64_t tail_pos;
 };
 
@@ -160,6 +161,7 @@ struct kymo_cursor {
     size_t first, n, next; /* its segments in the index; the one to load next */
     struct kymo_scan scan;
     bool loaded;   /* scan is at a peeked record */
+    bool losing;   /* events are missing before its next record */
     uint64_t last; /* time of its newest event: never goes down */
     int64_t last_ns;
     uint8_t *buf;
@@ -181,6 +183,7 @@ struct kymo_reader {
     struct kymo_index index;
     uint64_t horizon; /* ticks; 0 = complete from the start */
     uint64_t *floors; /* by slot: what is after it is complete in this thread */
+    uint64_t *ends;   /* by slot: of a living recording, the newest event found, or 0 */
     uint64_t until;   /* ticks of the newest event that is given */
     bool all;         /* incomplete events are given too */
     bool given;       /* an event that is complete was given to the caller since the start */
@@ -191,7 +194,9 @@ struct kymo_reader {
     struct kymo_cursor *cursors; /* one per slot */
     struct kymo_heap_entry *heap;
     uint32_t heap_n;
-    bool top_taken; /* the top of the heap was handed out and must move on */
+    uint64_t loss_epoch; /* see kymo_reader_loss_epoch */
+    uint32_t losing;     /* cursors that are */
+    bool top_taken;      /* the top of the heap was handed out and must move on */
     uint64_t bytes_done;
     uint8_t *held; /* the pool of a living recorder, as it was when it was opened */
     uint8_t *raw;  /* for kymo_reader_segment */

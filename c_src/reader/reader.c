@@ -104,7 +104,8 @@ static int read_meta(struct kymo_reader *r, const char *dir, struct kymo_calib *
     r->cursors = calloc(r->n_slots, sizeof *r->cursors);
     r->heap = calloc(r->n_slots, sizeof *r->heap);
     r->floors = calloc(r->n_slots, sizeof *r->floors);
-    if (r->slots == NULL || r->cursors == NULL || r->heap == NULL || r->floors == NULL)
+    r->ends = calloc(r->n_slots, sizeof *r->ends);
+    if (r->slots == NULL || r->cursors == NULL || r->heap == NULL || r->floors == NULL || r->ends == NULL)
         goto out;
     rc = 0;
     got = kymo_file_read(fd, calib, KYMO_CALIB_BYTES, r->meta.meta_bytes);
@@ -225,6 +226,7 @@ void kymo_reader_close(struct kymo_reader *r)
     free(r->cursors);
     free(r->heap);
     free(r->floors);
+    free(r->ends);
     free(r->slots);
     free(r->raw);
     free(r->held);

@@ -10,6 +10,12 @@
 
 #include "kymo_reader_int.h"
 
+static void raise_to(uint64_t *least, uint64_t v)
+{
+    if (v > *least)
+        *least = v;
+}
+
 /* Reads the header of ref again. False: the place has been reused since the index was
  * made, or the header can't be read any more. */
 static bool read_header(struct kymo_reader *r, const struct kymo_seg_ref *ref, struct kymo_segment *h)
@@ -57,8 +63,8 @@ static void find_floor(struct kymo_reader *r, const struct thread *t)
     struct kymo_segment h;
     const struct kymo_seg_ref *ref = &t->refs[oldest_of_run(t)];
     uint64_t floor = read_header(r, ref, &h) ? h.ts_before : ref->ts_begin;
-    if (ref->seq > 1 && floor > r->floors[t->slot])
-        r->floors[t->slot] = floor;
+    if (ref->seq > 1)
+        raise_to(&r->floors[t->slot], floor);
 }
 
 /* The newest segment of the thread is here: it is open, or there are no events after it. */
@@ -89,6 +95,16 @@ static void count_overwritten(struct kymo_reader *r, const struct thread *t)
         r->slots[t->slot].overwritten = gone;
 }
 
+/* The time of the newest event that was found of the thread. */
+static void find_end(struct kymo_reader *r, const struct thread *t)
+{
+    struct kymo_damage before = r->damage;
+    uint64_t first, last;
+    if (kymo_is_living(r) && kymo_segment_ends(r, &t->refs[t->n - 1], &first, &last) > 0)
+        r->ends[t->slot] = last;
+    r->damage = before; /* what is damaged is found again */
+}
+
 /* Segments that were closed are in the counter already. */
 static void count_open_bytes(struct kymo_reader *r, const struct thread *t)
 {
@@ -98,7 +114,8 @@ static void count_open_bytes(struct kymo_reader *r, const struct thread *t)
     }
 }
 
-/* What was reused since the slots were read: by a recorder that has ended by now, too. */
+/* What was reused or removed since the slots were read: by a recorder that has ended by
+ * now, too. */
 static void read_slots_again(struct kymo_reader *r)
 {
     int fd = r->meta.state != KYMO_CLOSED ? kymo_file_open(r->files.dir, KYMO_META_NAME, NULL) : -1;
@@ -126,6 +143,7 @@ void kymo_horizon_find(struct kymo_reader *r)
         drop_reused(r, &t);
         if (t.n > 0) {
             find_floor(r, &t);
+            find_end(r, &t);
             count_overwritten(r, &t);
             count_open_bytes(r, &t);
         }
@@ -133,12 +151,14 @@ void kymo_horizon_find(struct kymo_reader *r)
         kept += t.n;
     }
     ix->n = kept;
+    for (uint32_t i = 0; i < r->n_slots; i++)
+        raise_to(&r->floors[i], r->slots[i].gone_until);
     read_slots_again(r);
     for (uint32_t i = 0; i < r->n_slots; i++) {
-        if (r->slots[i].gone_until > r->floors[i])
-            r->floors[i] = r->slots[i].gone_until;
-        if (r->floors[i] > r->horizon)
-            r->horizon = r->floors[i];
+        /* What has gone since is held, unless it is behind the newest that was found. */
+        if (r->ends[i] < r->until && r->slots[i].gone_until > r->ends[i])
+            raise_to(&r->floors[i], r->slots[i].gone_until);
+        raise_to(&r->horizon, r->floors[i]);
     }
 }
 
@@ -151,13 +171,10 @@ void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone)
         floor = next->ts_begin;
     } else { /* its slot said when it ended, before it was reused */
         read_slots_again(r);
-        if (r->slots[gone->slot].gone_until > floor)
-            floor = r->slots[gone->slot].gone_until;
+        raise_to(&floor, r->slots[gone->slot].gone_until);
     }
-    if (floor > r->floors[gone->slot])
-        r->floors[gone->slot] = floor;
-    if (floor > r->horizon)
-        r->horizon = floor;
+    raise_to(&r->floors[gone->slot], floor);
+    raise_to(&r->horizon, floor);
 }
 
 bool kymo_reader_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *ns)

@@ -346,12 +346,13 @@ static void dedup(struct kymo_reader *r)
 }
 
 /* Segments between two of a thread that nothing explains. What went with an old data
- * file may have left older segments in the pool. */
+ * file may have left older segments in the pool, and a living recorder may have removed
+ * files since the search began. */
 static uint64_t gap_before(const struct kymo_reader *r, const struct kymo_seg_ref *ref)
 {
     bool removed = r->meta.files_removed != 0 && ref[-1].file == KYMO_FILE_RING &&
                    ref[-1].seq <= r->slots[ref->slot].drained_seq;
-    return r->meta.policy != KYMO_DISCARD || removed ? 0 : ref->seq - ref[-1].seq - 1;
+    return r->meta.policy != KYMO_DISCARD || removed || kymo_is_living(r) ? 0 : ref->seq - ref[-1].seq - 1;
 }
 
 static void sum_up(struct kymo_reader *r)
@@ -420,6 +421,7 @@ int kymo_index_build(struct kymo_reader *r)
         kymo_horizon_find(r);
         sum_up(r);
         count_back(r);
+        r->index.made = true;
     }
     return rc;
 }

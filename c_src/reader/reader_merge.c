@@ -50,6 +50,12 @@ static bool key_of(const struct kymo_reader *r, const struct kymo_cursor *c, uin
     return true;
 }
 
+static void set_losing(struct kymo_reader *r, struct kymo_cursor *c, bool losing)
+{
+    r->losing += (uint32_t)losing - (uint32_t)c->losing;
+    c->losing = losing;
+}
+
 static void release(struct kymo_cursor *c)
 {
     free(c->buf);
@@ -57,16 +63,27 @@ static void release(struct kymo_cursor *c)
     c->room = 0;
 }
 
+/* Segments between it and the one before are missing. */
+static bool is_gap(const struct kymo_seg_ref *ref)
+{
+    return ref->seq != ref[-1].seq + 1;
+}
+
 /* Peeks the next record of c's segment, or leaves the segment. */
 static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body)
 {
     enum kymo_peek peek = bad_body ? KYMO_PEEK_BAD : kymo_scan_peek(&c->scan);
+    bool last = c->next == c->first + c->n;
     c->loaded = peek == KYMO_PEEK_RECORD;
     if (peek == KYMO_PEEK_BAD)
         kymo_segment_damaged(r, &r->index.refs[c->next - 1], c->scan.pos);
     else if (peek == KYMO_PEEK_END)
         kymo_segment_check_end(r, &r->index.refs[c->next - 1], &c->scan);
-    if (!c->loaded && c->next == c->first + c->n)
+    if (peek == KYMO_PEEK_BAD || (peek == KYMO_PEEK_END && !last && is_gap(&r->index.refs[c->next])))
+        set_losing(r, c, true);
+    else if (peek == KYMO_PEEK_END && last)
+        set_losing(r, c, false);
+    if (!c->loaded && last)
         release(c);
 }
 
@@ -83,7 +100,10 @@ static int load(struct kymo_reader *r, struct kymo_cursor *c)
     if (got > 0) {
         kymo_scan_start(&c->scan, c->buf, (uint32_t)got);
         advance(r, c, false);
-    } else if (c->next == c->first + c->n) {
+        return 0;
+    }
+    set_losing(r, c, true);
+    if (c->next == c->first + c->n) {
         release(c);
     }
     return 0;
@@ -102,8 +122,11 @@ static void replace_top(struct kymo_reader *r)
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
 {
     if (r->top_taken) {
+        struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
         r->top_taken = false;
-        advance(r, &r->cursors[r->heap[0].slot], false);
+        advance(r, c, false);
+        if (c->loaded && c->scan.id != KYMO_E_LOST)
+            set_losing(r, c, false);
         replace_top(r);
     }
     while (r->heap_n > 0) {
@@ -122,6 +145,8 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
             if (ev->ticks > r->until) /* the others are no older */
                 return 0;
             ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
+            r->loss_epoch += r->losing > 0 || ev->id == KYMO_E_LOST;
+            set_losing(r, c, ev->id == KYMO_E_LOST);
             if (ev->id == KYMO_E_REGISTER)
                 kymo_defs_learn(&r->defs, ev->who, ev->atom);
             if (ev->incomplete && !r->all) {
@@ -142,8 +167,15 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
     return 0;
 }
 
+uint64_t kymo_reader_loss_epoch(const struct kymo_reader *r)
+{
+    return r->loss_epoch;
+}
+
 int kymo_reader_rewind(struct kymo_reader *r)
 {
+    r->loss_epoch = 0;
+    r->losing = 0;
     r->heap_n = 0;
     r->top_taken = false;
     r->given = false;
@@ -154,6 +186,7 @@ int kymo_reader_rewind(struct kymo_reader *r)
         c->loaded = false;
         c->last = 0;
         c->last_ns = INT64_MIN;
+        c->losing = false;
         if (key_of(r, c, &r->heap[r->heap_n].key))
             r->heap[r->heap_n++].slot = i;
     }

@@ -3,8 +3,9 @@
  * One segment: copied, then proved good. A segment of the ring may be written
  * to under the copy: header, content and header again are read by system calls,
  * which are ordered by the kernel's page cache locks, and the copy
- * counts only when the second header shows the same use of the place and no smaller
- * commit (the rule of kymo_format.h).
+ * counts only when the headers that follow show no smaller commit, and then the same
+ * use of the place (the rule of kymo_format.h). What one call reads has no order: the
+ * header is read twice.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,10 +36,13 @@ static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t co
     ref->flags |= KYMO_REF_BAD;
 }
 
-/* A living recorder has reused the segment. As long as no event was given to the caller
- * the recording begins to be complete later, that is all. */
+/* A living recorder has reused the segment. While the index is made it is left out
+ * again, and as long as no event was given to the caller the recording begins to be
+ * complete later, that is all. */
 static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref)
 {
+    if (!r->index.made)
+        return 0;
     bool new = (ref->flags & KYMO_REF_BAD) == 0;
     ref->flags |= KYMO_REF_BAD;
     if (!r->given && r->meta.policy == KYMO_OVERWRITE)
@@ -71,9 +75,10 @@ int kymo_segment_copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uin
     memcpy(&h, buf, sizeof h);
     if (!kymo_segment_unchanged(r, ref, &h))
         return 0;
-    if (ref->file == KYMO_FILE_RING && !held &&
-        (kymo_ref_read(r, ref, &h, sizeof h) != (ssize_t)sizeof h || !kymo_segment_unchanged(r, ref, &h)))
-        return 0;
+    for (unsigned i = 0; i < 2 && ref->file == KYMO_FILE_RING && !held; i++) {
+        if (kymo_ref_read(r, ref, &h, sizeof h) != (ssize_t)sizeof h || !kymo_segment_unchanged(r, ref, &h))
+            return 0;
+    }
     return (int)ref->len;
 }
 

@@ -323,6 +323,28 @@ static void between_clocks_that_differ(void **state)
     expect_drawing(x, false, false, "m:g/0 12000+0, m:f/0 12000+0, > 12500+1550, ");
 }
 
+/* ---- losses ---- */
+
+/* What thread 2 lost may be the end of the call and the receive of the message: the
+ * process may have been there and come back. */
+static void lost_in_another_thread(void **state)
+{
+    struct story *x = *state;
+    uint8_t body[9] = {KYMO_LOST_RING_FULL, 1};
+    wm(x, 2, 11000, KYMO_E_CALL, 3, x->g);
+    wm(x, 0, 12000, KYMO_E_CALL, 1, x->f);
+    msg(x, 0, 13000, KYMO_E_SEND, 1, 2);
+    msg(x, 0, 14000, KYMO_E_RECEIVE, 2, 1);
+    wm(x, 0, 15000, KYMO_E_RETURN_FROM, 1, x->f);
+    ts_record(&x->s[2], 13500 * 1000, KYMO_E_LOST, body, sizeof body, false);
+    ts_record(&x->s[2], 20 * MS, KYMO_E_LOST, body, sizeof body, false);
+    msg(x, 0, 21000, KYMO_E_SEND, 1, 2);
+    msg(x, 0, 22000, KYMO_E_RECEIVE, 2, 1);
+    write_story(x);
+    expect_drawing(x, false, false,
+                   "m:g/0@11000, events lost@13500, m:f/0 12000+3000, events lost@20000, > 21000+1000, ");
+}
+
 /* ---- the other formats ---- */
 
 static void others_begin_there_too(void **state)
@@ -349,6 +371,7 @@ int main(void)
         TEST(the_young_have_all_arrows),
         TEST(lives_begin_at_the_horizon),
         TEST(between_clocks_that_differ),
+        TEST(lost_in_another_thread),
         TEST(others_begin_there_too),
     };
     return cmocka_run_group_tests_name("horizon", tests, NULL, NULL);

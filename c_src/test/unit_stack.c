@@ -103,7 +103,7 @@ static void play(struct play *p, const char *events)
         case 'X': kymo_stack_learn_end(st, &p->facts); break;
         case 'h': kymo_stack_hibernate(st, on_leave, p); break;
         case 'x': kymo_stack_clear(st, on_leave, p); break;
-        case 'l': kymo_stack_lost(st); break;
+        case 'l': kymo_stack_lost(st, st->loss_epoch + 1); break;
         default: fail_msg("bad event %c", *e);
         }
     }

@@ -67,6 +67,11 @@ void kymo_reader_show_all(struct kymo_reader *r, bool all);
  * filled, 0 = end, negative errno = the recording can't be read further (-EIO,
  * -ENOMEM). */
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev);
+/* Changes with every event that kymo_reader_next gives while some thread loses events
+ * (from a note of loss to the next one that follows it in the thread), or has a damaged
+ * or missing segment. Processes move between threads: what is open in any of them may
+ * have ended unseen, and what looks like its end may be that of something else. */
+uint64_t kymo_reader_loss_epoch(const struct kymo_reader *r);
 /* Back to the first event. */
 int kymo_reader_rewind(struct kymo_reader *r);
 /* Bytes of segments read and in total, for progress. */

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where events were lost: from one note of loss to the next of the same thread nothing is
+ * certain, in no thread. Thread 0 is whole and has an event each millisecond, thread 1
+ * loses.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kymo_reader.h"
+#include "testrec.h"
+
+enum { MS = 1000000, TICKS = 20 };
+
+struct story {
+    char dir[64], rec[96];
+    struct testrec t;
+    struct testseg whole, first, second;
+};
+
+static void event(struct testseg *s, uint64_t ms, unsigned id)
+{
+    ts_wm(s, ms * MS, id, KYMO_IDENT(KYMO_I_PID, 1), 0);
+}
+
+static void note(struct testseg *s, uint64_t ms, uint64_t n)
+{
+    uint8_t body[9] = {KYMO_LOST_RING_FULL};
+    memcpy(body + 1, &n, 8);
+    ts_record(s, ms * MS, KYMO_E_LOST, body, sizeof body, false);
+}
+
+static int setup(void **state)
+{
+    struct story *x = calloc(1, sizeof *x);
+    if (x == NULL)
+        return -1;
+    snprintf(x->dir, sizeof x->dir, "/tmp/kymo-loss-XXXXXX");
+    if (mkdtemp(x->dir) == NULL) {
+        free(x);
+        return -1;
+    }
+    snprintf(x->rec, sizeof x->rec, "%s/rec", x->dir);
+    tr_init(&x->t);
+    x->t.slots[0].used = x->t.slots[1].used = 1;
+    ts_open(&x->whole, &x->t, 0, 1, MS);
+    for (unsigned ms = 1; ms <= TICKS; ms++)
+        event(&x->whole, ms, KYMO_E_CALL);
+    ts_open(&x->first, &x->t, 1, 1, MS);
+    ts_open(&x->second, &x->t, 1, 2, 12 * MS);
+    *state = x;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct story *x = *state;
+    tr_free(&x->t);
+    tr_remove(x->rec);
+    int rc = rmdir(x->dir);
+    free(x);
+    return rc;
+}
+
+/* The events of thread 0 in doubt are those from `from` to `to` ms; from 0: none. */
+static void expect_doubt(struct story *x, bool two, unsigned from, unsigned to)
+{
+    struct kymo_reader *r;
+    struct kymo_event ev;
+    char err[256] = "";
+    ts_close(&x->first, true);
+    tr_to_place(&x->t, &x->whole, 0);
+    tr_to_place(&x->t, &x->first, 1);
+    if (two)
+        tr_to_place(&x->t, &x->second, 2);
+    tr_write(&x->t, x->rec);
+    if (kymo_reader_open(x->rec, &r, err, sizeof err) != 0)
+        fail_msg("%s", err);
+    for (unsigned pass = 0; pass < 2; pass++) {
+        uint64_t epoch = kymo_reader_loss_epoch(r);
+        unsigned seen = 0;
+        while (kymo_reader_next(r, &ev) == 1) {
+            bool changed = kymo_reader_loss_epoch(r) != epoch;
+            unsigned ms = (unsigned)(ev.ticks / MS);
+            epoch = kymo_reader_loss_epoch(r);
+            if (ev.slot != 0)
+                continue;
+            seen++;
+            if (changed != (from != 0 && ms >= from && ms <= to))
+                fail_msg("%u ms: %s", ms, changed ? "in doubt" : "certain");
+        }
+        assert_int_equal(seen, TICKS);
+        assert_int_equal(kymo_reader_rewind(r), 0);
+    }
+    kymo_reader_close(r);
+}
+
+static void nothing_is_lost(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    event(&x->second, 13, KYMO_E_CALL);
+    expect_doubt(x, true, 0, 0);
+}
+
+/* Of equal times thread 0 comes first. */
+static void from_note_to_note(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    note(&x->first, 5, 1);
+    note(&x->first, 9, 7);
+    event(&x->first, 11, KYMO_E_CALL);
+    event(&x->second, 13, KYMO_E_CALL);
+    expect_doubt(x, true, 6, 9);
+}
+
+static void of_several_causes(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    for (unsigned ms = 5; ms < 9; ms++)
+        note(&x->first, ms, 7);
+    event(&x->first, 10, KYMO_E_CALL);
+    expect_doubt(x, false, 6, 8);
+}
+
+/* One loss: it was at the time of the note, and is between two events of thread 0. */
+static void at_one_time(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    note(&x->first, 5, 1);
+    event(&x->first, 10, KYMO_E_CALL);
+    expect_doubt(x, false, 0, 0);
+}
+
+/* The first segment had room for one note. */
+static void in_two_segments(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    note(&x->first, 10, 1);
+    note(&x->second, 14, 7);
+    event(&x->second, 15, KYMO_E_CALL);
+    expect_doubt(x, true, 11, 14);
+}
+
+/* Nothing is known of what was recorded there. */
+static void a_damaged_segment(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    uint32_t good = x->first.len;
+    event(&x->first, 4, KYMO_E_CALL);
+    event(&x->first, 5, KYMO_E_CALL);
+    event(&x->second, 13, KYMO_E_CALL);
+    x->first.b[good] = 127; /* no event has this id */
+    expect_doubt(x, true, 4, 13);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(nothing_is_lost), TEST(from_note_to_note), TEST(of_several_causes),
+        TEST(at_one_time),     TEST(in_two_segments),   TEST(a_damaged_segment),
+    };
+    return cmocka_run_group_tests_name("loss", tests, NULL, NULL);
+}
