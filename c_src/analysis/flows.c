@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "flows.h"
+#include "kymo_flows.h"
 
 #include <errno.h>
 #include <stdlib.h>
