@@ -123,6 +123,8 @@ struct kymo_request {
     uint32_t waiter_mfa;
     uint8_t kind;    /* enum kymo_request_kind */
     uint8_t ended;   /* enum kymo_request_end */
+    bool inferred;   /* handled follows from the order of the server's replies: its callbacks were
+                      not traced */
     int64_t sent;    /* by the client */
     int64_t fetched; /* into the server's mailbox */
     int64_t handled; /* the server began with it */

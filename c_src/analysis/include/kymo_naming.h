@@ -19,16 +19,17 @@
 
 #include "kymo_reader.h"
 
-#define KYMO_NAMED_MAX 1000000u
+/* Processes that events have named; when there are more all of them are forgotten. */
+#define KYMO_NAMED_MAX 262144u
 
 struct kymo_naming;
 
 /* NULL: no memory. The reader must live as long. */
 struct kymo_naming *kymo_naming_new(const struct kymo_reader *r);
 void kymo_naming_free(struct kymo_naming *n);
-/* Learns from an event: spawned, register, unregister, and what a new process calls
- * first. */
-void kymo_naming_event(struct kymo_naming *n, const struct kymo_event *ev);
+/* Learns from spawned, open and register; other events are ignored. Fits the member
+ * `event` of struct kymo_analysis_sink, with the naming as arg. */
+void kymo_naming_event(void *naming, const struct kymo_event *ev);
 /* Whether the node ran Elixir. */
 bool kymo_naming_elixir(const struct kymo_naming *n);
 
