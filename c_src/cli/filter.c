@@ -330,22 +330,20 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
 
 /* ---- events ---- */
 
-static bool is_wanted_process(const struct cli_filter *f, const struct kymo_reader *r,
-                              const struct kymo_event *ev)
+bool cli_filter_process(const struct cli_filter *f, const struct kymo_reader *r, uint64_t ident)
 {
     uint32_t name, mfa;
-    if (kymo_map_get(&f->who, ev->who) != NULL)
+    if (kymo_map_get(&f->who, ident) != NULL)
         return true;
     if (f->names.count == 0)
         return false;
-    return kymo_reader_process(r, ev->who, &name, &mfa) && kymo_map_get(&f->names, name) != NULL;
+    return kymo_reader_process(r, ident, &name, &mfa) && kymo_map_get(&f->names, name) != NULL;
 }
 
-static bool is_wanted_module(const struct cli_filter *f, const struct kymo_reader *r,
-                             const struct kymo_event *ev)
+bool cli_filter_function(const struct cli_filter *f, const struct kymo_reader *r, uint32_t id)
 {
     struct kymo_mfa mfa;
-    return kymo_reader_mfa(r, ev->mfa, &mfa) && kymo_map_get(&f->wanted, mfa.module) != NULL;
+    return kymo_reader_mfa(r, id, &mfa) && kymo_map_get(&f->wanted, mfa.module) != NULL;
 }
 
 bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev)
@@ -358,9 +356,9 @@ bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kym
         return false;
     if (note)
         return f->tags != 0 || (f->n_pids == 0 && f->n_modules == 0);
-    if (f->n_pids != 0 && !is_wanted_process(f, r, ev))
+    if (f->n_pids != 0 && !cli_filter_process(f, r, ev->who))
         return false;
     if (f->n_modules != 0 && !(f->notes_too && ev->id == KYMO_E_RETURN_TO))
-        return is_wanted_module(f, r, ev);
+        return cli_filter_function(f, r, ev->mfa);
     return true;
 }

@@ -53,6 +53,8 @@ int cli_strict(const struct kymo_reader *r);
 int cli_info(int argc, char **argv);
 int cli_print(int argc, char **argv);
 int cli_export(int argc, char **argv);
+int cli_stats(int argc, char **argv);
+int cli_calls(int argc, char **argv);
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);
@@ -103,6 +105,10 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
 int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r);
 /* Whether the event passes all but the window; fits kymo_export_options.keep. */
 bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev);
+
+/* Whether --pid and --module name this process, or the module of this function. */
+bool cli_filter_process(const struct cli_filter *f, const struct kymo_reader *r, uint64_t ident);
+bool cli_filter_function(const struct cli_filter *f, const struct kymo_reader *r, uint32_t mfa);
 
 /* "1.5s", "200ms", "3m" ...: nanoseconds. A number alone is seconds. */
 bool cli_parse_duration(const char *text, int64_t *ns);

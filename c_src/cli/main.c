@@ -17,7 +17,11 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"info", cli_info}, {"print", cli_print}, {"export", cli_export}};
+} commands[] = {{"info", cli_info},
+                {"print", cli_print},
+                {"export", cli_export},
+                {"stats", cli_stats},
+                {"calls", cli_calls}};
 
 static void say(const char *fmt, va_list ap)
 {
