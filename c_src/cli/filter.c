@@ -127,7 +127,7 @@ static bool parse_utc(const char *text, int64_t *unix_ns)
 /* A point in time: "1.5s" and "+1.5s" after the start, "-2s" before the last
  * event, or a date. False when the text is none of them. r may be NULL: then
  * only the form is checked. */
-static bool parse_time(const char *text, struct kymo_reader *r, int64_t *since_start)
+bool cli_parse_time(const char *text, struct kymo_reader *r, int64_t *since_start)
 {
     int64_t v, first, last;
     if (*text == '-') {
@@ -233,7 +233,7 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
     switch (option) {
     case CLI_OPT_FROM:
     case CLI_OPT_TO:
-        if (!parse_time(value, NULL, &ignored))
+        if (!cli_parse_time(value, NULL, &ignored))
             return cli_usage(command,
                              "'%s' is not a time: use 1.5s or 200ms after the start, -2s before the end, "
                              "or 2024-05-01T12:00:00Z",
@@ -304,9 +304,9 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
 {
     bool found, ok = true;
     if (f->from_text != NULL)
-        (void)parse_time(f->from_text, r, &f->from);
+        (void)cli_parse_time(f->from_text, r, &f->from);
     if (f->to_text != NULL)
-        (void)parse_time(f->to_text, r, &f->to);
+        (void)cli_parse_time(f->to_text, r, &f->to);
     warn_of_horizon(f, r);
     if (f->from > f->to)
         return cli_usage(command, "--from %s is after --to %s", f->from_text, f->to_text);

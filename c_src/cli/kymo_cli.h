@@ -55,6 +55,7 @@ int cli_print(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_stats(int argc, char **argv);
 int cli_calls(int argc, char **argv);
+int cli_why(int argc, char **argv);
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);
@@ -112,6 +113,9 @@ bool cli_filter_function(const struct cli_filter *f, const struct kymo_reader *r
 
 /* "1.5s", "200ms", "3m" ...: nanoseconds. A number alone is seconds. */
 bool cli_parse_duration(const char *text, int64_t *ns);
+/* A time as --from takes it, in ns since the start of the recording. r may be NULL: then
+ * only the form is checked. */
+bool cli_parse_time(const char *text, struct kymo_reader *r, int64_t *since_start);
 /* Digits only. */
 bool cli_parse_number(const char *text, uint64_t *n);
 
