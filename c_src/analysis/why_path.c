@@ -335,6 +335,31 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
                                      .requests = others});
 }
 
+/* The run that the wait before `next` really began after: runs between that did nothing
+ * were looks at signals. */
+static size_t without_glances(const struct kymo_why *w, struct kymo_why_range range, size_t before,
+                              const struct kymo_run *next, int64_t start)
+{
+    const struct kymo_run *r = w->runs.p;
+    while (before > range.first && r[before].start > start && r[before].end - r[before].start < GLANCE_NS &&
+           r[before].in_mfa == r[before].out_mfa && r[before].out_mfa == next->in_mfa &&
+           waker(w, &r[before]) == NULL)
+        before--;
+    return before;
+}
+
+/* Who does not say more of itself. The runtime shows a timeout as a received message of
+ * no size that nobody has sent. */
+static uint8_t cause_of_sender(const struct kymo_mail *m)
+{
+    switch (KYMO_IDENT_KIND(m->from)) {
+    case KYMO_I_PORT: return KYMO_WHY_PORT;
+    case KYMO_I_ATOM: return KYMO_WHY_TIMER;
+    case KYMO_I_NONE: return m->size == 0 && m->kind == KYMO_MSG_PLAIN ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
+    default: return KYMO_WHY_UNKNOWN;
+    }
+}
+
 /* The wait of a process before run `next`, down to `start`. Returns the time that is
  * explained then. */
 static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size_t next, int64_t start,
@@ -353,23 +378,16 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
         return from;
     }
     const struct kymo_mail *m = waker(w, run);
+    if (m == NULL || m->from == KYMO_IDENT_NONE)
+        before = without_glances(w, range, before, run, start);
     int64_t from = later(w->runs.p[before].end, start);
     if (m == NULL) {
-        /* Glances at signals do not end a wait. */
-        while (before > range.first && w->runs.p[before].start > start &&
-               w->runs.p[before].end - w->runs.p[before].start < GLANCE_NS &&
-               w->runs.p[before].in_mfa == w->runs.p[before].out_mfa &&
-               w->runs.p[before].out_mfa == run->in_mfa && waker(w, &w->runs.p[before]) == NULL)
-            before--;
-        from = later(w->runs.p[before].end, start);
         wait_silent(w, &w->runs.p[before], run, from, end);
         return from;
     }
-    if (m->sent == KYMO_NO_TIME || m->from == KYMO_IDENT_NONE || KYMO_IDENT_KIND(m->from) != KYMO_I_PID) {
-        uint8_t cause = KYMO_IDENT_KIND(m->from) == KYMO_I_PORT   ? KYMO_WHY_PORT
-                        : KYMO_IDENT_KIND(m->from) == KYMO_I_ATOM ? KYMO_WHY_TIMER
-                                                                  : KYMO_WHY_UNKNOWN;
+    if (m->sent == KYMO_NO_TIME || KYMO_IDENT_KIND(m->from) != KYMO_I_PID) {
         int64_t sent = m->sent != KYMO_NO_TIME ? later(m->sent, from) : end;
+        uint8_t cause = cause_of_sender(m);
         wait_runnable(w, run->process, sent, end, run);
         add(w, (struct kymo_why_stretch){.cause = cause,
                                          .process = run->process,
