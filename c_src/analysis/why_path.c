@@ -366,26 +366,25 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
                            int64_t end, unsigned depth)
 {
     const struct kymo_run *run = &w->runs.p[next];
-    size_t before = next - 1;
+    bool first = next == range.first; /* when it ran before is not known */
+    size_t before = first ? next : next - 1;
     const struct kymo_request *q = reply_in(w, run);
     if (q != NULL && q->replied != KYMO_NO_TIME) {
         /* Whatever ran between was a look at another message. */
         while (before > range.first && w->runs.p[before].start > q->sent)
             before--;
-        int64_t from = later(w->runs.p[before].end, start), sent = later(earlier(q->replied, end), from);
+        int64_t from = first ? start : later(w->runs.p[before].end, start);
+        int64_t sent = later(earlier(q->replied, end), from);
         wait_runnable(w, run->process, sent, end, run);
         walk_request(w, q, from, sent, depth + 1);
         return from;
     }
     const struct kymo_mail *m = waker(w, run);
-    if (m == NULL || m->from == KYMO_IDENT_NONE)
+    if (!first && (m == NULL || m->from == KYMO_IDENT_NONE))
         before = without_glances(w, range, before, run, start);
-    int64_t from = later(w->runs.p[before].end, start);
-    if (m == NULL) {
-        wait_silent(w, &w->runs.p[before], run, from, end);
-        return from;
-    }
-    if (m->sent == KYMO_NO_TIME || KYMO_IDENT_KIND(m->from) != KYMO_I_PID) {
+    int64_t from = first ? start : later(w->runs.p[before].end, start);
+    uint32_t out_mfa = first ? 0 : w->runs.p[before].out_mfa;
+    if (m != NULL && (m->sent == KYMO_NO_TIME || KYMO_IDENT_KIND(m->from) != KYMO_I_PID)) {
         int64_t sent = m->sent != KYMO_NO_TIME ? later(m->sent, from) : end;
         uint8_t cause = cause_of_sender(m);
         wait_runnable(w, run->process, sent, end, run);
@@ -394,15 +393,17 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
                                          .blame = cause == KYMO_WHY_PORT ? m->from : KYMO_IDENT_NONE,
                                          .start = from,
                                          .end = sent,
-                                         .mfa = w->runs.p[before].out_mfa});
-        return from;
-    }
-    if (m->sent <= from) { /* it did not wait for the message: it was there already */
+                                         .mfa = out_mfa});
+    } else if (m != NULL && m->sent > from) {
+        wait_runnable(w, run->process, m->sent, end, run);
+        walk(w, m->from, from, m->sent, depth + 1);
+    } else if (m != NULL && first) {
+        wait_runnable(w, run->process, from, end, run);
+    } else if (first) {
+        simple(w, KYMO_WHY_UNKNOWN, run->process, from, end, 0);
+    } else { /* no message, or it was there before */
         wait_silent(w, &w->runs.p[before], run, from, end);
-        return from;
     }
-    wait_runnable(w, run->process, m->sent, end, run);
-    walk(w, m->from, from, m->sent, depth + 1);
     return from;
 }
 
@@ -446,7 +447,7 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
     while (end > start) {
         size_t i = run_before(w, range, end);
         if (i == range.end) {
-            simple(w, KYMO_WHY_UNKNOWN, process, start, end, 0);
+            (void)wait_before(w, range, range.first, start, end, depth);
             return;
         }
         const struct kymo_run *run = &w->runs.p[i];
