@@ -17,8 +17,7 @@ static unsigned bucket_of(int64_t ns)
     return (shift + 1) * SUB + (unsigned)((v >> shift) - SUB);
 }
 
-/* The middle of a bucket. */
-static int64_t value_of(unsigned bucket)
+int64_t cli_histogram_value(unsigned bucket)
 {
     if (bucket < SUB)
         return bucket;
@@ -68,7 +67,7 @@ int64_t cli_histogram_quantile(const struct cli_histogram *h, double q)
     for (unsigned i = 0; i < h->count; i++) {
         seen += (double)h->n[i];
         if (seen >= wanted && seen > 0) {
-            int64_t v = value_of(h->first + i);
+            int64_t v = cli_histogram_value(h->first + i);
             return v < h->max ? v : h->max;
         }
     }

@@ -22,6 +22,8 @@ bool cli_histogram_add(struct cli_histogram *h, int64_t ns);
 /* The duration that q (0 to 1) of all do not exceed, the largest for 1. KYMO_NO_TIME
  * when it is empty. */
 int64_t cli_histogram_quantile(const struct cli_histogram *h, double q);
+/* The duration that bucket `bucket` (from `first` on) stands for. */
+int64_t cli_histogram_value(unsigned bucket);
 void cli_histogram_free(struct cli_histogram *h);
 
 #endif

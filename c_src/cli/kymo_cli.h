@@ -56,6 +56,8 @@ int cli_export(int argc, char **argv);
 int cli_stats(int argc, char **argv);
 int cli_calls(int argc, char **argv);
 int cli_why(int argc, char **argv);
+int cli_mailboxes(int argc, char **argv);
+int cli_diff(int argc, char **argv);
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);

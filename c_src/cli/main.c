@@ -17,8 +17,9 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"info", cli_info},   {"print", cli_print}, {"export", cli_export},
-                {"stats", cli_stats}, {"calls", cli_calls}, {"why", cli_why}};
+} commands[] = {{"info", cli_info},           {"print", cli_print}, {"export", cli_export},
+                {"stats", cli_stats},         {"calls", cli_calls}, {"why", cli_why},
+                {"mailboxes", cli_mailboxes}, {"diff", cli_diff}};
 
 static void say(const char *fmt, va_list ap)
 {
