@@ -52,6 +52,7 @@ int cli_strict(const struct kymo_reader *r);
 /* Commands: argv[0] is the command's name. They return an exit status. */
 int cli_info(int argc, char **argv);
 int cli_print(int argc, char **argv);
+int cli_print_tree(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_stats(int argc, char **argv);
 int cli_calls(int argc, char **argv);

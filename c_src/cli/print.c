@@ -290,8 +290,20 @@ static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool qui
     return rc < 0 ? cli_fail(cli_read_status(rc), "reading stopped: %s", strerror(-rc)) : KYMO_EXIT_OK;
 }
 
+/* Whether --tree is among the options: then print is a view of the analysis. */
+static bool wants_tree(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--tree") == 0)
+            return true;
+    }
+    return false;
+}
+
 int cli_print(int argc, char **argv)
 {
+    if (wants_tree(argc, argv))
+        return cli_print_tree(argc, argv);
     enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_ALL, OPT_QUIET, OPT_STRICT };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"wall", no_argument, NULL, OPT_WALL},
