@@ -128,14 +128,15 @@ help(_) ->
     {0, General, ""} = run(["help"]),
     {0, General, ""} = run(["-h"]),
     [?assert(contains(General, W)) || W <- ["kymo info", "kymo print", "export perfetto", "export ctf",
-                                            "export folded", "export dbg", "Exit status"]],
+                                            "export folded", "export dbg", "export speedscope", "kymo stats", "kymo calls",
+                                            "kymo mailboxes", "kymo why", "kymo diff", "Exit status"]],
     [begin
          {0, Text, ""} = run(["help", Command]),
          {0, Text, ""} = run([Command, "--help"]),
          {0, Text, ""} = run([Command, "/nowhere", "-h"]),
          ?assert(contains(Text, "Usage: kymo " ++ Command)),
          ?assert(contains(Text, "--strict"))
-     end || Command <- ["info", "print", "export"]],
+     end || Command <- ["info", "print", "export", "stats", "calls", "mailboxes", "why", "diff"]],
     _ = application:load(kymo),
     {ok, Vsn} = application:get_key(kymo, vsn),
     ?assert(contains(out(["--version"]), "kymo " ++ Vsn)).
@@ -150,12 +151,20 @@ wrong_usage(Config) ->
         ["print", "--from", "1.5parsecs", Dir], ["print", "--to", "99999999999999999999s", Dir],
         ["print", "--from", "2s", "--to", "1s", Dir], ["print", "--tag", "call,frob", Dir],
         ["print", "--tag", "", Dir], ["print", "--pid", "<0.1>", Dir], ["print", "--pid", "", Dir],
-        ["print", "--module", "", Dir], ["print", "--json", Dir],
+        ["print", "--module", "", Dir], ["print", "--json", "--wall", Dir],
+        ["print", "--tree", "--slower", "fast", Dir], ["print", "--slower", "1ms", Dir],
         ["export"], ["export", Dir, "-o", "x"], ["export", "xml", Dir, "-o", "x"], ["export", "dbg", Dir],
         ["export", "ctf", Dir, "-o", "-"], ["export", "dbg", "--wall", Dir, "-o", "-"],
         ["export", "dbg", Dir, "-o", ""], ["export", "dbg", "", "-o", "x"], ["info", ""], ["print", ""],
         ["print", "--wall", "--erlang", Dir], ["--version", "x"], ["help", "info", "x"],
-        ["info", "--json=1", Dir], ["export", "ctf", "--wall", Dir, "-o", "x"]
+        ["info", "--json=1", Dir], ["export", "ctf", "--wall", Dir, "-o", "x"],
+        ["export", "speedscope", "--all", Dir, "-o", "x"],
+        ["stats"], ["stats", "--by", "colour", Dir], ["stats", "--sort", "name", Dir],
+        ["stats", "--sort", "sent", Dir], ["stats", "--by", "role", "--sort", "self", Dir],
+        ["stats", "--function", "", Dir], ["calls", Dir, Dir], ["calls", "--top", "x", Dir],
+        ["mailboxes", "--by", "module", Dir], ["mailboxes", "--sort", "x", Dir],
+        ["mailboxes", "--module", "lists", Dir], ["why", "--at", "noon", Dir], ["why"],
+        ["diff", Dir], ["diff", Dir, Dir, Dir], ["diff", Dir, ""]
     ],
     [begin
          {Status, Out, Err} = run(Args),

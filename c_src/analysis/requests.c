@@ -158,12 +158,37 @@ static void infer_handled(struct kymo_an *x, struct kymo_an_process *server, str
     a->q.inferred = true;
 }
 
+/* A reply to something that was no message: the process that sends it was started for
+ * it, by the one that gets the reply. NULL: no such process. */
+static struct kymo_an_request *request_of_child(struct kymo_an *x, struct kymo_an_process *p,
+                                                const struct kymo_event *ev)
+{
+    bool to_alias = KYMO_IDENT_KIND(ev->peer) == KYMO_I_REF; /* does not say whose */
+    if (p->life.start == KYMO_NO_TIME || ev->ref == 0 ||
+        (!to_alias && kymo_an_receiver(x, ev->peer) != p->life.parent))
+        return NULL;
+    struct kymo_an_request *a = open_request(x, &x->by_ref, ev->ref);
+    if (a == NULL)
+        return NULL;
+    a->q.kind = KYMO_REQ_SPAWN;
+    a->q.client = p->life.parent;
+    a->q.server = p->ident;
+    a->q.ref = ev->ref;
+    a->q.sent = a->q.fetched = a->q.handled = p->life.start;
+    struct kymo_an_process *parent = kymo_an_known(x, p->life.parent);
+    if (parent != NULL)
+        parent->asked++;
+    return a;
+}
+
 static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                        uint64_t mail)
 {
     struct kymo_an_request *a = find(x, &x->by_ref, ev->ref);
     int64_t before = p->replied;
     p->replied = p->last;
+    if (a == NULL && ev->message == KYMO_MSG_REPLY)
+        a = request_of_child(x, p, ev);
     if (a == NULL || a->q.replied != KYMO_NO_TIME)
         return;
     a->q.replied = p->last;
@@ -220,31 +245,6 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
     p->life.requests_handled++;
 }
 
-/* A reply to something that is no message: the process that sends it was started for
- * it. */
-static void received_of_child(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
-{
-    const struct kymo_an_process *child = kymo_an_known(x, ev->peer);
-    if (child == NULL || child->life.parent != p->ident || child->life.start == KYMO_NO_TIME)
-        return;
-    const struct kymo_span *in = kymo_an_innermost(p);
-    struct kymo_request q = {.id = ++x->requests_made,
-                             .client = p->ident,
-                             .server = child->ident,
-                             .ref = ev->ref,
-                             .waiter = in != NULL ? in->id : 0,
-                             .waiter_mfa = in != NULL ? in->mfa : 0,
-                             .kind = KYMO_REQ_SPAWN,
-                             .ended = KYMO_REQ_REPLIED,
-                             .sent = child->life.start,
-                             .fetched = child->life.start,
-                             .handled = child->life.start,
-                             .handled_end = KYMO_NO_TIME,
-                             .replied = child->replied,
-                             .received = p->last};
-    kymo_an_report_request(x, &q);
-}
-
 void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                               uint64_t mail)
 {
@@ -256,13 +256,13 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
     if (!down && ev->message != KYMO_MSG_REPLY && ev->message != KYMO_MSG_IO_REPLY)
         return;
     struct kymo_an_request *a = find(x, &x->by_ref, ev->ref);
-    if (a == NULL) {
-        if (ev->message == KYMO_MSG_REPLY)
-            received_of_child(x, p, ev);
+    if (a == NULL || a->q.client != p->ident)
         return;
+    if (a->q.kind == KYMO_REQ_SPAWN) {
+        const struct kymo_span *in = kymo_an_innermost(p);
+        a->q.waiter = in != NULL ? in->id : 0;
+        a->q.waiter_mfa = in != NULL ? in->mfa : 0;
     }
-    if (a->q.client != p->ident)
-        return;
     a->q.received = p->last;
     close_request(x, a, down ? KYMO_REQ_DOWN : KYMO_REQ_REPLIED);
 }
@@ -342,20 +342,26 @@ void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, co
 
 /* ---- ends ---- */
 
-static void close_calls_of(struct kymo_an *x, uint64_t ident)
+static void close_calls_of(struct kymo_an *x, uint64_t client)
 {
     for (uint32_t i = 0; i < KYMO_REQUESTS_OPEN; i++) {
         struct kymo_an_request *a = &x->requests[i];
-        if (a->used && a->q.kind != KYMO_REQ_CAST && (a->q.client == ident || a->q.server == ident))
+        if (a->used && a->q.kind != KYMO_REQ_CAST && a->q.client == client)
             close_request(x, a, KYMO_REQ_GONE);
     }
 }
 
 void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p)
 {
-    while (p->queue_first != 0)
-        close_request(x, request_at(x, p->queue_first), KYMO_REQ_GONE);
-    if (p->asked > 0 || p->pending > 0)
+    /* Of calls that it was asked the clients will hear with a 'DOWN'. */
+    while (p->queue_first != 0) {
+        struct kymo_an_request *a = request_at(x, p->queue_first);
+        if (a->q.kind == KYMO_REQ_CAST)
+            close_request(x, a, KYMO_REQ_GONE);
+        else
+            unqueue(x, p, a);
+    }
+    if (p->asked > 0)
         close_calls_of(x, p->ident);
 }
 

@@ -36,6 +36,19 @@ static void put_term(const struct kymo_reader *r, const char *key, const uint8_t
     free(text);
 }
 
+/* "(10, foo)"; false when the content is no list. */
+static bool put_arguments(const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    size_t need = kymo_format_arguments(r, ev->mfa, ev->content, ev->content_len, NULL, 0);
+    char *text = need > 0 ? malloc(need + 1) : NULL;
+    if (text == NULL)
+        return false;
+    kymo_format_arguments(r, ev->mfa, ev->content, ev->content_len, text, need + 1);
+    cli_json_text("args", text);
+    free(text);
+    return true;
+}
+
 static void put_fields(const struct kymo_reader *r, const struct kymo_event *ev)
 {
     static const char *const messages[] = {"",     "call", "cast",     "reply",
@@ -95,7 +108,9 @@ void cli_print_json(const struct kymo_reader *r, const struct kymo_slot *slots, 
         cli_json_uint("count", ev->value);
     }
     if (ev->has_content) {
-        put_term(r, cli_content_key(ev->id), ev->content, ev->content_len);
+        bool arguments = ev->id == KYMO_E_CALL || ev->id == KYMO_E_SPAWN || ev->id == KYMO_E_SPAWNED;
+        if (!arguments || !put_arguments(r, ev))
+            put_term(r, cli_content_key(ev->id), ev->content, ev->content_len);
         if ((ev->content_flags & KYMO_C_CUT) != 0)
             cli_json_bool("cut", true);
     }

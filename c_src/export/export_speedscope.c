@@ -81,12 +81,12 @@ static void write_frames(struct writer *w)
         uint32_t *frame = frame_of(w, w->x->nodes[i].key);
         if (*frame != 0)
             continue;
-        say(w, w->n_frames > 0 ? ",\n{\"name\":" : "\n{\"name\":");
+        say(w, w->n_frames > 0 ? ",{\"name\":" : "{\"name\":");
         say_string(w, kymo_folded_frame(w->x, w->x->nodes[i].key, text, sizeof text));
         say(w, "}");
         *frame = ++w->n_frames;
     }
-    say(w, "]},\n\"profiles\":[");
+    say(w, "]},\"profiles\":[");
 }
 
 static void write_sample(struct writer *w, uint32_t node)
@@ -119,7 +119,7 @@ static void write_profile(struct writer *w, const struct sample *s, size_t n, bo
 {
     char text[2300];
     uint64_t sum = 0;
-    say(w, first ? "\n" : ",\n");
+    say(w, first ? "" : ",");
     say(w, "{\"type\":\"sampled\",\"name\":");
     say_string(w, kymo_folded_root_name(w->x, s[0].root, w->roots, text, sizeof text));
     say(w, ",\"unit\":\"nanoseconds\",\"startValue\":0,\"samples\":[");

@@ -108,7 +108,7 @@ enum kymo_request_end {
     KYMO_REQ_DOWN = 1,     /* 'DOWN' came instead of a reply */
     KYMO_REQ_OPEN = 2,     /* no reply until the end of the recording */
     KYMO_REQ_NO_REPLY = 3, /* a cast: ends with its handling */
-    KYMO_REQ_GONE = 4      /* client or server exited before */
+    KYMO_REQ_GONE = 4      /* the client exited before */
 };
 
 /* sent <= fetched <= handled <= handled_end, sent <= replied <= received. */
