@@ -4,7 +4,7 @@
 %% dbg files for what the command exports.
 -module(kymo_cli).
 
--export([run/1, run/2, events/1, until/1, read_dbg/1]).
+-export([run/1, run/2, events/1, until/1, read_dbg/1, json/1]).
 
 %% Runs the command. Status and output, standard error included.
 run(Args) -> run(Args, 120000).
@@ -80,3 +80,42 @@ until(Fun, Deadline) ->
                     false
             end
     end.
+
+%% JSON as OTP 27's json:decode/1 has it, for runtimes without it: no more than
+%% the command writes, and strict about that.
+-spec json(string()) -> term().
+json(Text) ->
+    {Value, "\n"} = value(Text),
+    Value.
+
+value("{}" ++ R) -> {#{}, R};
+value("{" ++ R) -> object(R, #{});
+value("[]" ++ R) -> {[], R};
+value("[" ++ R) -> array(R, []);
+value("\"" ++ R) -> string(R, []);
+value("true" ++ R) -> {true, R};
+value("false" ++ R) -> {false, R};
+value("null" ++ R) -> {null, R};
+value(R) ->
+    {Digits, Rest} = lists:splitwith(fun(C) -> C =:= $- orelse C >= $0 andalso C =< $9 end, R),
+    {list_to_integer(Digits), Rest}.
+
+object("\"" ++ R0, Map) ->
+    {Key, ":" ++ R1} = string(R0, []),
+    {Value, R2} = value(R1),
+    false = is_map_key(Key, Map),
+    case R2 of
+        "," ++ R3 -> object(R3, Map#{Key => Value});
+        "}" ++ R3 -> {Map#{Key => Value}, R3}
+    end.
+
+array(R0, Acc) ->
+    case value(R0) of
+        {V, "," ++ R} -> array(R, [V | Acc]);
+        {V, "]" ++ R} -> {lists:reverse([V | Acc]), R}
+    end.
+
+string("\"" ++ R, Acc) -> {unicode:characters_to_binary(lists:reverse(Acc)), R};
+string("\\u" ++ [A, B, C, D | R], Acc) -> string(R, [list_to_integer([A, B, C, D], 16) | Acc]);
+string([$\\, C | R], Acc) when C =:= $\\; C =:= $" -> string(R, [C | Acc]);
+string([C | R], Acc) when C >= 32, C =/= $\\ -> string(R, [C | Acc]).

@@ -131,14 +131,15 @@ help(_) ->
     {0, General, ""} = run(["help"]),
     {0, General, ""} = run(["-h"]),
     [?assert(contains(General, W)) || W <- ["kymo info", "kymo print", "export perfetto", "export ctf",
-                                            "export folded", "export dbg", "Exit status"]],
+                                            "export folded", "export dbg", "export speedscope", "kymo stats", "kymo calls",
+                                            "kymo mailboxes", "kymo why", "kymo diff", "Exit status"]],
     [begin
          {0, Text, ""} = run(["help", Command]),
          {0, Text, ""} = run([Command, "--help"]),
          {0, Text, ""} = run([Command, "/nowhere", "-h"]),
          ?assert(contains(Text, "Usage: kymo " ++ Command)),
          ?assert(contains(Text, "--strict"))
-     end || Command <- ["info", "print", "export"]],
+     end || Command <- ["info", "print", "export", "stats", "calls", "mailboxes", "why", "diff"]],
     _ = application:load(kymo),
     {ok, Vsn} = application:get_key(kymo, vsn),
     ?assert(contains(out(["--version"]), "kymo " ++ Vsn)).
@@ -153,12 +154,20 @@ wrong_usage(Config) ->
         ["print", "--from", "1.5parsecs", Dir], ["print", "--to", "99999999999999999999s", Dir],
         ["print", "--from", "2s", "--to", "1s", Dir], ["print", "--tag", "call,frob", Dir],
         ["print", "--tag", "", Dir], ["print", "--pid", "<0.1>", Dir], ["print", "--pid", "", Dir],
-        ["print", "--module", "", Dir], ["print", "--json", Dir],
+        ["print", "--module", "", Dir], ["print", "--json", "--wall", Dir],
+        ["print", "--tree", "--slower", "fast", Dir], ["print", "--slower", "1ms", Dir],
         ["export"], ["export", Dir, "-o", "x"], ["export", "xml", Dir, "-o", "x"], ["export", "dbg", Dir],
         ["export", "ctf", Dir, "-o", "-"], ["export", "dbg", "--wall", Dir, "-o", "-"],
         ["export", "dbg", Dir, "-o", ""], ["export", "dbg", "", "-o", "x"], ["info", ""], ["print", ""],
         ["print", "--wall", "--erlang", Dir], ["--version", "x"], ["help", "info", "x"],
-        ["info", "--json=1", Dir], ["export", "ctf", "--wall", Dir, "-o", "x"]
+        ["info", "--json=1", Dir], ["export", "ctf", "--wall", Dir, "-o", "x"],
+        ["export", "speedscope", "--all", Dir, "-o", "x"],
+        ["stats"], ["stats", "--by", "colour", Dir], ["stats", "--sort", "name", Dir],
+        ["stats", "--sort", "sent", Dir], ["stats", "--by", "role", "--sort", "self", Dir],
+        ["stats", "--function", "", Dir], ["calls", Dir, Dir], ["calls", "--top", "x", Dir],
+        ["mailboxes", "--by", "module", Dir], ["mailboxes", "--sort", "x", Dir],
+        ["mailboxes", "--module", "lists", Dir], ["why", "--at", "noon", Dir], ["why"],
+        ["diff", Dir], ["diff", Dir, Dir, Dir], ["diff", Dir, ""]
     ],
     [begin
          {Status, Out, Err} = run(Args),
@@ -201,7 +210,7 @@ info_text(Config) ->
 
 info_json(Config) ->
     Dir = ?config(recording, Config),
-    Json = json(out(["info", "--json", Dir])),
+    Json = kymo_cli:json(out(["info", "--json", Dir])),
     Events = length(lines(["print", Dir, "--tag", all_tags()])),
     ?assertMatch(#{<<"format">> := 2, <<"state">> := <<"closed">>, <<"reason">> := <<"stop">>,
                    <<"policy">> := <<"discard">>, <<"complete">> := true, <<"overwritten">> := 0,
@@ -224,9 +233,9 @@ info_json(Config) ->
 info_top(Config) ->
     Dir = ?config(recording, Config),
     #{<<"processes">> := [_], <<"process_count">> := N, <<"functions">> := [_], <<"function_count">> := 2} =
-        json(out(["info", "--json", "-n", "1", Dir])),
+        kymo_cli:json(out(["info", "--json", "-n", "1", Dir])),
     ?assert(N >= 2),
-    #{<<"processes">> := [], <<"functions">> := []} = json(out(["info", "--json", "--top", "0", Dir])).
+    #{<<"processes">> := [], <<"functions">> := []} = kymo_cli:json(out(["info", "--json", "--top", "0", Dir])).
 
 %% ---- print ----
 
@@ -259,7 +268,7 @@ print_clocks(Config) ->
     Dir = ?config(recording, Config),
     [Plain, Wall, Erlang] = [[hd(string:lexemes(L, " ")) || L <- lines(["print", Dir] ++ O)]
                              || O <- [[], ["--wall"], ["--erlang"]]],
-    #{<<"start_unix_ns">> := Unix, <<"start_erlang_ns">> := Mono} = json(out(["info", "--json", Dir])),
+    #{<<"start_unix_ns">> := Unix, <<"start_erlang_ns">> := Mono} = kymo_cli:json(out(["info", "--json", Dir])),
     Since = [nanoseconds(T) || T <- Plain],
     ?assertEqual([Mono + T || T <- Since], [list_to_integer(T) || T <- Erlang]),
     ?assertEqual([Unix + T || T <- Since],
@@ -332,7 +341,7 @@ print_times(Config) ->
     {From, _} = lists:nth(length(All) div 3, Stamped),
     {To, _} = lists:nth(2 * length(All) div 3, Stamped),
     {Last, _} = lists:last(Stamped),
-    #{<<"start_unix_ns">> := Unix} = json(out(["info", "--json", Dir])),
+    #{<<"start_unix_ns">> := Unix} = kymo_cli:json(out(["info", "--json", Dir])),
     Ns = fun(T) -> integer_to_list(T) ++ "ns" end,
     Date = fun(T) -> calendar:system_time_to_rfc3339(Unix + T, [{unit, nanosecond}, {offset, "Z"}]) end,
     Window = [L || {T, L} <- Stamped, T >= From, T =< To],
@@ -553,7 +562,7 @@ flipped_bits(Config) ->
          Left = nameless(Dir),
          ?assertEqual([], Left -- Lines),
          #{<<"damage">> := #{<<"segments_bad">> := Bad}, <<"complete">> := Complete} =
-             json(out(["info", "--json", Dir])),
+             kymo_cli:json(out(["info", "--json", Dir])),
          ?assertEqual({At, length(Left) =:= length(Lines)}, {At, Bad =:= 0}),
          ?assertEqual({At, Bad =:= 0}, {At, Complete})
      end || At <- lists:seq(128, Size - 1, max(1, Size div 20)), in_records(data_file(Whole), At)].
@@ -654,7 +663,7 @@ while_recording(Config) ->
                 fun(_) ->
                     ?assertEqual(1000, length(lines(["print", D, "--tag", "call"]))),
                     #{<<"state">> := <<"active">>, <<"complete">> := true, <<"reason">> := <<"none">>} =
-                        json(out(["info", "--json", D])),
+                        kymo_cli:json(out(["info", "--json", D])),
                     ?assert(contains(out(["info", D]), "state        recording"))
                 end)
      end || Policy <- [overwrite, discard]].
@@ -674,7 +683,7 @@ horizon(Config) ->
         Busy()
     end,
     record(Dir, #{policy => overwrite, calls => arguments, memory => 4 * 1024 * 1024}, Work),
-    Json = json(out(["info", "--json", Dir])),
+    Json = kymo_cli:json(out(["info", "--json", Dir])),
     #{<<"whole">> := false, <<"complete">> := true, <<"complete_from_ns">> := From, <<"events">> := Events,
       <<"incomplete_events">> := Older, <<"recorded">> := Recorded, <<"overwritten">> := Overwritten,
       <<"memory">> := Memory} = Json,
@@ -701,12 +710,12 @@ snapshot(Config) ->
     Calls = fun(D) -> [tl(string:split(L, " ")) || L <- lines(["print", D, "--tag", "call"])] end,
     ?assertEqual(Calls(Dir), Calls(Copy)),
     %% A stopped ring takes no more room than its events, where the disk can do that.
-    #{<<"ring_bytes">> := Size, <<"ring_disk_bytes">> := OnDisk} = json(out(["info", "--json", Dir])),
+    #{<<"ring_bytes">> := Size, <<"ring_disk_bytes">> := OnDisk} = kymo_cli:json(out(["info", "--json", Dir])),
     Ring = filename:join(Dir, "ring"),
     ?assertEqual(filelib:file_size(Ring), Size),
     ?assertEqual(512 * list_to_integer(string:trim(os:cmd("stat -c %b " ++ Ring))), OnDisk),
     ?assertEqual(OnDisk < Size, contains(out(["info", Dir]), " of it on disk")),
-    #{<<"state">> := <<"snapshot">>, <<"complete">> := true} = json(out(["info", "--json", Copy])).
+    #{<<"state">> := <<"snapshot">>, <<"complete">> := true} = kymo_cli:json(out(["info", "--json", Copy])).
 
 %% With a terminal as standard error, a command that is kept waiting shows that it
 %% works; --quiet doesn't. `script' is the terminal.
@@ -753,41 +762,3 @@ cut(File, N) ->
     {ok, _} = file:position(Fd, max(0, filelib:file_size(File) - N)),
     ok = file:truncate(Fd),
     ok = file:close(Fd).
-
-%% JSON as OTP 27's json:decode/1 has it, for runtimes without it: no more than
-%% the command writes, and strict about that.
-json(Text) ->
-    {Value, "\n"} = value(Text),
-    Value.
-
-value("{}" ++ R) -> {#{}, R};
-value("{" ++ R) -> object(R, #{});
-value("[]" ++ R) -> {[], R};
-value("[" ++ R) -> array(R, []);
-value("\"" ++ R) -> string(R, []);
-value("true" ++ R) -> {true, R};
-value("false" ++ R) -> {false, R};
-value("null" ++ R) -> {null, R};
-value(R) ->
-    {Digits, Rest} = lists:splitwith(fun(C) -> C =:= $- orelse C >= $0 andalso C =< $9 end, R),
-    {list_to_integer(Digits), Rest}.
-
-object("\"" ++ R0, Map) ->
-    {Key, ":" ++ R1} = string(R0, []),
-    {Value, R2} = value(R1),
-    false = is_map_key(Key, Map),
-    case R2 of
-        "," ++ R3 -> object(R3, Map#{Key => Value});
-        "}" ++ R3 -> {Map#{Key => Value}, R3}
-    end.
-
-array(R0, Acc) ->
-    case value(R0) of
-        {V, "," ++ R} -> array(R, [V | Acc]);
-        {V, "]" ++ R} -> {lists:reverse([V | Acc]), R}
-    end.
-
-string("\"" ++ R, Acc) -> {unicode:characters_to_binary(lists:reverse(Acc)), R};
-string("\\u" ++ [A, B, C, D | R], Acc) -> string(R, [list_to_integer([A, B, C, D], 16) | Acc]);
-string([$\\, C | R], Acc) when C =:= $\\; C =:= $" -> string(R, [C | Acc]);
-string([C | R], Acc) when C >= 32, C =/= $\\ -> string(R, [C | Acc]).

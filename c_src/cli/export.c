@@ -24,6 +24,7 @@ static const struct {
 } kinds[] = {{"perfetto", kymo_export_perfetto, "slices", true},
              {"ctf", kymo_export_ctf, "events", false},
              {"folded", kymo_export_folded, "stacks", true},
+             {"speedscope", kymo_export_speedscope, "stacks", true},
              {"dbg", kymo_export_dbg, "terms", true}};
 
 static int find_kind(const char *name)
@@ -89,11 +90,12 @@ static int check(int n, char **args, const struct kymo_export_options *o, int *k
         return cli_usage("export", "-o: the name is empty");
     if (strcmp(o->out, "-") == 0 && !kinds[*kind].stream)
         return cli_usage("export", "%s is a folder: -o - won't do", kinds[*kind].name);
-    if (o->wall && strcmp(kinds[*kind].name, "folded") != 0)
-        return cli_usage("export", "--wall is for folded");
-    if (o->all && strcmp(kinds[*kind].name, "folded") == 0)
-        return cli_usage("export",
-                         "folded shows times, which nothing before the horizon has: --all won't do");
+    bool stacks = strcmp(kinds[*kind].name, "folded") == 0 || strcmp(kinds[*kind].name, "speedscope") == 0;
+    if (o->wall && !stacks)
+        return cli_usage("export", "--wall is for folded and speedscope");
+    if (o->all && stacks)
+        return cli_usage("export", "%s shows times, which nothing before the horizon has: --all won't do",
+                         kinds[*kind].name);
     return KYMO_EXIT_OK;
 }
 

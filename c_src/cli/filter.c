@@ -127,7 +127,7 @@ static bool parse_utc(const char *text, int64_t *unix_ns)
 /* A point in time: "1.5s" and "+1.5s" after the start, "-2s" before the last
  * event, or a date. False when the text is none of them. r may be NULL: then
  * only the form is checked. */
-static bool parse_time(const char *text, struct kymo_reader *r, int64_t *since_start)
+bool cli_parse_time(const char *text, struct kymo_reader *r, int64_t *since_start)
 {
     int64_t v, first, last;
     if (*text == '-') {
@@ -233,7 +233,7 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
     switch (option) {
     case CLI_OPT_FROM:
     case CLI_OPT_TO:
-        if (!parse_time(value, NULL, &ignored))
+        if (!cli_parse_time(value, NULL, &ignored))
             return cli_usage(command,
                              "'%s' is not a time: use 1.5s or 200ms after the start, -2s before the end, "
                              "or 2024-05-01T12:00:00Z",
@@ -304,9 +304,9 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
 {
     bool found, ok = true;
     if (f->from_text != NULL)
-        (void)parse_time(f->from_text, r, &f->from);
+        (void)cli_parse_time(f->from_text, r, &f->from);
     if (f->to_text != NULL)
-        (void)parse_time(f->to_text, r, &f->to);
+        (void)cli_parse_time(f->to_text, r, &f->to);
     warn_of_horizon(f, r);
     if (f->from > f->to)
         return cli_usage(command, "--from %s is after --to %s", f->from_text, f->to_text);
@@ -330,22 +330,20 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
 
 /* ---- events ---- */
 
-static bool is_wanted_process(const struct cli_filter *f, const struct kymo_reader *r,
-                              const struct kymo_event *ev)
+bool cli_filter_process(const struct cli_filter *f, const struct kymo_reader *r, uint64_t ident)
 {
     uint32_t name, mfa;
-    if (kymo_map_get(&f->who, ev->who) != NULL)
+    if (kymo_map_get(&f->who, ident) != NULL)
         return true;
     if (f->names.count == 0)
         return false;
-    return kymo_reader_process(r, ev->who, &name, &mfa) && kymo_map_get(&f->names, name) != NULL;
+    return kymo_reader_process(r, ident, &name, &mfa) && kymo_map_get(&f->names, name) != NULL;
 }
 
-static bool is_wanted_module(const struct cli_filter *f, const struct kymo_reader *r,
-                             const struct kymo_event *ev)
+bool cli_filter_function(const struct cli_filter *f, const struct kymo_reader *r, uint32_t id)
 {
     struct kymo_mfa mfa;
-    return kymo_reader_mfa(r, ev->mfa, &mfa) && kymo_map_get(&f->wanted, mfa.module) != NULL;
+    return kymo_reader_mfa(r, id, &mfa) && kymo_map_get(&f->wanted, mfa.module) != NULL;
 }
 
 bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev)
@@ -358,9 +356,9 @@ bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kym
         return false;
     if (note)
         return f->tags != 0 || (f->n_pids == 0 && f->n_modules == 0);
-    if (f->n_pids != 0 && !is_wanted_process(f, r, ev))
+    if (f->n_pids != 0 && !cli_filter_process(f, r, ev->who))
         return false;
     if (f->n_modules != 0 && !(f->notes_too && ev->id == KYMO_E_RETURN_TO))
-        return is_wanted_module(f, r, ev);
+        return cli_filter_function(f, r, ev->mfa);
     return true;
 }

@@ -32,10 +32,16 @@ static const char general[] =
     "one that died, or a snapshot. RECORDING is the folder that the recorder wrote.\n"
     "\n"
     "  kymo info RECORDING                    what it holds, and what was lost\n"
-    "  kymo print RECORDING                   the events, one line each\n"
+    "  kymo print RECORDING                   the events, one line each; calls as a tree\n"
+    "  kymo stats RECORDING                   what functions and processes cost\n"
+    "  kymo calls RECORDING                   requests between processes, slowest first\n"
+    "  kymo mailboxes RECORDING               who sends to whom, and how long it waits\n"
+    "  kymo why RECORDING                     what made one request or call slow\n"
+    "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
     "  kymo export folded RECORDING -o OUT    stacks for flame graphs, speedscope\n"
+    "  kymo export speedscope RECORDING -o OUT  the same for speedscope, by role\n"
     "  kymo export dbg RECORDING -o OUT       for dbg:trace_client/2\n"
     "  kymo help [COMMAND]                    the options of a command\n"
     "  kymo --version\n"
@@ -61,7 +67,76 @@ static const char print[] = "Usage: kymo print [OPTION]... RECORDING\n"
                             "\n"
                             "      --wall             TIME as a date in UTC\n"
                             "      --erlang           TIME as erlang:monotonic_time(nanosecond)\n"
-                            "  -n, --limit N          stop after N lines\n" ALL COMMON "\n" FILTERS;
+                            "      --json             one JSON object per line instead\n"
+                            "  -n, --limit N          stop after N lines\n" ALL COMMON "\n"
+                            "With --tree: calls with how long they took, below their callers. Takes --json,\n"
+                            "-n, --from, --to, --pid, --module, --function and\n"
+                            "      --slower TIME      only calls that took at least 10ms, 1.5s, ...\n"
+                            "\n" FILTERS;
+
+#define ANALYSIS \
+    "      --json             the same numbers as one JSON object; times in nanoseconds\n" \
+    "      --from TIME        what ends before TIME does not count; see kymo help print\n" \
+    "      --to TIME          nor what begins after it\n" \
+    "      --pid PROCESS      of this process or port; may be repeated\n"
+
+#define FUNCTIONS \
+    "      --module MODULE    of functions in this module; may be repeated\n" \
+    "      --function F       lists:map/2, lists:map, Enum.map, my_*; may be repeated\n"
+
+static const char stats[] =
+    "Usage: kymo stats [OPTION]... RECORDING\n"
+    "\n"
+    "What functions cost: how often they were called, total and own time, the part of\n"
+    "the total that the process was scheduled in, the median, 99 % and the longest of\n"
+    "the calls, and garbage collections in them. A - is not known.\n"
+    "\n"
+    "      --by WHAT          function, module, process or role (what processes have\n"
+    "                         in common: a name, or the function that they run)\n"
+    "      --sort COLUMN      self, total, running, calls, p50, p99, max or gc; of\n"
+    "                         processes running, waiting, max, gc, calls, sent, received\n"
+    "  -n, --top N            how many rows (20)\n" ANALYSIS FUNCTIONS COMMON;
+
+static const char calls[] =
+    "Usage: kymo calls [OPTION]... RECORDING\n"
+    "\n"
+    "Requests between processes: gen_server, gen_statem and gen_event calls, the io\n"
+    "protocol, tasks. By server, and the slowest ones: how long each was queued before\n"
+    "the server began with it, how long that took, and how long the reply was on its\n"
+    "way. ~ marks what follows from the order of replies, not from the callbacks.\n"
+    "\n"
+    "      --tree             below each of the slowest the requests that its server\n"
+    "                         made to handle it: who blocks whom\n"
+    "      --casts            casts too\n"
+    "  -n, --top N            how many servers and requests (10)\n" ANALYSIS FUNCTIONS COMMON;
+
+static const char mailboxes[] =
+    "Usage: kymo mailboxes [OPTION]... RECORDING\n"
+    "\n"
+    "Messages by receiver: how many, from whom, and how long they waited until the\n"
+    "process moved them into its mailbox (and, for requests, until it handled them).\n"
+    "\n"
+    "      --by WHAT          process or role\n"
+    "      --sort COLUMN      received or wait\n"
+    "  -n, --top N            how many rows (20)\n" ANALYSIS COMMON;
+
+static const char why[] = "Usage: kymo why [OPTION]... RECORDING\n"
+                          "\n"
+                          "What made the slowest request, or the slowest call of a function, slow: its\n"
+                          "critical path across processes. The parts add up to the time that it took.\n"
+                          "\n"
+                          "      --at TIME          what was going on then\n"
+                          "      --path             also the path itself, in order of time\n"
+                          "  -n, --top N            explain the N slowest (1)\n" ANALYSIS FUNCTIONS COMMON;
+
+static const char diff[] =
+    "Usage: kymo diff [OPTION]... A B\n"
+    "\n"
+    "What functions of recording B cost more or less than in recording A: own time per\n"
+    "second of recording, the mean of a call, calls per second. slower and faster are\n"
+    "beyond the noise: by more than 3 standard errors of the means.\n"
+    "\n"
+    "  -n, --top N            how many rows (20)\n" ANALYSIS FUNCTIONS COMMON;
 
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
@@ -71,20 +146,24 @@ static const char export[] =
     "  ctf                    OUT is a new folder; read it with babeltrace2\n"
     "  folded                 'process;function;function TIME', own time in\n"
     "                         nanoseconds, for flamegraph.pl or speedscope\n"
+    "  speedscope             the same stacks for speedscope, a profile for each role\n"
     "  dbg                    the trace messages, for dbg:trace_client(file, OUT, F)\n"
     "\n"
     "  -o, --output OUT       the file to write, - for standard output\n"
-    "      --wall             folded: by wall clock, not by time scheduled in\n" ALL COMMON "\n" FILTERS;
+    "      --wall             folded, speedscope: by wall clock, not by time scheduled in\n" ALL COMMON
+    "\n" FILTERS;
 
 const char *cli_help(const char *command)
 {
+    static const struct {
+        const char *name, *text;
+    } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
+                 {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff}};
     if (command == NULL)
         return general;
-    if (strcmp(command, "info") == 0)
-        return info;
-    if (strcmp(command, "print") == 0)
-        return print;
-    if (strcmp(command, "export") == 0)
-        return export;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (strcmp(command, texts[i].name) == 0)
+            return texts[i].text;
+    }
     return NULL;
 }

@@ -54,7 +54,13 @@ void cli_warn_empty(const struct kymo_reader *r, bool filtered);
 /* Commands: argv[0] is the command's name. They return an exit status. */
 int cli_info(int argc, char **argv);
 int cli_print(int argc, char **argv);
+int cli_print_tree(int argc, char **argv);
 int cli_export(int argc, char **argv);
+int cli_stats(int argc, char **argv);
+int cli_calls(int argc, char **argv);
+int cli_why(int argc, char **argv);
+int cli_mailboxes(int argc, char **argv);
+int cli_diff(int argc, char **argv);
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);
@@ -106,8 +112,15 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
 /* Whether the event passes all but the window; fits kymo_export_options.keep. */
 bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev);
 
+/* Whether --pid and --module name this process, or the module of this function. */
+bool cli_filter_process(const struct cli_filter *f, const struct kymo_reader *r, uint64_t ident);
+bool cli_filter_function(const struct cli_filter *f, const struct kymo_reader *r, uint32_t mfa);
+
 /* "1.5s", "200ms", "3m" ...: nanoseconds. A number alone is seconds. */
 bool cli_parse_duration(const char *text, int64_t *ns);
+/* A time as --from takes it, in ns since the start of the recording. r may be NULL: then
+ * only the form is checked. */
+bool cli_parse_time(const char *text, struct kymo_reader *r, int64_t *since_start);
 /* Digits only. */
 bool cli_parse_number(const char *text, uint64_t *n);
 

@@ -17,7 +17,9 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"info", cli_info}, {"print", cli_print}, {"export", cli_export}};
+} commands[] = {{"info", cli_info},           {"print", cli_print}, {"export", cli_export},
+                {"stats", cli_stats},         {"calls", cli_calls}, {"why", cli_why},
+                {"mailboxes", cli_mailboxes}, {"diff", cli_diff}};
 
 static void say(const char *fmt, va_list ap)
 {
@@ -148,8 +150,9 @@ void cli_warn_empty(const struct kymo_reader *r, bool filtered)
     if (filtered)
         cli_warn("nothing to show: no event matches the options");
     else if (kymo_reader_horizon(r, &ticks, &ns))
-        cli_warn("nothing to show: no event is newer than the horizon, from which on the recording is complete "
-                 "(--all shows older events)");
+        cli_warn(
+            "nothing to show: no event is newer than the horizon, from which on the recording is complete "
+            "(--all shows older events)");
     else
         cli_warn("nothing to show: the recording has no events");
 }

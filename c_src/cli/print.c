@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "etf_tags.h"
-#include "kymo_cli.h"
+#include "print.h"
 
 enum clock { SINCE_START, WALL, ERLANG };
 
@@ -20,6 +20,7 @@ struct printer {
     struct kymo_reader *r;
     const struct kymo_slot *slots;
     enum clock clock;
+    bool json;
     bool all;   /* a column says what is incomplete */
     char *text; /* of one term */
     size_t room;
@@ -101,6 +102,20 @@ static void put_time(const struct printer *p, const struct kymo_event *ev)
     fputs(text, stdout);
 }
 
+/* What a message is, and the reference that its reply will have. */
+static void put_message(const struct printer *p, const struct kymo_event *ev)
+{
+    static const char *const kinds[] = {"", "call", "cast", "reply", "down", "io", "io_reply", "spawn_reply"};
+    char text[64];
+    if (ev->message == KYMO_MSG_PLAIN || ev->message > KYMO_MSG_SPAWNED)
+        return;
+    printf(" message=%s", kinds[ev->message]);
+    if (ev->ref == 0)
+        return;
+    kymo_format_ident(p->r, KYMO_IDENT(KYMO_I_REF, ev->ref), text, sizeof text);
+    printf(" ref=%s", text);
+}
+
 static void put_size(uint32_t size)
 {
     if (size == KYMO_SIZE_UNKNOWN)
@@ -108,8 +123,7 @@ static void put_size(uint32_t size)
     printf(" words=%" PRIu32 "%s", size & ~KYMO_SIZE_MORE, (size & KYMO_SIZE_MORE) != 0 ? "+" : "");
 }
 
-/* What the content of an event is called. */
-static const char *content_key(uint8_t id)
+const char *cli_content_key(uint8_t id)
 {
     switch (id) {
     case KYMO_E_CALL:
@@ -141,7 +155,7 @@ static const char *peer_key(uint8_t id)
     }
 }
 
-static const char *atom_key(uint8_t id)
+const char *cli_atom_key(uint8_t id)
 {
     switch (id) {
     case KYMO_E_EXCEPTION_FROM: return "class";
@@ -243,17 +257,18 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     }
     if (strchr(fields, 'A') != NULL &&
         (ev->id == KYMO_E_EXCEPTION_FROM || ev->id == KYMO_E_OTHER || !ev->has_content))
-        put_atom(p, atom_key(ev->id), ev->atom);
+        put_atom(p, cli_atom_key(ev->id), ev->atom);
     if (ev->id == KYMO_E_SEQ_TRACE)
         put_seq(ev);
     if (strchr(fields, 'S') != NULL)
         put_size(ev->size);
+    put_message(p, ev);
     put_gc(ev);
     if (ev->id >= KYMO_E_FIRST_NOTE)
         put_note(ev);
     if (ev->has_content && !told && !put_other(p, ev)) {
         char key[32];
-        snprintf(key, sizeof key, "%s%s%s", content_key(ev->id),
+        snprintf(key, sizeof key, "%s%s%s", cli_content_key(ev->id),
                  (ev->content_flags & KYMO_C_PAIR) != 0 ? "+peer" : "", is_cut(ev) ? "(cut)" : "");
         put_term(p, key, ev->content, ev->content_len);
     }
@@ -281,7 +296,10 @@ static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool qui
             break;
         if (since < f->from || since > f->to || !cli_filter_keep(f, p->r, &ev))
             continue;
-        put_event(p, &ev);
+        if (p->json)
+            cli_print_json(p->r, p->slots, &ev);
+        else
+            put_event(p, &ev);
         printed++;
         if (cli_output_lost())
             break;
@@ -292,14 +310,27 @@ static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool qui
     return rc < 0 ? cli_fail(cli_read_status(rc), "reading stopped: %s", strerror(-rc)) : KYMO_EXIT_OK;
 }
 
+/* Whether --tree is among the options: then print is a view of the analysis. */
+static bool wants_tree(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--tree") == 0)
+            return true;
+    }
+    return false;
+}
+
 int cli_print(int argc, char **argv)
 {
-    enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_ALL, OPT_QUIET, OPT_STRICT };
+    if (wants_tree(argc, argv))
+        return cli_print_tree(argc, argv);
+    enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_ALL, OPT_JSON, OPT_QUIET, OPT_STRICT };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"wall", no_argument, NULL, OPT_WALL},
                                             {"erlang", no_argument, NULL, OPT_ERLANG},
                                             {"limit", required_argument, NULL, OPT_LIMIT},
                                             {"all", no_argument, NULL, OPT_ALL},
+                                            {"json", no_argument, NULL, OPT_JSON},
                                             {"quiet", no_argument, NULL, OPT_QUIET},
                                             {"strict", no_argument, NULL, OPT_STRICT},
                                             {NULL, 0, NULL, 0}};
@@ -324,6 +355,7 @@ int cli_print(int argc, char **argv)
             if (!cli_parse_number(optarg, &limit))
                 status = cli_usage("print", "--limit: '%s' is not a number", optarg);
             break;
+        case OPT_JSON: p.json = true; break;
         case OPT_ALL: p.all = filter.all = true; break;
         case 'q':
         case OPT_QUIET: quiet = true; break;
@@ -332,6 +364,8 @@ int cli_print(int argc, char **argv)
         default: status = cli_filter_option(&filter, "print", o, optarg);
         }
     }
+    if (status == KYMO_EXIT_OK && p.json && (wall || erlang))
+        status = cli_usage("print", "--json has its own times: --wall and --erlang won't do");
     if (status == KYMO_EXIT_OK && wall && erlang)
         status = cli_usage("print", "--wall and --erlang exclude each other");
     if (status == KYMO_EXIT_OK)

@@ -76,6 +76,8 @@ static void say_fields(struct kymo_out *out, uint8_t id, const char *fields)
         case 'K': say(out, " u8 kind;"); break;
         case 'Q': say(out, id == KYMO_E_SEQ_TRACE ? " u64 label;" : " u64 count;"); break;
         case 'U': say(out, " u32 serial_previous; u32 serial_current;"); break;
+        case 'R': say(out, " u8 message_kind; x64 reference;"); break;
+        case 'I': say(out, " u32 initial_call;"); break;
         case 'G': say(out, " u8 gc_count; u64 gc[gc_count];"); break;
         default: break;
         }

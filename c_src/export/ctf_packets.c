@@ -88,7 +88,7 @@ static void take(struct kymo_ctf_packets *x, struct packet *k, const struct kymo
     bool note = ev->id >= KYMO_E_FIRST_NOTE;
     if (!note && x->o->keep != NULL && !x->o->keep(x->o->keep_arg, x->r, ev))
         return;
-    k->p = put_record(k->p, ev->id | s->variant, ns, k->last, s->base + body, s->pos - body);
+    k->p = put_record(k->p, s->id | s->variant, ns, k->last, s->base + body, s->pos - body);
     k->last = ns;
     k->events += !note;
 }

@@ -73,54 +73,9 @@ int kymo_feed_older(struct kymo_feed *f, char *err, size_t err_size)
 
 /* ---- lesson ---- */
 
-static void end_stacks(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r)
+static int next_of_lesson(void *feed, struct kymo_event *ev)
 {
-    size_t it = 0;
-    for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;) {
-        kymo_stack_lost(st, kymo_reader_loss_epoch(r));
-        kymo_stack_learn_end(st, &l->facts);
-        kymo_stack_clear(st, NULL, NULL);
-    }
-    kymo_map_free(stacks);
-}
-
-static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r,
-                        const struct kymo_event *ev)
-{
-    if (ev->id == KYMO_E_IN || ev->id == KYMO_E_OUT)
-        l->running = true;
-    if (ev->id == KYMO_E_EXIT) {
-        struct kymo_stack *st = kymo_map_get(stacks, ev->who);
-        if (st != NULL) {
-            kymo_stack_lost(st, kymo_reader_loss_epoch(r));
-            kymo_stack_learn_end(st, &l->facts);
-            kymo_stack_clear(st, NULL, NULL);
-            kymo_map_remove(stacks, ev->who);
-        }
-        return true;
-    }
-    if (kymo_hibernates(r, ev)) {
-        struct kymo_stack *st = kymo_map_get(stacks, ev->who);
-        if (st != NULL)
-            kymo_stack_hibernate(st, NULL, NULL);
-    }
-    if (ev->id < KYMO_E_CALL || ev->id > KYMO_E_EXCEPTION_FROM)
-        return true;
-    if (stacks->count >= KYMO_RESIDENTS && kymo_map_get(stacks, ev->who) == NULL)
-        end_stacks(l, stacks, r);
-    struct kymo_stack *st = kymo_map_put(stacks, ev->who, NULL);
-    if (st == NULL)
-        return false;
-    kymo_stack_lost(st, kymo_reader_loss_epoch(r));
-    uint32_t mfa = kymo_canonical(r, ev->mfa);
-    if (ev->id == KYMO_E_CALL) {
-        kymo_stack_call(st, &l->facts, mfa, NULL, NULL);
-    } else if (ev->id == KYMO_E_RETURN_TO) {
-        kymo_stack_return_to(st, &l->facts, mfa, NULL, NULL);
-    } else {
-        kymo_stack_return_from(st, &l->facts, mfa, NULL, NULL);
-    }
-    return true;
+    return kymo_feed_next(feed, ev);
 }
 
 int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size)
@@ -132,86 +87,11 @@ int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err,
     feed.o = &quiet;
     feed.res = &ignored;
     memset(&ignored, 0, sizeof ignored);
-    memset(lesson, 0, sizeof *lesson);
-    kymo_facts_init(&lesson->facts);
-    struct kymo_map stacks;
-    kymo_map_init(&stacks, sizeof(struct kymo_stack));
-    struct kymo_event ev;
-    int rc = 0;
-    bool return_to = false;
-    kymo_reader_show_all(f->r, false);
-    rc = kymo_reader_rewind(f->r);
-    /* Frames open from the start, in case that a return_to comes later. */
-    lesson->facts.return_to_seen = true;
-    for (uint32_t i = 0; rc >= 0 && i < KYMO_LESSON_EVENTS && (rc = kymo_feed_next(&feed, &ev)) == 1; i++) {
-        return_to = return_to || ev.id == KYMO_E_RETURN_TO;
-        if (!learn_event(lesson, &stacks, f->r, &ev)) {
-            rc = -ENOMEM;
-            break;
-        }
-    }
-    lesson->facts.return_to_seen = return_to;
-    end_stacks(lesson, &stacks, f->r);
+    int rc = kymo_lesson_take(lesson, f->r, next_of_lesson, &feed);
     kymo_reader_show_all(f->r, f->o->all);
     if (rc >= 0)
         rc = kymo_reader_rewind(f->r);
     return rc < 0 ? kymo_feed_error(rc, err, err_size) : 0;
-}
-
-static bool is_text(struct kymo_text t, const char *s)
-{
-    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
-}
-
-bool kymo_hibernates(const struct kymo_reader *r, const struct kymo_event *ev)
-{
-    struct kymo_mfa mfa;
-    return ev->id == KYMO_E_OUT && kymo_reader_mfa(r, ev->mfa, &mfa) && mfa.arity == 3 &&
-           is_text(kymo_reader_atom(r, mfa.function), "hibernate") &&
-           is_text(kymo_reader_atom(r, mfa.module), "erlang");
-}
-
-/* ---- residents ---- */
-
-int kymo_residents_init(struct kymo_residents *r)
-{
-    memset(r, 0, sizeof *r);
-    r->ident = malloc(KYMO_RESIDENTS * sizeof *r->ident);
-    r->recent = calloc(KYMO_RESIDENTS, 1);
-    return r->ident != NULL && r->recent != NULL ? 0 : -ENOMEM;
-}
-
-void kymo_residents_free(struct kymo_residents *r)
-{
-    free(r->ident);
-    free(r->recent);
-    memset(r, 0, sizeof *r);
-}
-
-uint32_t kymo_residents_add(struct kymo_residents *r, uint64_t ident, uint64_t *evicted)
-{
-    uint32_t place = r->n;
-    *evicted = KYMO_IDENT_NONE;
-    if (r->n < KYMO_RESIDENTS) {
-        r->n++;
-    } else {
-        /* Ends: a place that was recent is not when the hand comes again. */
-        while (r->ident[r->hand] != KYMO_IDENT_NONE && r->recent[r->hand] != 0) {
-            r->recent[r->hand] = 0;
-            r->hand = (r->hand + 1) % KYMO_RESIDENTS;
-        }
-        place = r->hand;
-        r->hand = (r->hand + 1) % KYMO_RESIDENTS;
-        *evicted = r->ident[place];
-    }
-    r->ident[place] = ident;
-    r->recent[place] = 1;
-    return place;
-}
-
-void kymo_residents_remove(struct kymo_residents *r, uint32_t place)
-{
-    r->ident[place] = KYMO_IDENT_NONE;
 }
 
 /* ---- names ---- */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the exporters share: the events inside the window and the filter, with
- * progress; the lesson that the shadow stack takes before the first frame; and
- * names of processes.
+ * progress; the lesson of the shadow stack; and names of processes.
  */
 #ifndef KYMO_EXPORT_UTIL_H
 #define KYMO_EXPORT_UTIL_H
 
 #include "kymo_export.h"
-#include "stack.h"
+#include "kymo_lesson.h"
+#include "kymo_residents.h"
 
 struct kymo_feed {
     struct kymo_reader *r;
@@ -33,51 +33,9 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev);
 int kymo_feed_older(struct kymo_feed *f, char *err, size_t err_size);
 int kymo_feed_error(int error, char *err, size_t err_size);
 
-/* What a first look at the recording tells. */
-struct kymo_lesson {
-    struct kymo_facts facts;
-    bool running; /* processes were traced in and out */
-};
-
-/* Events that the first look takes in. */
-#define KYMO_LESSON_EVENTS 1000000u
-
-/* Reads the first events from the horizon on and rewinds. Free the facts whatever it returns. 0 or
- * a negative errno with a sentence in err. */
+/* The lesson of the recording, inside the window and the filter; rewinds. Free its facts
+ * whatever this returns. 0 or a negative errno with a sentence in err. */
 int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size);
-
-/* Canonical id of a function, 0 when there is none. */
-static inline uint32_t kymo_canonical(const struct kymo_reader *r, uint32_t id)
-{
-    return id == 0 ? 0 : kymo_reader_canonical(r, id);
-}
-
-/* The event is the one with which a process leaves its scheduler to hibernate. */
-bool kymo_hibernates(const struct kymo_reader *r, const struct kymo_event *ev);
-
-/* Who has state in an exporter. Not every process that was seen says when it is
- * gone, so there is a bound: who comes in when it is reached takes the place of one
- * that nothing was heard of lately. */
-#define KYMO_RESIDENTS 32768u
-
-struct kymo_residents {
-    uint64_t *ident; /* by place; KYMO_IDENT_NONE = free */
-    uint8_t *recent; /* by place: heard of since the hand was there last */
-    uint32_t n, hand;
-};
-
-/* 0 or -ENOMEM; free in both cases. */
-int kymo_residents_init(struct kymo_residents *r);
-void kymo_residents_free(struct kymo_residents *r);
-/* The place for a newcomer. *evicted: who had it and must go, or
- * KYMO_IDENT_NONE. */
-uint32_t kymo_residents_add(struct kymo_residents *r, uint64_t ident, uint64_t *evicted);
-static inline void kymo_residents_heard(struct kymo_residents *r, uint32_t place)
-{
-    r->recent[place] = 1;
-}
-/* It is gone by itself. */
-void kymo_residents_remove(struct kymo_residents *r, uint32_t place);
 
 /* "<0.12.0> name": the ident, then the registered name or the initial call as
  * far as they are known. spawned: the function that a spawn event gave, or 0.

@@ -12,7 +12,7 @@
 #define KYMO_PERFETTO_STATE_H
 
 #include "export_util.h"
-#include "flows.h"
+#include "kymo_flows.h"
 #include "perfetto.h"
 
 /* Numbers of tracks. */
@@ -119,7 +119,7 @@ void kymo_pfx_exit(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
 void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev);
 void kymo_pfx_stop(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev);
 
-/* Ends slices: what the functions of stack.h call with a struct kymo_pfx_leaving. */
+/* Ends slices: what the functions of kymo_stack.h call with a struct kymo_pfx_leaving. */
 struct kymo_pfx_leaving {
     struct kymo_pfx *x;
     struct kymo_pfx_process *p;

@@ -279,6 +279,8 @@ struct kymo_segment {
  *   K  kind, u8
  *   Q  value, u64
  *   U  u32 previous, u32 current: a seq_trace serial
+ *   R  u8 enum kymo_message_kind, u64 hash of the reference in the message
+ *   I  u32 mfa id: the function that a process of proc_lib really runs
  *   G  u8 count, count x u64: garbage collection sizes in words, in the order
  *      of enum kymo_gc; count is 0 or KYMO_GC_SIZES
  *
@@ -346,6 +348,11 @@ enum kymo_ts {
     X(33, SEQ_TRACE, "seq_trace", "WPKUQS") /* W from, P to, K enum kymo_seq,  \
                                                Q label; {Label, Info} */       \
     X(34, OTHER, "other", "WA") /* A tag, of a later runtime; [Term | Extra] */ \
+    /* The same events with what a reader needs to pair requests with replies, and to \
+       name a process: decoded as SEND, RECEIVE and SPAWNED. */                \
+    X(35, SEND_REF, "send", "WPSR")              /* message */                 \
+    X(36, RECEIVE_REF, "receive", "WPSR")        /* message */                 \
+    X(37, SPAWNED_PROC, "spawned", "WPMI")       /* argument list */           \
     X(60, STATE, "kymo_state", "K")              /* K enum kymo_state */       \
     X(61, LOST, "kymo_lost", "KQ")               /* K enum kymo_loss, Q how many */
 
@@ -358,6 +365,19 @@ enum kymo_event_id {
 
 /* Ids from here on are notes of the recorder, not events of the node. */
 #define KYMO_E_FIRST_NOTE 60u
+
+/* What a message is, as far as OTP's own protocols tell. Tag is a reference, or
+ * [alias | Reference]; its hash is that of the reference, as in KYMO_I_REF. */
+enum kymo_message_kind {
+    KYMO_MSG_PLAIN = 0,    /* anything else, or not looked at */
+    KYMO_MSG_CALL = 1,     /* {Label, {Pid, Tag}, Request}: gen:call */
+    KYMO_MSG_CAST = 2,     /* {'$gen_cast', Request}; no reference: the hash is 0 */
+    KYMO_MSG_REPLY = 3,    /* {Tag, Reply} */
+    KYMO_MSG_DOWN = 4,     /* {'DOWN', Reference, Type, Object, Reason} */
+    KYMO_MSG_IO = 5,       /* {io_request, Pid, Reference, Request} */
+    KYMO_MSG_IO_REPLY = 6, /* {io_reply, Reference, Reply} */
+    KYMO_MSG_SPAWNED = 7   /* {spawn_reply, Reference, ok | error, PidOrReason} */
+};
 
 enum kymo_seq {
     KYMO_SEQ_SEND = 1,

@@ -102,6 +102,17 @@ static const uint8_t *base_fields(const char *f, const uint8_t *p, const uint8_t
             ev->serial_cur = kymo_get32(p + 4);
             p += 8;
             break;
+        case 'R':
+            TAKE(9);
+            ev->message = *p;
+            ev->ref = kymo_get64(p + 1);
+            p += 9;
+            break;
+        case 'I':
+            TAKE(4);
+            ev->initial = kymo_get32(p);
+            p += 4;
+            break;
         case 'G':
             TAKE(1);
             ev->n_gc = *p++;
@@ -145,6 +156,17 @@ static const uint8_t *options(const uint8_t *p, const uint8_t *end, struct kymo_
     return p + ev->msr_len;
 }
 
+/* Readers need not know that an event comes in two forms. */
+static uint8_t plain_id(uint8_t id)
+{
+    switch (id) {
+    case KYMO_E_SEND_REF: return KYMO_E_SEND;
+    case KYMO_E_RECEIVE_REF: return KYMO_E_RECEIVE;
+    case KYMO_E_SPAWNED_PROC: return KYMO_E_SPAWNED;
+    default: return id;
+    }
+}
+
 bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev)
 {
     const uint8_t *p = s->base + s->body;
@@ -154,7 +176,7 @@ bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev)
     memset(ev, 0, offsetof(struct kymo_event, gc));
     memset((uint8_t *)ev + offsetof(struct kymo_event, content), 0,
            sizeof *ev - offsetof(struct kymo_event, content));
-    ev->id = s->id;
+    ev->id = plain_id(s->id);
     ev->who = KYMO_IDENT_NONE;
     ev->peer = KYMO_IDENT_NONE;
     p = base_fields(kymo_event_fields(s->id), p, end, ev);

@@ -19,13 +19,17 @@ struct kymo_event {
     uint64_t ticks;
     int64_t ns;    /* CLOCK_MONOTONIC of the recording machine */
     uint32_t slot; /* the thread that recorded it */
-    uint8_t id;    /* enum kymo_event_id, without the variant bits */
+    uint8_t id;    /* enum kymo_event_id, without the variant bits; never SEND_REF, RECEIVE_REF
+                      or SPAWNED_PROC */
     bool has_content, has_opts;
     bool incomplete;       /* before the horizon of the recording: see kymo_reader.h */
     uint8_t content_flags; /* KYMO_C_* */
     uint64_t who, peer;
     uint32_t mfa, atom, size;
     uint8_t kind;
+    uint8_t message;  /* enum kymo_message_kind, of send and receive */
+    uint32_t initial; /* mfa id, of spawned; 0 = not recorded */
+    uint64_t ref;     /* hash of the reference in the message, 0 = none */
     uint64_t value;
     uint32_t serial_prev, serial_cur;
     uint32_t n_gc;              /* 0 or KYMO_GC_SIZES */

@@ -79,7 +79,13 @@
     X(bad_term, "bad_term") X(reentry, "reentry") X(other, "other")            \
     X(scheduler, "scheduler") X(dirty_cpu, "dirty_cpu")                        \
     X(dirty_io, "dirty_io") X(interface, "interface") X(raw, "raw")            \
-    X(behaviour, "behaviour")
+    X(behaviour, "behaviour")                                                  \
+    /* protocols of OTP */                                                     \
+    X(alias, "alias") X(gen_cast, "$gen_cast") X(DOWN, "DOWN")                 \
+    X(io_request, "io_request") X(io_reply, "io_reply")                        \
+    X(spawn_reply, "spawn_reply") X(proc_lib, "proc_lib") X(init_p, "init_p")  \
+    X(gen, "gen") X(init_it, "init_it") X(init, "init")                        \
+    X(supervisor, "supervisor")
 /* clang-format on */
 
 struct nif_atoms {

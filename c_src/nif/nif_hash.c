@@ -36,14 +36,24 @@ static uint64_t hash_ref(const struct nif_ref *ref)
     return mix(h, ref->number[2]);
 }
 
+bool nif_ref_hash(ERL_NIF_TERM t, uint64_t *hash)
+{
+    struct nif_ref ref;
+    if (!nif_ref(t, &ref) || ref.n < 3) {
+        return false;
+    }
+    *hash = hash_ref(&ref);
+    return true;
+}
+
 uint64_t nif_term_hash(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t)
 {
     enum { LOOKED_AT = 512 };
     uint8_t etf[LOOKED_AT];
-    struct nif_ref ref;
+    uint64_t hash;
     bool cut = false;
-    if (nif_is_ref(t) && nif_ref(t, &ref) && ref.n >= 3) {
-        return hash_ref(&ref);
+    if (nif_is_ref(t) && nif_ref_hash(t, &hash)) {
+        return hash;
     }
     return nif_hash_bytes(etf, nif_term_encode(env, h, t, etf, sizeof etf, &cut));
 }

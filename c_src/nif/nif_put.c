@@ -87,6 +87,18 @@ static void other(const struct nif_event *ev, const struct nif_input *in)
     nif_record_write(ev, &r);
 }
 
+/* The last base fields of a message, when it is known what it is: the second form of
+ * the event. */
+static void message_fields(struct nif_record *r, unsigned id, ERL_NIF_TERM msg)
+{
+    struct nif_message m = nif_message_look(msg);
+    if (m.kind != KYMO_MSG_PLAIN) {
+        r->id = id;
+        nif_field8(r, m.kind);
+        nif_field64(r, m.ref);
+    }
+}
+
 static void send(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
     struct nif_record r;
@@ -99,6 +111,9 @@ static void send(const struct nif_event *ev, unsigned id, const struct nif_input
     uint64_t peer = nif_ident(ev, to);
     nif_field64(&r, peer);
     nif_field32(&r, nif_message_size(ev, in->term));
+    if (id == KYMO_E_SEND) {
+        message_fields(&r, KYMO_E_SEND_REF, in->term);
+    }
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         unsigned kind = KYMO_IDENT_KIND(peer);
         one_content(&r, in->term);
@@ -137,6 +152,7 @@ static void receive(const struct nif_event *ev, struct nif_input *in)
     start(&r, ev, KYMO_E_RECEIVE, in);
     nif_field64(&r, peer);
     nif_field32(&r, nif_message_size(ev, in->term));
+    message_fields(&r, KYMO_E_RECEIVE_REF, in->term);
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         one_content(&r, in->term);
     }
@@ -162,6 +178,13 @@ static void life(const struct nif_event *ev, unsigned id, const struct nif_input
             nif_mfa_term(ev, in->options.extra, &mfa, &args);
         }
         nif_field32(&r, mfa);
+        if (id == KYMO_E_SPAWNED && in->options.extra != 0) {
+            uint32_t initial = nif_initial_call(ev, in->options.extra);
+            if (initial != 0) {
+                r.id = KYMO_E_SPAWNED_PROC;
+                nif_field32(&r, initial);
+            }
+        }
         if (terms && args != 0) {
             one_content(&r, args);
         }

@@ -4,6 +4,7 @@
 #ifndef KYMO_NIF_PUT_H
 #define KYMO_NIF_PUT_H
 
+#include "nif_protocol.h"
 #include "nif_record.h"
 #include "nif_size.h"
 
@@ -62,13 +63,19 @@ static inline __attribute__((always_inline)) void
 nif_put_send(const struct nif_event *ev, unsigned id, ERL_NIF_TERM tracee, ERL_NIF_TERM msg, ERL_NIF_TERM to)
 {
     uint32_t size = nif_message_size(ev, msg);
+    struct nif_message m = nif_message_look(msg);
     uint64_t who = nif_ident(ev, tracee);
     uint64_t peer = nif_ident(ev, to);
-    uint8_t *p = kymo_reserve(ev->w, id, 20);
+    bool seen = m.kind != KYMO_MSG_PLAIN && id == KYMO_E_SEND;
+    uint8_t *p = kymo_reserve(ev->w, seen ? KYMO_E_SEND_REF : id, seen ? 29 : 20);
     if (p != NULL) {
         p = kymo_put64(p, who);
         p = kymo_put64(p, peer);
         p = kymo_put32(p, size);
+        if (seen) {
+            p = kymo_put8(p, m.kind);
+            p = kymo_put64(p, m.ref);
+        }
         kymo_commit(ev->w, p);
     }
 }

@@ -32,6 +32,8 @@ size_t nif_term_encode(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM 
  * from its node and its numbers, of another term from what of it fits into 512 bytes.
  * Not the same in another run of the node. */
 uint64_t nif_hash_bytes(const uint8_t *bytes, size_t len);
+/* The same of a reference alone: false when its layout is not understood. */
+bool nif_ref_hash(ERL_NIF_TERM ref, uint64_t *hash);
 uint64_t nif_term_hash(ErlNifEnv *env, const struct nif_handle *h, ERL_NIF_TERM t);
 
 /* The UTF-8 text of an atom; 0 when it has none that fits. */

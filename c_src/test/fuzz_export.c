@@ -103,6 +103,11 @@ static size_t body_of(struct script *s, unsigned id, uint8_t *body)
         switch (*f) {
         case 'W':
         case 'P': p = put(p, ident(s), 8); break;
+        case 'R':
+            *p++ = next(s) % 8;
+            p = put(p, next(s) % 8, 8);
+            break;
+        case 'I':
         case 'M':
         case 'A': p = put(p, next(s) % 16, 4); break;
         case 'S':

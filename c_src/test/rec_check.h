@@ -428,7 +428,9 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
             e->mfa = (uint32_t)rc_num(p, 4);
             p += 4;
             break;
-        case 'A': p += 4; break;
+        case 'A':
+        case 'I': p += 4; break;
+        case 'R': p += 9; break;
         case 'S':
             e->size = (uint32_t)rc_num(p, 4);
             p += 4;

@@ -22,7 +22,9 @@ static size_t body(uint8_t *p, const char *fields, unsigned variant)
     size_t n = 0;
     for (const char *f = fields; *f != '\0'; f++) {
         uint64_t v = *f == 'W' || *f == 'P' ? KYMO_IDENT(KYMO_I_PID, 42) : 3;
-        size_t size = *f == 'K' ? 1 : *f == 'M' || *f == 'A' || *f == 'S' ? 4 : 8;
+        size_t size = *f == 'K' ? 1 : strchr("MASI", *f) != NULL ? 4 : 8;
+        if (*f == 'R')
+            p[n++] = KYMO_MSG_CALL;
         if (*f == 'G') {
             p[n] = KYMO_GC_SIZES;
             memset(p + n + 1, 1, 8 * KYMO_GC_SIZES);

@@ -65,6 +65,12 @@ static size_t body(uint8_t *p, size_t i, unsigned variant)
             v = (400 + i) | (500 + i) << 32;
             size = 8;
             break;
+        case 'R':
+            p[n++] = (uint8_t)(1 + i % 7);
+            v = 0x1122334455667788ull + i;
+            size = 8;
+            break;
+        case 'I': v = 600 + i; break;
         case 'G':
             p[n++] = KYMO_GC_SIZES;
             for (uint64_t k = 0; k < KYMO_GC_SIZES; k++) {
@@ -100,7 +106,11 @@ static size_t body(uint8_t *p, size_t i, unsigned variant)
 static void check(const struct kymo_event *ev, size_t i, unsigned variant)
 {
     const char *f = types[i].fields;
-    assert_int_equal(ev->id, types[i].id);
+    unsigned id = types[i].id == KYMO_E_SEND_REF       ? KYMO_E_SEND
+                  : types[i].id == KYMO_E_RECEIVE_REF  ? KYMO_E_RECEIVE
+                  : types[i].id == KYMO_E_SPAWNED_PROC ? KYMO_E_SPAWNED
+                                                       : types[i].id;
+    assert_int_equal(ev->id, id);
     assert_int_equal(ev->who, strchr(f, 'W') ? who_of(i) : KYMO_IDENT_NONE);
     assert_int_equal(ev->peer, strchr(f, 'P') ? KYMO_IDENT(KYMO_I_PORT, i) : KYMO_IDENT_NONE);
     assert_int_equal(ev->mfa, strchr(f, 'M') ? 100 + i : 0);
@@ -108,6 +118,9 @@ static void check(const struct kymo_event *ev, size_t i, unsigned variant)
     assert_int_equal(ev->size, strchr(f, 'S') ? 300 + i : 0);
     assert_int_equal(ev->kind, strchr(f, 'K') ? i % 7 : 0);
     assert_int_equal(ev->value, strchr(f, 'Q') ? 0x8877665544332211ull + i : 0);
+    assert_int_equal(ev->message, strchr(f, 'R') ? 1 + i % 7 : 0);
+    assert_int_equal(ev->ref, strchr(f, 'R') ? 0x1122334455667788ull + i : 0);
+    assert_int_equal(ev->initial, strchr(f, 'I') ? 600 + i : 0);
     assert_int_equal(ev->serial_prev, strchr(f, 'U') ? 400 + i : 0);
     assert_int_equal(ev->serial_cur, strchr(f, 'U') ? 500 + i : 0);
     assert_int_equal(ev->n_gc, strchr(f, 'G') ? KYMO_GC_SIZES : 0);

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "stack.h"
+#include "kymo_stack.h"
 
 struct play {
     struct kymo_stack st;

@@ -27,8 +27,8 @@ struct kymo_export_options {
      * NULL keeps everything. */
     bool (*keep)(void *arg, const struct kymo_reader *r, const struct kymo_event *ev);
     void *keep_arg;
-    bool all;  /* incomplete events too, marked as such (kymo_reader_horizon); not for folded */
-    bool wall; /* folded: wall clock instead of the time scheduled in */
+    bool all;  /* incomplete events too, marked as such (kymo_reader_horizon); not for folded and speedscope */
+    bool wall; /* folded, speedscope: wall clock instead of the time scheduled in */
     /* Called now and then with the work done so far; may be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
@@ -46,6 +46,9 @@ int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o,
                     struct kymo_export_result *res, char *err, size_t err_size);
 int kymo_export_folded(struct kymo_reader *r, const struct kymo_export_options *o,
                        struct kymo_export_result *res, char *err, size_t err_size);
+/* The same stacks as folded, in the file format of speedscope. */
+int kymo_export_speedscope(struct kymo_reader *r, const struct kymo_export_options *o,
+                           struct kymo_export_result *res, char *err, size_t err_size);
 int kymo_export_dbg(struct kymo_reader *r, const struct kymo_export_options *o,
                     struct kymo_export_result *res, char *err, size_t err_size);
 

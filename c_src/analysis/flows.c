@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "flows.h"
+#include "kymo_flows.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +17,13 @@ void kymo_message_look(struct kymo_message *m, const struct kymo_event *ev)
     m->size = (ev->size & KYMO_SIZE_MORE) != 0 ? KYMO_SIZE_UNKNOWN : ev->size;
     m->hash = 0;
     m->ns = ev->ns;
+    m->kind = ev->message;
+    m->ref = ev->ref;
+    /* A reference is in few messages: a request, its reply, a 'DOWN'. */
+    if (ev->ref != 0) {
+        m->hash = (ev->ref ^ ev->message) | 1u;
+        return;
+    }
     /* Cut contents depend on the bound alone, but {Content, Peer} is another term. */
     if (!ev->has_content || (ev->content_flags & KYMO_C_PAIR) != 0)
         return;
@@ -71,6 +78,13 @@ static void take(struct kymo_flows *f, struct queue *q, uint32_t i, uint32_t pre
         kymo_map_remove(&f->queues, e->to);
 }
 
+/* Nothing will be matched with this send. */
+static void tell_gone(const struct kymo_flows *f, const struct kymo_flow_entry *e)
+{
+    if (f->gone != NULL)
+        f->gone(f->gone_arg, e);
+}
+
 uint64_t kymo_flows_id(struct kymo_flows *f)
 {
     return ++f->sent;
@@ -83,6 +97,7 @@ uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
     struct kymo_flow_entry *e = &f->ring[i - 1];
     if (e->id > f->lost_at) {
         /* The oldest of all is the oldest of its queue. */
+        tell_gone(f, e);
         take(f, kymo_map_get(&f->queues, e->to), i, 0);
     }
     struct queue *q = kymo_map_put(&f->queues, queue_of(m->from, m->to), NULL);
@@ -92,8 +107,10 @@ uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
                                   .to = queue_of(m->from, m->to),
                                   .from = m->from,
                                   .hash = m->hash,
+                                  .ref = m->ref,
                                   .ns = m->ns,
-                                  .size = m->size};
+                                  .size = m->size,
+                                  .kind = m->kind};
     if (q->last != 0)
         f->ring[q->last - 1].next = i;
     else
@@ -130,12 +147,16 @@ static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kym
     if (found == 0)
         return 0;
     uint64_t id = arrow_of(&f->ring[found - 1], m);
+    f->found = f->ring[found - 1];
     for (uint32_t i = q->first, prev = 0; i != 0;) {
         uint32_t next = f->ring[i - 1].next;
-        if (f->ring[i - 1].from == m->from)
+        if (f->ring[i - 1].from == m->from) {
+            if (i != found || id == 0)
+                tell_gone(f, &f->ring[i - 1]);
             take(f, q, i, prev);
-        else
+        } else {
             prev = i;
+        }
         if (i == found)
             break;
         i = next;
@@ -171,6 +192,9 @@ static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kym
     if (found == 0)
         return 0;
     uint64_t id = arrow_of(&f->ring[found - 1], m);
+    f->found = f->ring[found - 1];
+    if (!certain || id == 0)
+        tell_gone(f, &f->found);
     take(f, q, found, before);
     return certain ? id : 0;
 }
@@ -197,8 +221,10 @@ static void drop_queue(struct kymo_flows *f, uint64_t key)
     struct queue *q = kymo_map_get(&f->queues, key);
     if (q == NULL)
         return;
-    for (uint32_t i = q->first; i != 0; i = f->ring[i - 1].next)
+    for (uint32_t i = q->first; i != 0; i = f->ring[i - 1].next) {
+        tell_gone(f, &f->ring[i - 1]);
         f->ring[i - 1].id = 0;
+    }
     kymo_map_remove(&f->queues, key);
 }
 
@@ -210,6 +236,11 @@ void kymo_flows_exit(struct kymo_flows *f, uint64_t ident)
 
 void kymo_flows_lost(struct kymo_flows *f)
 {
+    size_t it = 0;
+    for (const struct queue *q; f->gone != NULL && (q = kymo_map_next(&f->queues, &it, NULL)) != NULL;) {
+        for (uint32_t i = q->first; i != 0; i = f->ring[i - 1].next)
+            f->gone(f->gone_arg, &f->ring[i - 1]);
+    }
     f->lost_at = f->sent;
     kymo_map_free(&f->queues);
 }

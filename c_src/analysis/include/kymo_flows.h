@@ -21,10 +21,12 @@ struct kymo_flow_entry {
     uint64_t id; /* 0 = free */
     uint64_t to; /* key of its queue */
     uint64_t from;
-    uint64_t hash; /* of the contents, 0 = not known */
+    uint64_t hash; /* of the contents or of the reference in it, 0 = not known */
+    uint64_t ref;  /* hash of the reference in it, 0 = none */
     int64_t ns;
     uint32_t size; /* words, KYMO_SIZE_UNKNOWN = not known */
     uint32_t next; /* index + 1 in the same queue */
+    uint8_t kind;  /* enum kymo_message_kind */
 };
 
 struct kymo_flows {
@@ -32,6 +34,11 @@ struct kymo_flows {
     uint64_t sent;          /* ids given so far: 1 .. sent */
     uint64_t lost_at;       /* entries up to this id were forgotten by loss */
     struct kymo_map queues; /* receiver -> first and last index + 1 */
+    /* The send that kymo_flows_receive gave the id of last. */
+    struct kymo_flow_entry found;
+    /* Called for each send that no receive will be matched with any more; may be NULL. */
+    void (*gone)(void *arg, const struct kymo_flow_entry *e);
+    void *gone_arg;
 };
 
 /* A message as one event describes it. */
@@ -40,11 +47,13 @@ struct kymo_message {
     uint64_t to;   /* send: as addressed; receive: the pid */
     uint64_t name; /* receive: registered name of the receiver as an ident, or KYMO_IDENT_NONE */
     uint64_t hash;
+    uint64_t ref;
     int64_t ns;
     uint32_t size;
+    uint8_t kind;
 };
 
-/* Fills in size and hash from a send or receive event. */
+/* Fills in size, hash, reference and kind from a send or receive event. */
 void kymo_message_look(struct kymo_message *m, const struct kymo_event *ev);
 /* Whether two events may describe the same message. */
 bool kymo_message_alike(uint32_t size_a, uint64_t hash_a, uint32_t size_b, uint64_t hash_b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "stack.h"
+#include "kymo_stack.h"
 
 #include <stdlib.h>
 #include <string.h>

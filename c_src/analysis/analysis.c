@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis_int.h"
+
+enum { PROGRESS_EVERY = 1 << 17 };
+
+/* ---- one event ---- */
+
+static void on_exit_event(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
+{
+    kymo_an_forget(x, p, ev);
+}
+
+static void on_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
+{
+    kymo_an_out(x, p, ev);
+    if (kymo_hibernates(x->r, ev))
+        kymo_an_end_spans(x, p, ev);
+}
+
+static void on_message(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
+{
+    x->res->has_messages = true;
+    x->res->has_refs = x->res->has_refs || ev->ref != 0;
+    if (ev->id == KYMO_E_RECEIVE) {
+        p->life.received++;
+        kymo_an_request_received(x, p, ev, kymo_an_receive(x, p, ev));
+    } else {
+        p->life.sent++;
+        kymo_an_request_sent(x, p, ev, kymo_an_send(x, ev));
+    }
+}
+
+static void on_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
+{
+    const struct kymo_span *s = kymo_an_stack_event(x, p, ev);
+    x->res->has_calls = true;
+    if (s != NULL)
+        kymo_an_request_call(x, p, s);
+}
+
+static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
+{
+    /* It may come from a thread whose clock had jumped. */
+    if (ev->ns > p->last)
+        p->last = ev->ns;
+    if (p->mail == KYMO_AN_MAIL_FIRST && ev->id != KYMO_E_RECEIVE)
+        p->mail = KYMO_AN_MAIL_KNOWN;
+    switch (ev->id) {
+    case KYMO_E_CALL: on_call(x, p, ev); break;
+    case KYMO_E_RETURN_TO:
+    case KYMO_E_RETURN_FROM:
+    case KYMO_E_EXCEPTION_FROM:
+        x->res->has_ends = true;
+        kymo_an_stack_event(x, p, ev);
+        break;
+    case KYMO_E_GC_MINOR_START:
+    case KYMO_E_GC_MAJOR_START:
+    case KYMO_E_GC_MINOR_END:
+    case KYMO_E_GC_MAJOR_END:
+        x->res->has_gc = true;
+        kymo_an_stack_event(x, p, ev);
+        break;
+    case KYMO_E_SEND:
+    case KYMO_E_SEND_NE:
+    case KYMO_E_RECEIVE: on_message(x, p, ev); break;
+    case KYMO_E_IN:
+    case KYMO_E_IN_EXITING:
+    case KYMO_E_PORT_IN:
+    case KYMO_E_PORT_IN_EXITING:
+        x->res->has_running = true;
+        kymo_an_in(x, p, ev);
+        break;
+    case KYMO_E_OUT:
+    case KYMO_E_OUT_EXITING:
+    case KYMO_E_OUT_EXITED:
+    case KYMO_E_PORT_OUT:
+    case KYMO_E_PORT_OUT_EXITING:
+    case KYMO_E_PORT_OUT_EXITED: on_out(x, p, ev); break;
+    case KYMO_E_EXIT:
+    case KYMO_E_CLOSED: on_exit_event(x, p, ev); break;
+    case KYMO_E_REGISTER:
+    case KYMO_E_UNREGISTER: kymo_an_rename(x, p, ev); break;
+    default: break;
+    }
+}
+
+static void on_event(struct kymo_an *x, const struct kymo_event *ev)
+{
+    x->now = ev->ns;
+    x->newest = ev->ns > x->newest ? ev->ns : x->newest;
+    kymo_an_report_event(x, ev);
+    if (x->loss_epoch != kymo_reader_loss_epoch(x->r)) {
+        x->loss_epoch = kymo_reader_loss_epoch(x->r);
+        kymo_flows_lost(&x->flows);
+    }
+    if (ev->id >= KYMO_E_FIRST_NOTE)
+        return;
+    struct kymo_an_process *p = kymo_an_process(x, ev);
+    if (p != NULL)
+        on_event_of(x, p, ev);
+}
+
+/* ---- all of them ---- */
+
+static int next_of_lesson(void *reader, struct kymo_event *ev)
+{
+    return kymo_reader_next(reader, ev);
+}
+
+static void progress(const struct kymo_an *x)
+{
+    uint64_t done, total;
+    if (x->o->progress == NULL)
+        return;
+    kymo_reader_progress(x->r, &done, &total);
+    x->o->progress(x->o->progress_arg, done, total);
+}
+
+static int run(struct kymo_an *x)
+{
+    struct kymo_event ev;
+    uint64_t ticks, jumps = kymo_reader_jumps(x->r);
+    int64_t horizon;
+    uint32_t since_progress = 0;
+    int rc = kymo_lesson_take(&x->lesson, x->r, next_of_lesson, x->r);
+    if (rc == 0)
+        rc = kymo_reader_rewind(x->r);
+    if (rc < 0)
+        return rc;
+    bool first = true;
+    while (!x->failed && (rc = kymo_reader_next(x->r, &ev)) == 1) {
+        if (first) /* only now it is known for a living recorder */
+            x->cut = kymo_reader_horizon(x->r, &ticks, &horizon);
+        first = false;
+        if (ev.ns > x->to) {
+            if (jumps == 0)
+                break;
+            continue;
+        }
+        on_event(x, &ev);
+        if (++since_progress == PROGRESS_EVERY) {
+            since_progress = 0;
+            progress(x);
+        }
+    }
+    if (rc < 0)
+        return rc;
+    x->now = x->newest;
+    kymo_an_requests_end(x);
+    kymo_an_forget_all(x);
+    kymo_flows_lost(&x->flows); /* reports what was not received */
+    progress(x);
+    return x->failed ? -ENOMEM : 0;
+}
+
+static int64_t bound(int64_t t0, int64_t since)
+{
+    int64_t sum;
+    if (since == INT64_MIN || since == INT64_MAX)
+        return since;
+    if (__builtin_add_overflow(t0, since, &sum))
+        return since < 0 ? INT64_MIN : INT64_MAX;
+    return sum;
+}
+
+static int init(struct kymo_an *x)
+{
+    int64_t t0 = kymo_reader_meta(x->r)->t0_mono_ns;
+    x->from = bound(t0, x->o->from_ns);
+    x->to = bound(t0, x->o->to_ns);
+    x->newest = INT64_MIN;
+    kymo_map_init(&x->processes, sizeof(struct kymo_an_process *));
+    kymo_map_init(&x->dead, 0);
+    kymo_map_init(&x->names, sizeof(uint64_t));
+    kymo_map_init(&x->by_ref, sizeof(uint32_t));
+    kymo_map_init(&x->by_mail, sizeof(uint32_t));
+    kymo_map_init(&x->handlers, sizeof(uint8_t));
+    x->slots = kymo_reader_slots(x->r, &x->n_slots);
+    x->running = calloc((size_t)x->n_slots + 1, sizeof *x->running);
+    x->requests = calloc(KYMO_REQUESTS_OPEN, sizeof *x->requests);
+    if (x->running == NULL || x->requests == NULL || kymo_flows_init(&x->flows) != 0 ||
+        kymo_residents_init(&x->residents) != 0)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < x->n_slots; i++)
+        x->running[i] = KYMO_IDENT_NONE;
+    x->flows.gone = kymo_an_mail_gone;
+    x->flows.gone_arg = x;
+    return 0;
+}
+
+static void clear(struct kymo_an *x)
+{
+    size_t it = 0;
+    for (struct kymo_an_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;) {
+        kymo_stack_free(&(*p)->stack);
+        free((*p)->open);
+        free(*p);
+    }
+    kymo_map_free(&x->processes);
+    kymo_map_free(&x->dead);
+    kymo_map_free(&x->names);
+    kymo_map_free(&x->by_ref);
+    kymo_map_free(&x->by_mail);
+    kymo_map_free(&x->handlers);
+    kymo_flows_free(&x->flows);
+    kymo_residents_free(&x->residents);
+    kymo_facts_free(&x->lesson.facts);
+    free(x->running);
+    free(x->requests);
+    free(x);
+}
+
+int kymo_analyse(struct kymo_reader *r, const struct kymo_analysis_options *o,
+                 const struct kymo_analysis_sink *sinks, size_t n, struct kymo_analysis_result *res,
+                 char *err, size_t err_size)
+{
+    memset(res, 0, sizeof *res);
+    res->first = res->last = KYMO_NO_TIME;
+    struct kymo_an *x = calloc(1, sizeof *x);
+    int rc = -ENOMEM;
+    if (x != NULL) {
+        x->r = r;
+        x->o = o;
+        x->sinks = sinks;
+        x->n_sinks = n;
+        x->res = res;
+        rc = init(x);
+        if (rc == 0)
+            rc = run(x);
+        clear(x);
+    }
+    if (rc == -ENOMEM)
+        snprintf(err, err_size, "not enough memory");
+    else if (rc < 0)
+        snprintf(err, err_size, "can't read the recording further: %s", strerror(-rc));
+    return rc;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Why something took long: follows the chain of waiting of a process backwards across
+ * processes, from the end of a time to its beginning. At each point one process is on
+ * the critical path, and it ran, collected, or waited for something: for a message, and
+ * then its sender is on the path until it was sent; for a scheduler; for a port, a timer
+ * or whatever else. The parts do not overlap and add up to the whole time exactly. What
+ * the recording does not show is KYMO_WHY_UNKNOWN.
+ *
+ * Use: kymo_why_new for a window, kymo_analyse with its sink and the same window,
+ * kymo_why_explain as often as wanted. Single threaded. Memory: at most
+ * KYMO_WHY_FACTS_MAX facts of each kind, 80 to 150 bytes each.
+ */
+#ifndef KYMO_WHY_H
+#define KYMO_WHY_H
+
+#include "kymo_analysis.h"
+
+#define KYMO_WHY_FACTS_MAX 2000000u
+#define KYMO_WHY_PARTS 64u
+#define KYMO_WHY_STEPS 4096u
+
+enum kymo_why_cause {
+    KYMO_WHY_UNKNOWN = 0,
+    KYMO_WHY_RUNNING = 1,     /* it ran: function says what, as far as calls were traced */
+    KYMO_WHY_DIRTY = 2,       /* it ran on a dirty scheduler */
+    KYMO_WHY_GC = 3,          /* it collected garbage */
+    KYMO_WHY_QUEUE = 4,       /* the request waited in its mailbox, behind others */
+    KYMO_WHY_SCHEDULER = 5,   /* it could run, and waited for a scheduler; blame ran instead */
+    KYMO_WHY_DIRTY_QUEUE = 6, /* it waited for a dirty scheduler; blame ran instead */
+    KYMO_WHY_PORT = 7,        /* it waited for a port; blame is the port if it is known */
+    KYMO_WHY_TIMER = 8,       /* it waited until a time had passed */
+    KYMO_WHY_SUSPENDED = 9,   /* blame had suspended it */
+    KYMO_WHY_NODE = 10,       /* no process of the node ran, though some could have */
+    KYMO_WHY_ACTIVE = 11,     /* it ran or waited: its scheduling was not recorded */
+    KYMO_WHY_CAUSES = 12
+};
+
+/* All time of one cause in one process. */
+struct kymo_why_part {
+    uint8_t cause;
+    uint64_t process;
+    uint64_t blame; /* see the causes; KYMO_IDENT_NONE = nobody or not known */
+    int64_t ns;
+    int64_t blame_ns; /* of which blame ran */
+    uint32_t mfa;     /* function with most of it, 0 = not known */
+    int64_t mfa_ns;
+    uint32_t times;    /* how many stretches */
+    uint32_t requests; /* KYMO_WHY_QUEUE: other requests that were handled meanwhile */
+};
+
+/* A stretch of the path. What takes less than 1 % of the whole is part of the stretch of
+ * the same process beside it. */
+struct kymo_why_step {
+    uint8_t cause;
+    uint64_t process, blame;
+    int64_t start, end;
+    uint32_t mfa;
+};
+
+struct kymo_why_answer {
+    int64_t ns;                                /* the sum of all parts */
+    struct kymo_why_part part[KYMO_WHY_PARTS]; /* the largest first */
+    size_t n;
+    struct kymo_why_step step[KYMO_WHY_STEPS]; /* in order of time; the oldest are left out */
+    size_t n_steps;
+    bool cut; /* facts or steps were left out for want of room */
+};
+
+struct kymo_why;
+
+/* NULL: no memory. */
+struct kymo_why *kymo_why_new(const struct kymo_reader *r);
+void kymo_why_free(struct kymo_why *w);
+/* Collects what the explanation needs. */
+struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w);
+/* Explains the time of process from start to end; both within the window. 0, -ENOMEM, or
+ * -EINVAL when the end is before the start. */
+int kymo_why_explain(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                     struct kymo_why_answer *out);
+/* "running", "queue", ... for programs. */
+const char *kymo_why_cause_name(uint8_t cause);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kymo_lesson.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "kymo_residents.h"
+
+static bool is_text(struct kymo_text t, const char *s)
+{
+    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
+}
+
+bool kymo_hibernates(const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    struct kymo_mfa mfa;
+    return ev->id == KYMO_E_OUT && kymo_reader_mfa(r, ev->mfa, &mfa) && mfa.arity == 3 &&
+           is_text(kymo_reader_atom(r, mfa.function), "hibernate") &&
+           is_text(kymo_reader_atom(r, mfa.module), "erlang");
+}
+
+static void end_stacks(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r)
+{
+    size_t it = 0;
+    for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;) {
+        kymo_stack_lost(st, kymo_reader_loss_epoch(r));
+        kymo_stack_learn_end(st, &l->facts);
+        kymo_stack_clear(st, NULL, NULL);
+    }
+    kymo_map_free(stacks);
+}
+
+static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r,
+                        const struct kymo_event *ev)
+{
+    if (ev->id == KYMO_E_IN || ev->id == KYMO_E_OUT)
+        l->running = true;
+    if (ev->id == KYMO_E_EXIT) {
+        struct kymo_stack *st = kymo_map_get(stacks, ev->who);
+        if (st != NULL) {
+            kymo_stack_lost(st, kymo_reader_loss_epoch(r));
+            kymo_stack_learn_end(st, &l->facts);
+            kymo_stack_clear(st, NULL, NULL);
+            kymo_map_remove(stacks, ev->who);
+        }
+        return true;
+    }
+    if (kymo_hibernates(r, ev)) {
+        struct kymo_stack *st = kymo_map_get(stacks, ev->who);
+        if (st != NULL)
+            kymo_stack_hibernate(st, NULL, NULL);
+    }
+    if (ev->id < KYMO_E_CALL || ev->id > KYMO_E_EXCEPTION_FROM)
+        return true;
+    if (stacks->count >= KYMO_RESIDENTS && kymo_map_get(stacks, ev->who) == NULL)
+        end_stacks(l, stacks, r);
+    struct kymo_stack *st = kymo_map_put(stacks, ev->who, NULL);
+    if (st == NULL)
+        return false;
+    kymo_stack_lost(st, kymo_reader_loss_epoch(r));
+    uint32_t mfa = kymo_canonical(r, ev->mfa);
+    if (ev->id == KYMO_E_CALL) {
+        kymo_stack_call(st, &l->facts, mfa, NULL, NULL);
+    } else if (ev->id == KYMO_E_RETURN_TO) {
+        kymo_stack_return_to(st, &l->facts, mfa, NULL, NULL);
+    } else {
+        kymo_stack_return_from(st, &l->facts, mfa, NULL, NULL);
+    }
+    return true;
+}
+
+int kymo_lesson_take(struct kymo_lesson *lesson, struct kymo_reader *r,
+                     int (*next)(void *arg, struct kymo_event *ev), void *arg)
+{
+    memset(lesson, 0, sizeof *lesson);
+    kymo_facts_init(&lesson->facts);
+    struct kymo_map stacks;
+    kymo_map_init(&stacks, sizeof(struct kymo_stack));
+    struct kymo_event ev;
+    bool return_to = false;
+    kymo_reader_show_all(r, false);
+    int rc = kymo_reader_rewind(r);
+    /* Frames open from the start, in case that a return_to comes later. */
+    lesson->facts.return_to_seen = true;
+    for (uint32_t i = 0; rc >= 0 && i < KYMO_LESSON_EVENTS && (rc = next(arg, &ev)) == 1; i++) {
+        return_to = return_to || ev.id == KYMO_E_RETURN_TO;
+        if (!learn_event(lesson, &stacks, r, &ev)) {
+            rc = -ENOMEM;
+            break;
+        }
+    }
+    lesson->facts.return_to_seen = return_to;
+    end_stacks(lesson, &stacks, r);
+    return rc < 0 ? rc : 0;
+}

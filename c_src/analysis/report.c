@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis_int.h"
+
+/* A fact belongs to the window when some of it does. */
+static bool overlaps(const struct kymo_an *x, int64_t start, int64_t end)
+{
+    int64_t first = start != KYMO_NO_TIME ? start : end, last = end != KYMO_NO_TIME ? end : x->now;
+    return last >= x->from && (first == KYMO_NO_TIME || first <= x->to);
+}
+
+#define TO_SINKS(member, fact) \
+    do { \
+        for (size_t i_ = 0; i_ < x->n_sinks; i_++) { \
+            if (x->sinks[i_].member != NULL) \
+                x->sinks[i_].member(x->sinks[i_].arg, fact); \
+        } \
+    } while (0)
+
+void kymo_an_report_event(struct kymo_an *x, const struct kymo_event *ev)
+{
+    if (ev->ns < x->from || ev->ns > x->to)
+        return;
+    if (ev->id < KYMO_E_FIRST_NOTE) {
+        x->res->events++;
+        if (x->res->first == KYMO_NO_TIME || ev->ns < x->res->first)
+            x->res->first = ev->ns;
+        if (x->res->last == KYMO_NO_TIME || ev->ns > x->res->last)
+            x->res->last = ev->ns;
+    } else if (ev->id == KYMO_E_LOST) {
+        x->res->lost += ev->value;
+    }
+    TO_SINKS(event, ev);
+}
+
+void kymo_an_report_open(struct kymo_an *x, const struct kymo_span *s)
+{
+    if (overlaps(x, s->start, KYMO_NO_TIME))
+        TO_SINKS(span_open, s);
+}
+
+void kymo_an_report_span(struct kymo_an *x, const struct kymo_span *s)
+{
+    if (!overlaps(x, s->start, s->ended == KYMO_SPAN_MOMENT ? s->start : s->end))
+        return;
+    x->res->spans++;
+    TO_SINKS(span, s);
+}
+
+void kymo_an_report_mail(struct kymo_an *x, const struct kymo_mail *m)
+{
+    if (!overlaps(x, m->sent, m->fetched != KYMO_NO_TIME ? m->fetched : m->sent))
+        return;
+    x->res->mails++;
+    TO_SINKS(mail, m);
+}
+
+void kymo_an_report_request(struct kymo_an *x, const struct kymo_request *q)
+{
+    if (!overlaps(x, q->sent, q->received))
+        return;
+    x->res->requests++;
+    TO_SINKS(request, q);
+}
+
+void kymo_an_report_run(struct kymo_an *x, const struct kymo_run *run)
+{
+    if (!overlaps(x, run->start, run->end))
+        return;
+    x->res->runs++;
+    TO_SINKS(run, run);
+}
+
+void kymo_an_report_collection(struct kymo_an *x, const struct kymo_collection *c)
+{
+    if (!overlaps(x, c->start, c->end))
+        return;
+    x->res->collections++;
+    TO_SINKS(collection, c);
+}
+
+void kymo_an_report_life(struct kymo_an *x, const struct kymo_life *life)
+{
+    if (overlaps(x, life->first, life->last))
+        TO_SINKS(life, life);
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests. The reference in a request is the one in its reply, so both ends are certain
+ * when the recording has references. When the server began with a request is known when
+ * its callbacks are traced: a server takes its requests in the order in which it has
+ * fetched them, and each reply that it sends shows whether that count is right. Without
+ * callbacks a server that replies in that order began when it had fetched the request
+ * and had sent the reply before; such a beginning is marked as inferred.
+ */
+#include <string.h>
+
+#include "analysis_int.h"
+
+enum { HANDLES_NOTHING = 1, HANDLES_CALL, HANDLES_CAST, HANDLES_ANY };
+
+/* ---- the table of open requests ---- */
+
+static struct kymo_an_request *request_at(const struct kymo_an *x, uint32_t place)
+{
+    return place != 0 ? &x->requests[place - 1] : NULL;
+}
+
+static uint32_t place_of(const struct kymo_an *x, const struct kymo_an_request *a)
+{
+    return (uint32_t)(a - x->requests) + 1;
+}
+
+static struct kymo_an_request *find(const struct kymo_an *x, const struct kymo_map *map, uint64_t key)
+{
+    const uint32_t *place = kymo_map_get(map, key);
+    return place != NULL ? request_at(x, *place) : NULL;
+}
+
+static void unqueue(struct kymo_an *x, struct kymo_an_process *server, struct kymo_an_request *a)
+{
+    uint32_t place = place_of(x, a), before = 0;
+    for (uint32_t i = server->queue_first; i != 0 && i != place; i = x->requests[i - 1].next)
+        before = i;
+    if (before != 0)
+        x->requests[before - 1].next = a->next;
+    else
+        server->queue_first = a->next;
+    if (server->queue_last == place)
+        server->queue_last = before;
+    a->queued = false;
+}
+
+/* It has ended, in whatever way. */
+static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
+{
+    struct kymo_an_process *server = kymo_an_known(x, a->q.server);
+    a->q.ended = ended;
+    if (server != NULL) {
+        if (a->queued)
+            unqueue(x, server, a);
+        if (a->counted)
+            server->pending--;
+        if (server->handling == place_of(x, a))
+            server->handling = 0;
+    }
+    struct kymo_an_process *client = a->q.kind != KYMO_REQ_CAST ? kymo_an_known(x, a->q.client) : NULL;
+    if (client != NULL && client->asked > 0)
+        client->asked--;
+    kymo_an_report_request(x, &a->q);
+    if (a->q.ref != 0)
+        kymo_map_remove(&x->by_ref, a->q.ref);
+    else
+        kymo_map_remove(&x->by_mail, a->q.mail);
+    a->used = false;
+}
+
+static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *map, uint64_t key)
+{
+    struct kymo_an_request *a = find(x, map, key);
+    if (a != NULL) /* the reference came again */
+        close_request(x, a, KYMO_REQ_OPEN);
+    a = &x->requests[x->requests_made % KYMO_REQUESTS_OPEN];
+    if (a->used) {
+        x->res->evicted++;
+        close_request(x, a, KYMO_REQ_OPEN);
+    }
+    uint32_t *place = kymo_map_put(map, key, NULL);
+    if (place == NULL) {
+        x->failed = true;
+        return NULL;
+    }
+    memset(a, 0, sizeof *a);
+    *place = place_of(x, a);
+    a->used = true;
+    a->q = (struct kymo_request){.id = ++x->requests_made,
+                                 .sent = KYMO_NO_TIME,
+                                 .fetched = KYMO_NO_TIME,
+                                 .handled = KYMO_NO_TIME,
+                                 .handled_end = KYMO_NO_TIME,
+                                 .replied = KYMO_NO_TIME,
+                                 .received = KYMO_NO_TIME,
+                                 .ended = KYMO_REQ_OPEN};
+    return a;
+}
+
+/* ---- messages ---- */
+
+static uint8_t kind_of(uint8_t message)
+{
+    switch (message) {
+    case KYMO_MSG_CALL: return KYMO_REQ_CALL;
+    case KYMO_MSG_CAST: return KYMO_REQ_CAST;
+    case KYMO_MSG_IO: return KYMO_REQ_IO;
+    default: return 0;
+    }
+}
+
+static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
+                         uint64_t mail, uint8_t kind)
+{
+    bool cast = kind == KYMO_REQ_CAST;
+    if ((!cast && ev->ref == 0) || (cast && mail == 0))
+        return;
+    struct kymo_an_request *a =
+        cast ? open_request(x, &x->by_mail, mail) : open_request(x, &x->by_ref, ev->ref);
+    if (a == NULL)
+        return;
+    const struct kymo_span *in = kymo_an_innermost(p);
+    a->q.kind = kind;
+    a->q.client = p->ident;
+    a->q.server = kymo_an_receiver(x, ev->peer);
+    a->q.ref = cast ? 0 : ev->ref;
+    a->q.mail = mail;
+    a->q.sent = p->last;
+    a->q.waiter = in != NULL ? in->id : 0;
+    a->q.waiter_mfa = in != NULL ? in->mfa : 0;
+    p->life.requests++;
+    p->asked += !cast;
+    struct kymo_an_process *server = kymo_an_known(x, a->q.server);
+    if (server == NULL)
+        return;
+    a->q.ahead = server->pending;
+    if (!cast) {
+        a->counted = true;
+        server->pending++;
+        if (server->pending > server->life.mailbox_max)
+            server->life.mailbox_max = server->pending;
+    }
+}
+
+/* The server's callbacks are not traced. Its beginning with a request is inferred only
+ * where the order of its replies is that of the requests. */
+static void infer_handled(struct kymo_an *x, struct kymo_an_process *server, struct kymo_an_request *a,
+                          int64_t reply_before)
+{
+    while (server->queue_first != 0 && server->queue_first != place_of(x, a)) {
+        struct kymo_an_request *first = request_at(x, server->queue_first);
+        if (first->q.kind != KYMO_REQ_CAST)
+            return;
+        close_request(x, first, KYMO_REQ_NO_REPLY);
+    }
+    a->q.handled = reply_before != KYMO_NO_TIME && reply_before > a->q.fetched ? reply_before : a->q.fetched;
+    a->q.inferred = true;
+}
+
+/* A reply to something that was no message: the process that sends it was started for
+ * it, by the one that gets the reply. NULL: no such process. */
+static struct kymo_an_request *request_of_child(struct kymo_an *x, struct kymo_an_process *p,
+                                                const struct kymo_event *ev)
+{
+    bool to_alias = KYMO_IDENT_KIND(ev->peer) == KYMO_I_REF; /* does not say whose */
+    if (p->life.start == KYMO_NO_TIME || ev->ref == 0 ||
+        (!to_alias && kymo_an_receiver(x, ev->peer) != p->life.parent))
+        return NULL;
+    struct kymo_an_request *a = open_request(x, &x->by_ref, ev->ref);
+    if (a == NULL)
+        return NULL;
+    a->q.kind = KYMO_REQ_SPAWN;
+    a->q.client = p->life.parent;
+    a->q.server = p->ident;
+    a->q.ref = ev->ref;
+    a->q.sent = a->q.fetched = a->q.handled = p->life.start;
+    struct kymo_an_process *parent = kymo_an_known(x, p->life.parent);
+    if (parent != NULL)
+        parent->asked++;
+    return a;
+}
+
+static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
+                       uint64_t mail)
+{
+    struct kymo_an_request *a = find(x, &x->by_ref, ev->ref);
+    int64_t before = p->replied;
+    p->replied = p->last;
+    if (a == NULL && ev->message == KYMO_MSG_REPLY)
+        a = request_of_child(x, p, ev);
+    if (a == NULL || a->q.replied != KYMO_NO_TIME)
+        return;
+    a->q.replied = p->last;
+    a->q.reply_mail = mail;
+    if (a->q.server != p->ident) { /* by a name that was not known, or by another process */
+        if (KYMO_IDENT_KIND(a->q.server) == KYMO_I_PID)
+            return;
+        a->q.server = p->ident;
+    }
+    if (a->counted) {
+        a->counted = false;
+        p->pending--;
+    }
+    if (a->queued && !p->handlers_seen)
+        infer_handled(x, p, a, before);
+    if (a->queued)
+        unqueue(x, p, a);
+}
+
+void kymo_an_request_sent(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
+                          uint64_t mail)
+{
+    uint8_t kind = kind_of(ev->message);
+    if (kind != 0)
+        sent_request(x, p, ev, mail, kind);
+    else if (ev->message == KYMO_MSG_REPLY || ev->message == KYMO_MSG_IO_REPLY)
+        sent_reply(x, p, ev, mail);
+}
+
+static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
+                            uint64_t mail)
+{
+    struct kymo_an_request *a = ev->ref != 0 ? find(x, &x->by_ref, ev->ref)
+                                : mail != 0  ? find(x, &x->by_mail, mail)
+                                             : NULL;
+    if (a == NULL || a->q.fetched != KYMO_NO_TIME)
+        return;
+    if (a->q.server != p->ident) {
+        struct kymo_an_process *addressed = kymo_an_known(x, a->q.server);
+        if (addressed != NULL && a->counted)
+            addressed->pending--;
+        a->counted = addressed != NULL && a->counted;
+        p->pending += a->counted;
+        a->q.server = p->ident;
+    }
+    a->q.fetched = p->last;
+    a->queued = true;
+    a->next = 0;
+    if (p->queue_last != 0)
+        x->requests[p->queue_last - 1].next = place_of(x, a);
+    else
+        p->queue_first = place_of(x, a);
+    p->queue_last = place_of(x, a);
+    p->life.requests_handled++;
+}
+
+void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
+                              uint64_t mail)
+{
+    if (kind_of(ev->message) != 0) {
+        fetched_request(x, p, ev, mail);
+        return;
+    }
+    bool down = ev->message == KYMO_MSG_DOWN;
+    if (!down && ev->message != KYMO_MSG_REPLY && ev->message != KYMO_MSG_IO_REPLY)
+        return;
+    struct kymo_an_request *a = find(x, &x->by_ref, ev->ref);
+    if (a == NULL || a->q.client != p->ident)
+        return;
+    if (a->q.kind == KYMO_REQ_SPAWN) {
+        const struct kymo_span *in = kymo_an_innermost(p);
+        a->q.waiter = in != NULL ? in->id : 0;
+        a->q.waiter_mfa = in != NULL ? in->mfa : 0;
+    }
+    a->q.received = p->last;
+    close_request(x, a, down ? KYMO_REQ_DOWN : KYMO_REQ_REPLIED);
+}
+
+/* ---- callbacks ---- */
+
+static bool is_named(struct kymo_text t, const char *s)
+{
+    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
+}
+
+static uint8_t look_at_function(const struct kymo_an *x, uint32_t id)
+{
+    struct kymo_mfa mfa;
+    if (!kymo_reader_mfa(x->r, id, &mfa))
+        return HANDLES_NOTHING;
+    struct kymo_text f = kymo_reader_atom(x->r, mfa.function);
+    if (is_named(f, "handle_call") && (mfa.arity == 3 || mfa.arity == 2))
+        return HANDLES_CALL;
+    if (is_named(f, "handle_cast") && mfa.arity == 2)
+        return HANDLES_CAST;
+    if (is_named(f, "handle_event") && mfa.arity == 4)
+        return HANDLES_ANY;
+    return HANDLES_NOTHING;
+}
+
+static uint8_t what_it_handles(struct kymo_an *x, uint32_t mfa)
+{
+    uint8_t *known = kymo_map_put(&x->handlers, mfa, NULL);
+    if (known == NULL)
+        return HANDLES_NOTHING;
+    if (*known == 0)
+        *known = look_at_function(x, mfa);
+    return *known;
+}
+
+void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s)
+{
+    uint8_t what = what_it_handles(x, s->mfa);
+    if (what == HANDLES_NOTHING || p->handling != 0)
+        return;
+    p->handlers_seen = true;
+    while (p->queue_first != 0) {
+        struct kymo_an_request *a = request_at(x, p->queue_first);
+        bool cast = a->q.kind == KYMO_REQ_CAST;
+        bool fits = what == HANDLES_ANY || (what == HANDLES_CAST) == cast;
+        unqueue(x, p, a);
+        if (fits) {
+            a->q.handled = p->last;
+            a->q.handler = s->id;
+            a->q.handler_mfa = s->mfa;
+            if (s->ended != KYMO_SPAN_MOMENT) {
+                p->handling = place_of(x, a);
+                p->handling_id = s->id;
+            } else if (cast) {
+                close_request(x, a, KYMO_REQ_NO_REPLY);
+            }
+            return;
+        }
+        if (cast)
+            close_request(x, a, KYMO_REQ_NO_REPLY);
+    }
+}
+
+void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s)
+{
+    if (p->handling == 0 || p->handling_id != s->id)
+        return;
+    struct kymo_an_request *a = request_at(x, p->handling);
+    p->handling = 0;
+    if (!a->used || a->q.handler != s->id)
+        return;
+    a->q.handled_end = s->end;
+    if (a->q.kind == KYMO_REQ_CAST)
+        close_request(x, a, KYMO_REQ_NO_REPLY);
+}
+
+/* ---- ends ---- */
+
+static void close_calls_of(struct kymo_an *x, uint64_t client)
+{
+    for (uint32_t i = 0; i < KYMO_REQUESTS_OPEN; i++) {
+        struct kymo_an_request *a = &x->requests[i];
+        if (a->used && a->q.kind != KYMO_REQ_CAST && a->q.client == client)
+            close_request(x, a, KYMO_REQ_GONE);
+    }
+}
+
+void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p)
+{
+    /* Of calls that it was asked the clients will hear with a 'DOWN'. */
+    while (p->queue_first != 0) {
+        struct kymo_an_request *a = request_at(x, p->queue_first);
+        if (a->q.kind == KYMO_REQ_CAST)
+            close_request(x, a, KYMO_REQ_GONE);
+        else
+            unqueue(x, p, a);
+    }
+    if (p->asked > 0)
+        close_calls_of(x, p->ident);
+}
+
+void kymo_an_requests_end(struct kymo_an *x)
+{
+    for (uint32_t i = 0; i < KYMO_REQUESTS_OPEN; i++) {
+        struct kymo_an_request *a = &x->requests[i];
+        if (a->used)
+            close_request(x, a, a->q.kind == KYMO_REQ_CAST ? KYMO_REQ_NO_REPLY : KYMO_REQ_OPEN);
+    }
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kymo_lesson.h"
+#include "why_int.h"
+
+/* ---- collecting ---- */
+
+/* Room for one more element; NULL when there is none. */
+static void *grown(struct kymo_why *w, void *p, size_t n, size_t *room, size_t size)
+{
+    if (n < *room)
+        return p;
+    if (n >= KYMO_WHY_FACTS_MAX) {
+        w->cut = true;
+        return NULL;
+    }
+    size_t more = *room == 0 ? 256 : *room * 2;
+    void *bigger = realloc(p, more * size);
+    if (bigger == NULL) {
+        w->failed = true;
+        return NULL;
+    }
+    *room = more;
+    return bigger;
+}
+
+#define APPEND(list, fact) \
+    do { \
+        void *p_ = grown(w, (list).p, (list).n, &(list).room, sizeof *(list).p); \
+        if (p_ != NULL) { \
+            (list).p = p_; \
+            (list).p[(list).n++] = (fact); \
+        } \
+    } while (0)
+
+static bool is_text(struct kymo_text t, const char *s)
+{
+    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
+}
+
+bool kymo_why_in_module(const struct kymo_why *w, uint32_t id, const char *module)
+{
+    struct kymo_mfa mfa;
+    return kymo_reader_mfa(w->r, id, &mfa) && is_text(kymo_reader_atom(w->r, mfa.module), module);
+}
+
+static uint8_t suspends(struct kymo_why *w, uint32_t id)
+{
+    uint8_t *known = kymo_map_put(&w->suspends, id, NULL);
+    struct kymo_mfa mfa;
+    if (known == NULL)
+        return 1;
+    if (*known == 0) {
+        *known = 1;
+        if (kymo_why_in_module(w, id, "erlang") && kymo_reader_mfa(w->r, id, &mfa)) {
+            struct kymo_text f = kymo_reader_atom(w->r, mfa.function);
+            *known = is_text(f, "suspend_process") ? 2 : is_text(f, "resume_process") ? 3 : 1;
+        }
+    }
+    return *known;
+}
+
+static void on_span(void *arg, const struct kymo_span *s)
+{
+    struct kymo_why *w = arg;
+    if (suspends(w, s->mfa) > 1)
+        APPEND(w->suspensions, *s);
+    if (s->ended != KYMO_SPAN_MOMENT)
+        APPEND(w->spans, *s);
+}
+
+static void on_mail(void *arg, const struct kymo_mail *m)
+{
+    struct kymo_why *w = arg;
+    if (KYMO_IDENT_KIND(m->to) == KYMO_I_PORT)
+        APPEND(w->to_ports, *m);
+    else if (m->fetched != KYMO_NO_TIME)
+        APPEND(w->mails, *m);
+}
+
+static void on_request(void *arg, const struct kymo_request *q)
+{
+    struct kymo_why *w = arg;
+    if (q->kind != KYMO_REQ_CAST)
+        APPEND(w->asked, *q);
+    if (q->handled != KYMO_NO_TIME)
+        APPEND(w->handled, *q);
+}
+
+static void on_run(void *arg, const struct kymo_run *run)
+{
+    struct kymo_why *w = arg;
+    if (run->start != KYMO_NO_TIME)
+        APPEND(w->runs, *run);
+}
+
+static void on_collection(void *arg, const struct kymo_collection *c)
+{
+    struct kymo_why *w = arg;
+    if (c->start != KYMO_NO_TIME && c->end != KYMO_NO_TIME)
+        APPEND(w->collections, *c);
+}
+
+struct kymo_why *kymo_why_new(const struct kymo_reader *r)
+{
+    struct kymo_why *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return NULL;
+    w->r = r;
+    w->slot = kymo_reader_slots(r, &w->n_slots);
+    kymo_map_init(&w->replies, sizeof(size_t));
+    kymo_map_init(&w->suspends, sizeof(uint8_t));
+    return w;
+}
+
+void kymo_why_free(struct kymo_why *w)
+{
+    if (w == NULL)
+        return;
+    free(w->runs.p);
+    free(w->slots.p);
+    free(w->collections.p);
+    free(w->spans.p);
+    free(w->mails.p);
+    free(w->to_ports.p);
+    free(w->asked.p);
+    free(w->handled.p);
+    free(w->path.p);
+    free(w->suspensions.p);
+    kymo_map_free(&w->replies);
+    kymo_map_free(&w->suspends);
+    free(w);
+}
+
+struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w)
+{
+    return (struct kymo_analysis_sink){.arg = w,
+                                       .span = on_span,
+                                       .mail = on_mail,
+                                       .request = on_request,
+                                       .run = on_run,
+                                       .collection = on_collection};
+}
+
+/* ---- order ---- */
+
+#define ORDER(name, type, first, second) \
+    static int name(const void *a, const void *b) \
+    { \
+        const type *x = a, *y = b; \
+        if (x->first != y->first) \
+            return x->first < y->first ? -1 : 1; \
+        return x->second < y->second ? -1 : x->second > y->second; \
+    }
+ORDER(runs_order, struct kymo_run, process, start)
+ORDER(slots_order, struct kymo_run, slot, start)
+ORDER(collections_order, struct kymo_collection, process, start)
+ORDER(spans_order, struct kymo_span, process, id)
+ORDER(mails_order, struct kymo_mail, to, fetched)
+ORDER(ports_order, struct kymo_mail, from, sent)
+ORDER(asked_order, struct kymo_request, client, sent)
+ORDER(handled_order, struct kymo_request, server, handled)
+ORDER(suspensions_order, struct kymo_span, start, id)
+
+/* Of the last run of a process the end may not be known because it still runs; of any
+ * other it is not known at all: nothing is, until the next begins. */
+static void close_runs(struct kymo_why *w)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < w->runs.n; i++) {
+        struct kymo_run run = w->runs.p[i];
+        bool last = i + 1 == w->runs.n || w->runs.p[i + 1].process != run.process;
+        if (run.end == KYMO_NO_TIME && !last)
+            continue;
+        if (run.end == KYMO_NO_TIME)
+            run.end = INT64_MAX;
+        w->runs.p[kept++] = run;
+    }
+    w->runs.n = kept;
+}
+
+bool kymo_why_sort(struct kymo_why *w)
+{
+    if (w->sorted || w->failed)
+        return !w->failed;
+#define SORT(list, order) \
+    if ((list).n > 1) \
+    qsort((list).p, (list).n, sizeof *(list).p, order)
+    SORT(w->runs, runs_order);
+    close_runs(w);
+    w->slots.p = malloc((w->runs.n + 1) * sizeof *w->slots.p);
+    if (w->slots.p == NULL) {
+        w->failed = true;
+        return false;
+    }
+    if (w->runs.n > 0)
+        memcpy(w->slots.p, w->runs.p, w->runs.n * sizeof *w->slots.p);
+    w->slots.n = w->runs.n;
+    SORT(w->slots, slots_order);
+    SORT(w->collections, collections_order);
+    SORT(w->spans, spans_order);
+    SORT(w->mails, mails_order);
+    SORT(w->to_ports, ports_order);
+    SORT(w->asked, asked_order);
+    SORT(w->handled, handled_order);
+    SORT(w->suspensions, suspensions_order);
+    for (size_t i = 0; i < w->asked.n; i++) {
+        if (w->asked.p[i].reply_mail == 0)
+            continue;
+        size_t *place = kymo_map_put(&w->replies, w->asked.p[i].reply_mail, NULL);
+        if (place == NULL) {
+            w->failed = true;
+            return false;
+        }
+        *place = i + 1;
+    }
+    w->sorted = true;
+    return true;
+}
+
+/* ---- finding ---- */
+
+/* The elements whose 64-bit key at `offset` is `key`. */
+static struct kymo_why_range range_of(const void *p, size_t n, size_t size, size_t offset, size_t key_size,
+                                      uint64_t key)
+{
+    struct kymo_why_range range;
+    size_t bound[2];
+    for (unsigned side = 0; side < 2; side++) {
+        size_t low = 0, high = n;
+        while (low < high) {
+            size_t mid = low + (high - low) / 2;
+            uint64_t v = 0;
+            memcpy(&v, (const uint8_t *)p + mid * size + offset, key_size);
+            if (v < key || (side == 1 && v == key))
+                low = mid + 1;
+            else
+                high = mid;
+        }
+        bound[side] = low;
+    }
+    range.first = bound[0];
+    range.end = bound[1];
+    return range;
+}
+
+#define RANGE(list, type, member, key) \
+    range_of((list).p, (list).n, sizeof(type), offsetof(type, member), sizeof((type *)0)->member, key)
+
+struct kymo_why_range kymo_why_runs(const struct kymo_why *w, uint64_t process)
+{
+    return RANGE(w->runs, struct kymo_run, process, process);
+}
+
+struct kymo_why_range kymo_why_slot(const struct kymo_why *w, uint32_t slot)
+{
+    return RANGE(w->slots, struct kymo_run, slot, slot);
+}
+
+struct kymo_why_range kymo_why_collections(const struct kymo_why *w, uint64_t process)
+{
+    return RANGE(w->collections, struct kymo_collection, process, process);
+}
+
+struct kymo_why_range kymo_why_spans(const struct kymo_why *w, uint64_t process)
+{
+    return RANGE(w->spans, struct kymo_span, process, process);
+}
+
+struct kymo_why_range kymo_why_mails(const struct kymo_why *w, uint64_t to)
+{
+    return RANGE(w->mails, struct kymo_mail, to, to);
+}
+
+struct kymo_why_range kymo_why_to_ports(const struct kymo_why *w, uint64_t from)
+{
+    return RANGE(w->to_ports, struct kymo_mail, from, from);
+}
+
+struct kymo_why_range kymo_why_asked(const struct kymo_why *w, uint64_t client)
+{
+    return RANGE(w->asked, struct kymo_request, client, client);
+}
+
+struct kymo_why_range kymo_why_handled(const struct kymo_why *w, uint64_t server)
+{
+    return RANGE(w->handled, struct kymo_request, server, server);
+}
+
+/* ---- who ran ---- */
+
+static int64_t overlap(const struct kymo_run *run, int64_t start, int64_t end)
+{
+    int64_t from = run->start > start ? run->start : start, to = run->end < end ? run->end : end;
+    return to > from ? to - from : 0;
+}
+
+/* The last run on a thread that began before `end`; range->first - 1 is none. */
+static size_t last_before(const struct kymo_why *w, struct kymo_why_range range, int64_t end)
+{
+    size_t low = range.first, high = range.end;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (w->slots.p[mid].start < end)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end, uint64_t not_this,
+                     uint64_t *who, int64_t *ns)
+{
+    uint32_t kind = slot < w->n_slots ? w->slot[slot].thread_kind : KYMO_T_SCHEDULER;
+    struct kymo_map sums; /* process -> int64_t */
+    double busiest = 0;
+    *who = KYMO_IDENT_NONE;
+    *ns = 0;
+    if (end <= start)
+        return 0;
+    kymo_map_init(&sums, sizeof(int64_t));
+    for (uint32_t i = 0; i < w->n_slots; i++) {
+        if (w->slot[i].used == 0 || w->slot[i].thread_kind != kind)
+            continue;
+        struct kymo_why_range range = kymo_why_slot(w, i);
+        int64_t all = 0;
+        for (size_t k = last_before(w, range, end); k-- > range.first;) {
+            const struct kymo_run *run = &w->slots.p[k];
+            if (run->end <= start)
+                break;
+            if (run->process == not_this)
+                continue;
+            int64_t time = overlap(run, start, end);
+            all += time;
+            int64_t *sum = kymo_map_put(&sums, run->process, NULL);
+            if (sum == NULL)
+                continue;
+            *sum += time;
+            if (*sum > *ns) {
+                *ns = *sum;
+                *who = run->process;
+            }
+        }
+        double part = (double)all / (double)(end - start);
+        busiest = part > busiest ? part : busiest;
+    }
+    kymo_map_free(&sums);
+    return busiest;
+}
+
+int64_t kymo_why_all_running(const struct kymo_why *w, int64_t start, int64_t end)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < w->n_slots; i++) {
+        struct kymo_why_range range = kymo_why_slot(w, i);
+        for (size_t k = last_before(w, range, end); k-- > range.first && w->slots.p[k].end > start;)
+            sum += overlap(&w->slots.p[k], start, end);
+    }
+    return sum;
+}

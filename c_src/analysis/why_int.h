@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Facts of a window by process, for kymo_why_explain. why_facts.c collects and finds
+ * them, why_path.c walks the path, why_parts.c sums it up. Each calls those before it.
+ */
+#ifndef KYMO_WHY_INT_H
+#define KYMO_WHY_INT_H
+
+#include "kymo_map.h"
+#include "kymo_why.h"
+
+#define KYMO_WHY_LIST(type) \
+    struct { \
+        type *p; \
+        size_t n, room; \
+    }
+
+/* The facts of one process, or of one thread: indexes. */
+struct kymo_why_range {
+    size_t first, end;
+};
+
+/* A stretch of the path, in any order until it is complete. */
+struct kymo_why_stretch {
+    uint8_t cause;
+    uint64_t process, blame;
+    int64_t start, end, blame_ns;
+    uint32_t mfa;
+    uint32_t requests;
+};
+
+struct kymo_why {
+    const struct kymo_reader *r;
+    KYMO_WHY_LIST(struct kymo_run) runs;               /* by process and start */
+    KYMO_WHY_LIST(struct kymo_run) slots;              /* the same by thread and start */
+    KYMO_WHY_LIST(struct kymo_collection) collections; /* by process and start */
+    KYMO_WHY_LIST(struct kymo_span) spans;             /* by process and id */
+    KYMO_WHY_LIST(struct kymo_mail) mails;             /* by receiver and time of fetching */
+    KYMO_WHY_LIST(struct kymo_mail) to_ports;          /* by sender and time of sending */
+    KYMO_WHY_LIST(struct kymo_request) asked;          /* by client and time of sending */
+    KYMO_WHY_LIST(struct kymo_request) handled;        /* by server and time of handling */
+    KYMO_WHY_LIST(struct kymo_why_stretch) path;
+    struct kymo_map replies;                     /* id of a reply's message -> index + 1 in asked */
+    struct kymo_map suspends;                    /* function -> uint8_t: 1 no, 2 suspends, 3 resumes */
+    KYMO_WHY_LIST(struct kymo_span) suspensions; /* calls of these, by start */
+    bool sorted, failed, cut;
+    uint32_t n_slots;
+    const struct kymo_slot *slot;
+};
+
+/* Brings the facts in order, once. False: no memory. */
+bool kymo_why_sort(struct kymo_why *w);
+struct kymo_why_range kymo_why_runs(const struct kymo_why *w, uint64_t process);
+struct kymo_why_range kymo_why_slot(const struct kymo_why *w, uint32_t slot);
+struct kymo_why_range kymo_why_collections(const struct kymo_why *w, uint64_t process);
+struct kymo_why_range kymo_why_spans(const struct kymo_why *w, uint64_t process);
+struct kymo_why_range kymo_why_mails(const struct kymo_why *w, uint64_t to);
+struct kymo_why_range kymo_why_to_ports(const struct kymo_why *w, uint64_t from);
+struct kymo_why_range kymo_why_asked(const struct kymo_why *w, uint64_t client);
+struct kymo_why_range kymo_why_handled(const struct kymo_why *w, uint64_t server);
+/* Whether the module of a function is called so. */
+bool kymo_why_in_module(const struct kymo_why *w, uint32_t mfa, const char *module);
+
+/* Who ran longest on the threads of the kind of `slot` from start to end (but not
+ * `not_this`): *who, *ns; returns the largest part of that time that one thread was
+ * busy, 0 to 1. */
+double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end, uint64_t not_this,
+                     uint64_t *who, int64_t *ns);
+/* All running time of all threads from start to end. */
+int64_t kymo_why_all_running(const struct kymo_why *w, int64_t start, int64_t end);
+
+/* Fills w->path with what process did from start to end. */
+void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The path summed up: stretches in order of time, by cause and process, and the
+ * functions that ran.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "why_int.h"
+
+const char *kymo_why_cause_name(uint8_t cause)
+{
+    static const char *const names[KYMO_WHY_CAUSES] = {"unknown", "running",   "running_dirty", "gc",
+                                                       "queue",   "scheduler", "dirty_queue",   "port",
+                                                       "timer",   "suspended", "node",          "active"};
+    return names[cause < KYMO_WHY_CAUSES ? cause : 0];
+}
+
+static bool has_function(uint8_t cause)
+{
+    return cause == KYMO_WHY_RUNNING || cause == KYMO_WHY_DIRTY || cause == KYMO_WHY_ACTIVE ||
+           cause == KYMO_WHY_QUEUE;
+}
+
+/* ---- functions ---- */
+
+/* Adds the time from `from` to `to`, when `mfa` was innermost, to its sum. */
+static void credit(struct kymo_map *sums, uint32_t mfa, int64_t from, int64_t to, uint32_t *best,
+                   int64_t *most)
+{
+    int64_t *sum = to > from ? kymo_map_put(sums, mfa, NULL) : NULL;
+    if (sum == NULL)
+        return;
+    *sum += to - from;
+    if (*sum > *most) {
+        *most = *sum;
+        *best = mfa;
+    }
+}
+
+/* Stretches of one process and cause, in order of time. */
+struct merged {
+    const struct kymo_why_stretch *const *s;
+    size_t n;
+};
+
+/* The overlap of [from, to] with the stretches, for one function; from *at on. */
+static void credit_overlap(const struct merged *m, size_t *at, struct kymo_map *sums, uint32_t mfa,
+                           int64_t from, int64_t to, uint32_t *best, int64_t *most)
+{
+    while (*at < m->n && m->s[*at]->end <= from)
+        ++*at;
+    for (size_t i = *at; i < m->n && m->s[i]->start < to; i++) {
+        int64_t a = m->s[i]->start > from ? m->s[i]->start : from, b = m->s[i]->end < to ? m->s[i]->end : to;
+        credit(sums, mfa != 0 ? mfa : m->s[i]->mfa, a, b, best, most);
+    }
+}
+
+/* The function that was innermost for most of the stretches. Spans of a process nest and
+ * are in the order of their calls, so one walk with a stack sees each change. */
+static void top_function(const struct kymo_why *w, uint64_t process, const struct merged *m, uint32_t *best,
+                         int64_t *most)
+{
+    enum { STACK = 4096 };
+    struct kymo_why_range range = kymo_why_spans(w, process);
+    const struct kymo_span **stack = malloc(STACK * sizeof *stack);
+    struct kymo_map sums;
+    size_t n = 0, at = 0;
+    int64_t time = INT64_MIN;
+    *best = 0;
+    *most = 0;
+    kymo_map_init(&sums, sizeof(int64_t));
+    for (size_t i = range.first; stack != NULL && i <= range.end; i++) {
+        const struct kymo_span *next = i < range.end ? &w->spans.p[i] : NULL;
+        int64_t start = next != NULL ? next->start : INT64_MAX;
+        /* What ends before the next begins. */
+        while (n > 0 && stack[n - 1]->end != KYMO_NO_TIME && stack[n - 1]->end <= start) {
+            credit_overlap(m, &at, &sums, stack[n - 1]->mfa, time, stack[n - 1]->end, best, most);
+            time = stack[n - 1]->end > time ? stack[n - 1]->end : time;
+            n--;
+        }
+        credit_overlap(m, &at, &sums, n > 0 ? stack[n - 1]->mfa : 0, time, start, best, most);
+        time = start;
+        if (next != NULL && n < STACK)
+            stack[n++] = next;
+    }
+    kymo_map_free(&sums);
+    free(stack);
+}
+
+/* ---- parts ---- */
+
+static int by_time(const void *a, const void *b)
+{
+    const struct kymo_why_stretch *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int by_part(const void *a, const void *b)
+{
+    const struct kymo_why_stretch *x = *(const struct kymo_why_stretch *const *)a,
+                                  *y = *(const struct kymo_why_stretch *const *)b;
+    if (x->cause != y->cause)
+        return x->cause < y->cause ? -1 : 1;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int largest_first(const void *a, const void *b)
+{
+    const struct kymo_why_part *x = a, *y = b;
+    if (x->ns != y->ns)
+        return x->ns > y->ns ? -1 : 1;
+    return x->cause != y->cause ? (x->cause < y->cause ? -1 : 1)
+                                : (x->process < y->process ? -1 : x->process > y->process);
+}
+
+/* One cause in one process. */
+static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged *m)
+{
+    const struct kymo_why_stretch *first = m->s[0];
+    struct kymo_why_part part = {.cause = first->cause, .process = first->process, .blame = KYMO_IDENT_NONE};
+    struct kymo_map blamed; /* who -> int64_t of stretches */
+    int64_t most = -1;
+    kymo_map_init(&blamed, sizeof(int64_t));
+    for (size_t i = 0; i < m->n; i++) {
+        const struct kymo_why_stretch *s = m->s[i];
+        part.ns += s->end - s->start;
+        part.times++;
+        part.requests = s->requests > part.requests ? s->requests : part.requests;
+        part.mfa = part.mfa != 0 ? part.mfa : s->mfa;
+        int64_t *sum = s->blame != KYMO_IDENT_NONE ? kymo_map_put(&blamed, s->blame, NULL) : NULL;
+        if (sum == NULL)
+            continue;
+        *sum += s->blame_ns;
+        if (*sum > most) {
+            most = *sum;
+            part.blame = s->blame;
+            part.blame_ns = *sum;
+        }
+    }
+    kymo_map_free(&blamed);
+    if (has_function(part.cause))
+        top_function(w, part.process, m, &part.mfa, &part.mfa_ns);
+    return part;
+}
+
+/* More than there is room for goes into the last part, as unknown. */
+static void add_part(struct kymo_why_answer *out, const struct kymo_why_part *part)
+{
+    if (out->n < KYMO_WHY_PARTS - 1) {
+        out->part[out->n++] = *part;
+        return;
+    }
+    qsort(out->part, out->n, sizeof *out->part, largest_first);
+    struct kymo_why_part *last = &out->part[KYMO_WHY_PARTS - 1];
+    if (out->n == KYMO_WHY_PARTS - 1) {
+        memset(last, 0, sizeof *last);
+        last->process = last->blame = KYMO_IDENT_NONE;
+        out->n++;
+    }
+    struct kymo_why_part *least = &out->part[KYMO_WHY_PARTS - 2];
+    const struct kymo_why_part *rest = part;
+    struct kymo_why_part kept;
+    if (part->ns > least->ns) {
+        kept = *least;
+        *least = *part;
+        rest = &kept;
+    }
+    last->ns += rest->ns;
+    last->times += rest->times;
+    out->cut = true;
+}
+
+static int parts(const struct kymo_why *w, struct kymo_why_answer *out)
+{
+    const struct kymo_why_stretch **s = malloc((w->path.n + 1) * sizeof(const struct kymo_why_stretch *));
+    if (s == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < w->path.n; i++)
+        s[i] = &w->path.p[i];
+    qsort(s, w->path.n, sizeof(const struct kymo_why_stretch *), by_part);
+    for (size_t i = 0, end; i < w->path.n; i = end) {
+        for (end = i; end < w->path.n && s[end]->cause == s[i]->cause && s[end]->process == s[i]->process;)
+            end++;
+        struct merged m = {s + i, end - i};
+        struct kymo_why_part part = sum_up(w, &m);
+        out->ns += part.ns;
+        add_part(out, &part);
+    }
+    qsort(out->part, out->n, sizeof *out->part, largest_first);
+    free(s);
+    return 0;
+}
+
+/* ---- steps ---- */
+
+/* Whether a stretch belongs to the step after it: the same, or too short beside the
+ * whole to be worth a step of its own. */
+static bool belongs(const struct kymo_why_step *step, const struct kymo_why_stretch *s, int64_t least)
+{
+    if (step->process != s->process || step->start != s->end)
+        return false;
+    return step->cause == s->cause || s->end - s->start < least;
+}
+
+static void steps(const struct kymo_why *w, int64_t least, struct kymo_why_answer *out)
+{
+    /* From the newest back, as many as there is room for; then in order. */
+    size_t n = 0;
+    for (size_t i = w->path.n; i-- > 0;) {
+        const struct kymo_why_stretch *s = &w->path.p[i];
+        struct kymo_why_step *last = n > 0 ? &out->step[n - 1] : NULL;
+        if (last != NULL && belongs(last, s, least)) {
+            last->start = s->start;
+            continue;
+        }
+        if (last != NULL && last->process == s->process && last->end - last->start < least) {
+            last->start = s->start; /* the other way round */
+            last->cause = s->cause;
+            last->blame = s->blame;
+            last->mfa = s->mfa;
+            continue;
+        }
+        if (n == KYMO_WHY_STEPS) {
+            out->cut = true;
+            break;
+        }
+        out->step[n++] = (struct kymo_why_step){.cause = s->cause,
+                                                .process = s->process,
+                                                .blame = s->blame,
+                                                .start = s->start,
+                                                .end = s->end,
+                                                .mfa = s->mfa};
+    }
+    for (size_t i = 0; i < n / 2; i++) {
+        struct kymo_why_step t = out->step[i];
+        out->step[i] = out->step[n - 1 - i];
+        out->step[n - 1 - i] = t;
+    }
+    out->n_steps = n;
+}
+
+int kymo_why_explain(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                     struct kymo_why_answer *out)
+{
+    memset(out, 0, sizeof *out);
+    if (end < start)
+        return -EINVAL;
+    if (!kymo_why_sort(w))
+        return -ENOMEM;
+    kymo_why_walk(w, process, start, end);
+    if (w->path.n > 1)
+        qsort(w->path.p, w->path.n, sizeof *w->path.p, by_time);
+    out->cut = w->cut;
+    if (w->failed)
+        return -ENOMEM;
+    steps(w, (end - start) / 100, out);
+    return parts(w, out);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analyse.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+
+/* ---- options ---- */
+
+void cli_analysis_init(struct cli_analysis *a, const char *command, uint64_t top)
+{
+    memset(a, 0, sizeof *a);
+    a->command = command;
+    a->top = top;
+    cli_filter_init(&a->filter);
+}
+
+static int add_function(struct cli_analysis *a, const char *value)
+{
+    if (*value == '\0')
+        return cli_usage(a->command, "--function: the name is empty");
+    const char **more = realloc(a->functions, (a->n_functions + 1) * sizeof *more);
+    if (more == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    a->functions = more;
+    more[a->n_functions++] = value;
+    return KYMO_EXIT_OK;
+}
+
+int cli_analysis_option(struct cli_analysis *a, int option, const char *value)
+{
+    switch (option) {
+    case CLI_OPT_JSON: a->json = true; return KYMO_EXIT_OK;
+    case 'n':
+    case CLI_OPT_TOP:
+        if (!cli_parse_number(value, &a->top))
+            return cli_usage(a->command, "--top: '%s' is not a number", value);
+        return KYMO_EXIT_OK;
+    case 'q':
+    case CLI_OPT_QUIET: a->quiet = true; return KYMO_EXIT_OK;
+    case CLI_OPT_STRICT: a->strict = true; return KYMO_EXIT_OK;
+    case CLI_OPT_FUNCTION: return add_function(a, value);
+    case '?': return cli_bad_option(a->command);
+    default: return cli_filter_option(&a->filter, a->command, option, value);
+    }
+}
+
+/* ---- the run ---- */
+
+int cli_analysis_open(struct cli_analysis *a, const char *dir)
+{
+    int status = cli_open(dir, &a->r);
+    if (status != KYMO_EXIT_OK)
+        return status;
+    a->t0 = kymo_reader_meta(a->r)->t0_mono_ns;
+    status = cli_filter_resolve(&a->filter, a->command, a->r);
+    if (status != KYMO_EXIT_OK)
+        return status;
+    a->n_chosen = kymo_reader_dict_size(a->r) + 1;
+    a->chosen = calloc(a->n_chosen, 1);
+    a->naming = kymo_naming_new(a->r);
+    return a->chosen != NULL && a->naming != NULL ? KYMO_EXIT_OK
+                                                  : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+}
+
+int cli_analysis_run_window(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n,
+                            int64_t from, int64_t to)
+{
+    struct cli_progress progress;
+    struct kymo_analysis_options o = {
+        .from_ns = from, .to_ns = to, .progress = cli_progress_show, .progress_arg = &progress};
+    struct kymo_analysis_sink *all = calloc(n + 1, sizeof *all);
+    char err[512] = "";
+    if (all == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    all[0] = (struct kymo_analysis_sink){.arg = a->naming, .event = kymo_naming_event};
+    if (n > 0)
+        memcpy(all + 1, sinks, n * sizeof *sinks);
+    cli_progress_start(&progress, "reading", a->quiet);
+    int rc = kymo_analyse(a->r, &o, all, n + 1, &a->result, err, sizeof err);
+    cli_progress_end(&progress);
+    free(all);
+    return rc == 0 ? KYMO_EXIT_OK : cli_fail(cli_read_status(rc), "%s", err);
+}
+
+int cli_analysis_run(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n)
+{
+    return cli_analysis_run_window(a, sinks, n, a->filter.from, a->filter.to);
+}
+
+int cli_analysis_close(struct cli_analysis *a, int status)
+{
+    status = cli_flush(status);
+    if (status == KYMO_EXIT_OK && (a->strict || !a->quiet))
+        status = cli_say_incomplete(a->r, a->strict);
+    kymo_naming_free(a->naming);
+    kymo_reader_close(a->r);
+    cli_filter_free(&a->filter);
+    free(a->functions);
+    free(a->chosen);
+    return status;
+}
+
+/* ---- what is wanted ---- */
+
+bool cli_wants_process(const struct cli_analysis *a, uint64_t ident)
+{
+    return a->filter.n_pids == 0 || cli_filter_process(&a->filter, a->r, ident);
+}
+
+/* lists:map/2, lists:map, lists and patterns with *; of Elixir in both syntaxes. */
+static bool fits(const char *name, const char *wanted)
+{
+    size_t n = strlen(wanted);
+    if (strncmp(name, wanted, n) == 0 && (name[n] == '\0' || strchr(":./", name[n]) != NULL))
+        return true;
+    return strpbrk(wanted, "*?[") != NULL && fnmatch(wanted, name, 0) == 0;
+}
+
+static bool is_chosen(const struct cli_analysis *a, uint32_t mfa)
+{
+    char as_elixir[2300], as_erlang[2300];
+    kymo_name_function(a->naming, mfa, as_elixir, sizeof as_elixir);
+    kymo_format_mfa(a->r, mfa, as_erlang, sizeof as_erlang);
+    for (size_t i = 0; i < a->n_functions; i++) {
+        if (fits(as_elixir, a->functions[i]) || fits(as_erlang, a->functions[i]))
+            return true;
+    }
+    return false;
+}
+
+bool cli_wants_function(struct cli_analysis *a, uint32_t mfa)
+{
+    if (a->filter.n_modules != 0 && !cli_filter_function(&a->filter, a->r, mfa))
+        return false;
+    if (a->n_functions == 0)
+        return true;
+    if (mfa >= a->n_chosen)
+        return false;
+    if (a->chosen[mfa] == 0)
+        a->chosen[mfa] = is_chosen(a, mfa) ? 2 : 1;
+    return a->chosen[mfa] == 2;
+}
+
+/* ---- text ---- */
+
+const char *cli_format_duration(int64_t ns, char *buf, size_t size)
+{
+    static const struct {
+        double ns;
+        const char *unit;
+    } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}};
+    double v = ns < 0 ? -(double)ns : (double)ns;
+    if (ns == KYMO_NO_TIME) {
+        snprintf(buf, size, "-");
+        return buf;
+    }
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        /* What would be rounded up to 1000 us is a millisecond. */
+        if (v >= units[i].ns * 0.9995) {
+            v /= units[i].ns;
+            snprintf(buf, size,
+                     v >= 99.95   ? "%s%.0f %s"
+                     : v >= 9.995 ? "%s%.1f %s"
+                                  : "%s%.2f %s",
+                     ns < 0 ? "-" : "", v, units[i].unit);
+            return buf;
+        }
+    }
+    snprintf(buf, size, "%" PRId64 " ns", ns);
+    return buf;
+}
+
+const char *cli_format_since(const struct cli_analysis *a, int64_t ns, char *buf, size_t size)
+{
+    if (ns == KYMO_NO_TIME)
+        snprintf(buf, size, "-");
+    else
+        cli_format_seconds((int64_t)((uint64_t)ns - (uint64_t)a->t0), buf, size);
+    return buf;
+}
+
+void cli_lacks(const struct cli_analysis *a, bool has, const char *events, const char *what)
+{
+    if (!has && !a->quiet)
+        cli_warn("the recording has no %s: %s", events, what);
+}
+
+/* ---- JSON ---- */
+
+void cli_json_since(const struct cli_analysis *a, const char *key, int64_t ns)
+{
+    cli_json_ns(key, ns == KYMO_NO_TIME ? ns : (int64_t)((uint64_t)ns - (uint64_t)a->t0));
+}
+
+void cli_json_analysis(const struct cli_analysis *a)
+{
+    const struct kymo_analysis_result *res = &a->result;
+    cli_json_since(a, "first_ns", res->first);
+    cli_json_since(a, "last_ns", res->last);
+    cli_json_uint("events", res->events);
+    cli_json_uint("lost", res->lost);
+    cli_json_open("has", '{');
+    cli_json_bool("calls", res->has_calls);
+    cli_json_bool("returns", res->has_ends);
+    cli_json_bool("messages", res->has_messages);
+    cli_json_bool("references", res->has_refs);
+    cli_json_bool("running", res->has_running);
+    cli_json_bool("gc", res->has_gc);
+    cli_json_close('}');
+}
+
+void cli_json_process(const struct cli_analysis *a, const char *key, uint64_t ident)
+{
+    char text[1100], member[64];
+    snprintf(member, sizeof member, "%s_pid", key);
+    if (ident == KYMO_IDENT_NONE) {
+        cli_json_null(key);
+        cli_json_null(member);
+        return;
+    }
+    kymo_name_short(a->naming, ident, text, sizeof text);
+    cli_json_text(key, text);
+    kymo_format_ident(a->r, ident, text, sizeof text);
+    cli_json_text(member, text);
+}
+
+void cli_json_function(const struct cli_analysis *a, const char *key, uint32_t mfa)
+{
+    char text[2300];
+    if (mfa == 0) {
+        cli_json_null(key);
+        return;
+    }
+    kymo_name_function(a->naming, mfa, text, sizeof text);
+    cli_json_text(key, text);
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo calls: requests between processes, the slowest first, and what their servers
+ * asked others for while they handled them.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "requests.h"
+
+/* Requests kept to find those that were made for the slowest, servers with sums, and how
+ * deep the tree is drawn. */
+enum { KEPT_MAX = 1000000, SERVERS_MAX = 65536, DEPTH_MAX = 16, TOP_MAX = 100000 };
+
+struct server {
+    uint64_t role, ident;
+    uint64_t requests, replied, open, down, casts;
+    int64_t total, max, queued, handling;
+    uint64_t with_queued, with_handling;
+    struct cli_histogram times;
+};
+
+struct calls {
+    struct cli_analysis a;
+    struct kymo_map servers; /* role -> struct server */
+    struct cli_slowest slowest;
+    struct cli_request_list kept; /* of the second look */
+    int64_t kept_from, kept_to;
+    uint64_t requests, open;
+    bool casts, tree, failed;
+};
+
+/* ---- the first look: sums, and the slowest ---- */
+
+static bool wanted(struct calls *c, const struct kymo_request *q)
+{
+    if (c->a.filter.n_pids != 0 && !cli_wants_process(&c->a, q->client) &&
+        !cli_wants_process(&c->a, q->server))
+        return false;
+    if (c->a.filter.n_modules == 0 && c->a.n_functions == 0)
+        return true;
+    return cli_wants_function(&c->a, q->handler_mfa) || cli_wants_function(&c->a, q->waiter_mfa);
+}
+
+static void add_to_server(struct calls *c, const struct kymo_request *q, int64_t total)
+{
+    uint64_t role = kymo_naming_role(c->a.naming, q->server);
+    if (c->servers.count >= SERVERS_MAX && kymo_map_get(&c->servers, role) == NULL)
+        return;
+    struct server *s = kymo_map_put(&c->servers, role, NULL);
+    if (s == NULL) {
+        c->failed = true;
+        return;
+    }
+    s->role = role;
+    s->ident = q->server;
+    s->requests++;
+    s->open += q->ended == KYMO_REQ_OPEN || q->ended == KYMO_REQ_GONE;
+    s->down += q->ended == KYMO_REQ_DOWN;
+    s->casts += q->kind == KYMO_REQ_CAST;
+    int64_t queued = cli_request_queued(q), handling = cli_request_handling(q);
+    if (queued != KYMO_NO_TIME) {
+        s->queued += queued;
+        s->with_queued++;
+    }
+    if (handling != KYMO_NO_TIME) {
+        s->handling += handling;
+        s->with_handling++;
+    }
+    if (total == KYMO_NO_TIME)
+        return;
+    s->replied++;
+    s->total += total;
+    if (total > s->max)
+        s->max = total;
+    if (!cli_histogram_add(&s->times, total))
+        c->failed = true;
+}
+
+static void on_request(void *arg, const struct kymo_request *q)
+{
+    struct calls *c = arg;
+    if (!wanted(c, q) || (q->kind == KYMO_REQ_CAST && !c->casts))
+        return;
+    int64_t total = cli_request_total(q);
+    c->requests++;
+    c->open += q->ended == KYMO_REQ_OPEN;
+    add_to_server(c, q, total);
+    if (total != KYMO_NO_TIME)
+        cli_slowest_add(&c->slowest, q, total);
+}
+
+/* ---- the second look: what was asked meanwhile ---- */
+
+static void on_other_request(void *arg, const struct kymo_request *q)
+{
+    struct calls *c = arg;
+    if (q->kind == KYMO_REQ_CAST || q->sent < c->kept_from || q->sent > c->kept_to)
+        return;
+    cli_request_list_add(&c->kept, q);
+}
+
+static int look_again(struct calls *c)
+{
+    struct kymo_analysis_sink sink = {.arg = c, .request = on_other_request};
+    c->kept_from = INT64_MAX;
+    c->kept_to = INT64_MIN;
+    for (size_t i = 0; i < c->slowest.n; i++) {
+        const struct kymo_request *q = &c->slowest.q[i];
+        int64_t end = q->sent + cli_request_total(q);
+        c->kept_from = q->sent < c->kept_from ? q->sent : c->kept_from;
+        c->kept_to = end > c->kept_to ? end : c->kept_to;
+    }
+    return cli_analysis_run(&c->a, &sink, 1);
+}
+
+/* Made by the server of q while it handled it. */
+static bool is_made_for(const struct kymo_request *inner, const struct kymo_request *q)
+{
+    if (inner->client != q->server || inner->id == q->id || inner->sent == KYMO_NO_TIME)
+        return false;
+    int64_t begin = q->handled, end = q->kind == KYMO_REQ_CAST ? q->handled_end : q->replied;
+    if (begin == KYMO_NO_TIME || end == KYMO_NO_TIME)
+        return false;
+    return inner->sent >= begin && inner->sent <= end;
+}
+
+/* ---- text ---- */
+
+static void text_request(const struct calls *c, const struct kymo_request *q, unsigned depth)
+{
+    char client[1100], server[1100], function[2300] = "";
+    kymo_name_process(c->a.naming, q->client, client, sizeof client);
+    kymo_name_process(c->a.naming, q->server, server, sizeof server);
+    if (q->handler_mfa != 0)
+        kymo_name_function(c->a.naming, q->handler_mfa, function, sizeof function);
+    printf("%13s %9s %s%8s %9s %9s %6" PRIu32 "  %*s%s -> %s%s%s%s\n", CLI_SINCE(&c->a, q->sent),
+           CLI_DURATION(cli_request_total(q)), q->inferred ? "~" : " ", CLI_DURATION(cli_request_queued(q)),
+           CLI_DURATION(cli_request_handling(q)), CLI_DURATION(cli_request_reply(q)), q->ahead,
+           (int)depth * 2, "", client, server, function[0] != '\0' ? " " : "", function,
+           q->ended == KYMO_REQ_DOWN  ? " (server died)"
+           : q->kind == KYMO_REQ_CAST ? " (cast)"
+                                      : "");
+}
+
+static void text_tree(const struct calls *c, const struct kymo_request *q, unsigned depth)
+{
+    text_request(c, q, depth);
+    for (size_t i = 0; c->tree && depth < DEPTH_MAX && i < c->kept.n && !cli_output_lost(); i++) {
+        if (is_made_for(&c->kept.q[i], q))
+            text_tree(c, &c->kept.q[i], depth + 1);
+    }
+}
+
+static void text_server(const struct calls *c, const struct server *s)
+{
+    char name[1100];
+    kymo_name_role(c->a.naming, s->ident, name, sizeof name);
+    int64_t queued = s->with_queued > 0 ? s->queued / (int64_t)s->with_queued : KYMO_NO_TIME;
+    int64_t handling = s->with_handling > 0 ? s->handling / (int64_t)s->with_handling : KYMO_NO_TIME;
+    printf("%9s %7s %9s %9s %9s %9s %9s  %s\n", CLI_COUNT(s->requests), CLI_COUNT(s->open),
+           CLI_DURATION(cli_histogram_quantile(&s->times, 0.5)),
+           CLI_DURATION(cli_histogram_quantile(&s->times, 0.99)),
+           CLI_DURATION(s->replied > 0 ? s->max : KYMO_NO_TIME), CLI_DURATION(queued), CLI_DURATION(handling),
+           name);
+}
+
+/* ---- JSON ---- */
+
+static void json_tree(const struct calls *c, const struct kymo_request *q, unsigned depth)
+{
+    cli_json_open(NULL, '{');
+    cli_json_text("kind", cli_request_kind(q));
+    cli_json_text("ended", cli_request_end(q));
+    cli_json_process(&c->a, "client", q->client);
+    cli_json_process(&c->a, "server", q->server);
+    cli_json_function(&c->a, "function", q->handler_mfa);
+    cli_json_function(&c->a, "client_function", q->waiter_mfa);
+    cli_json_since(&c->a, "sent_ns", q->sent);
+    cli_json_ns("total_ns", cli_request_total(q));
+    cli_json_ns("queued_ns", cli_request_queued(q));
+    cli_json_ns("handling_ns", cli_request_handling(q));
+    cli_json_ns("reply_ns", cli_request_reply(q));
+    cli_json_bool("inferred", q->inferred);
+    cli_json_uint("ahead", q->ahead);
+    if (c->tree) {
+        cli_json_open("requests", '[');
+        for (size_t i = 0; depth < DEPTH_MAX && i < c->kept.n && !cli_output_lost(); i++) {
+            if (is_made_for(&c->kept.q[i], q))
+                json_tree(c, &c->kept.q[i], depth + 1);
+        }
+        cli_json_close(']');
+    }
+    cli_json_close('}');
+}
+
+static void json_server(const struct calls *c, const struct server *s)
+{
+    char name[1100];
+    kymo_name_role(c->a.naming, s->ident, name, sizeof name);
+    cli_json_open(NULL, '{');
+    cli_json_text("server", name);
+    cli_json_uint("requests", s->requests);
+    cli_json_uint("open", s->open);
+    cli_json_uint("down", s->down);
+    cli_json_uint("casts", s->casts);
+    cli_json_ns("total_ns", s->replied > 0 ? s->total : KYMO_NO_TIME);
+    cli_json_ns("p50_ns", cli_histogram_quantile(&s->times, 0.5));
+    cli_json_ns("p99_ns", cli_histogram_quantile(&s->times, 0.99));
+    cli_json_ns("max_ns", s->replied > 0 ? s->max : KYMO_NO_TIME);
+    cli_json_ns("queued_ns", s->with_queued > 0 ? s->queued : KYMO_NO_TIME);
+    cli_json_uint("with_queued", s->with_queued);
+    cli_json_ns("handling_ns", s->with_handling > 0 ? s->handling : KYMO_NO_TIME);
+    cli_json_uint("with_handling", s->with_handling);
+    cli_json_close('}');
+}
+
+/* ---- the command ---- */
+
+static int by_total(const void *x, const void *y)
+{
+    const struct server *a = *(const struct server *const *)x, *b = *(const struct server *const *)y;
+    if (a->total != b->total)
+        return a->total > b->total ? -1 : 1;
+    return a->role < b->role ? -1 : a->role > b->role;
+}
+
+static void show_servers(const struct calls *c, const struct server **servers, size_t n)
+{
+    if (c->a.json)
+        cli_json_open("servers", '[');
+    else
+        printf("%9s %7s %9s %9s %9s %9s %9s  %s\n", "requests", "open", "p50", "p99", "max", "queued",
+               "handling", "server (queued and handling: mean)");
+    for (size_t i = 0; i < n && i < c->a.top && !cli_output_lost(); i++) {
+        if (c->a.json)
+            json_server(c, servers[i]);
+        else
+            text_server(c, servers[i]);
+    }
+    if (c->a.json)
+        cli_json_close(']');
+    else if (n > c->a.top)
+        printf("%s more servers; -n shows more of them\n", CLI_COUNT(n - c->a.top));
+}
+
+static void show_slowest(const struct calls *c)
+{
+    if (c->a.json)
+        cli_json_open("slowest", '[');
+    else
+        printf("\n%13s %9s %9s %9s %9s %6s  %s\n", "sent", "total", "queued", "handling", "reply", "ahead",
+               "client -> server");
+    for (size_t i = 0; i < c->slowest.n && !cli_output_lost(); i++) {
+        if (c->a.json)
+            json_tree(c, &c->slowest.q[i], 0);
+        else
+            text_tree(c, &c->slowest.q[i], 0);
+    }
+    if (c->a.json)
+        cli_json_close(']');
+}
+
+static int show(const struct calls *c)
+{
+    const struct server **servers = calloc(c->servers.count + 1, sizeof(const struct server *));
+    size_t n = 0, it = 0;
+    if (servers == NULL || c->failed || c->kept.failed) {
+        free(servers);
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    }
+    for (const struct server *s; (s = kymo_map_next(&c->servers, &it, NULL)) != NULL;)
+        servers[n++] = s;
+    qsort(servers, n, sizeof(const struct server *), by_total);
+    if (c->a.json) {
+        cli_json_open(NULL, '{');
+        cli_json_analysis(&c->a);
+        cli_json_uint("requests", c->requests);
+        cli_json_uint("open", c->open);
+    }
+    if (c->requests > 0 || c->a.json) {
+        show_servers(c, servers, n);
+        show_slowest(c);
+    }
+    if (c->a.json) {
+        cli_json_close('}');
+        cli_json_end();
+    }
+    free(servers);
+    return KYMO_EXIT_OK;
+}
+
+static void say_what_lacks(const struct calls *c)
+{
+    const struct kymo_analysis_result *res = &c->a.result;
+    cli_lacks(&c->a, res->has_messages, "messages", "there are no requests to pair with their replies");
+    if (res->has_messages)
+        cli_lacks(&c->a, res->has_refs, "references in its messages",
+                  "no request can be paired with its reply");
+    if (c->kept.left_out > 0)
+        cli_warn("%s requests are left out of the tree", CLI_COUNT(c->kept.left_out));
+}
+
+static int run(struct calls *c)
+{
+    struct kymo_analysis_sink sink = {.arg = c, .request = on_request};
+    c->slowest.room = c->a.top < TOP_MAX ? c->a.top : TOP_MAX;
+    c->slowest.q = calloc(c->slowest.room + 1, sizeof *c->slowest.q);
+    if (c->slowest.q == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    int status = cli_analysis_run(&c->a, &sink, 1);
+    if (status == KYMO_EXIT_OK && c->tree && c->slowest.n > 0)
+        status = look_again(c);
+    if (status == KYMO_EXIT_OK) {
+        say_what_lacks(c);
+        status = show(c);
+    }
+    return status;
+}
+
+int cli_calls(int argc, char **argv)
+{
+    enum { OPT_CASTS = 1, OPT_TREE };
+    static const struct option options[] = {CLI_ANALYSIS_OPTIONS,
+                                            {"casts", no_argument, NULL, OPT_CASTS},
+                                            {"tree", no_argument, NULL, OPT_TREE},
+                                            {NULL, 0, NULL, 0}};
+    struct calls c = {.kept.most = KEPT_MAX};
+    int status = KYMO_EXIT_OK;
+    cli_analysis_init(&c.a, "calls", 10);
+    kymo_map_init(&c.servers, sizeof(struct server));
+    for (int o;
+         status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT, options, NULL)) != -1;) {
+        switch (o) {
+        case OPT_CASTS: c.casts = true; break;
+        case OPT_TREE: c.tree = true; break;
+        default: status = cli_analysis_option(&c.a, o, optarg);
+        }
+    }
+    if (status == KYMO_EXIT_OK)
+        status = cli_one_recording("calls", argc - optind, argv + optind);
+    if (status == KYMO_EXIT_OK)
+        status = cli_analysis_open(&c.a, argv[optind]);
+    if (status == KYMO_EXIT_OK)
+        status = run(&c);
+    size_t it = 0;
+    for (struct server *s; (s = kymo_map_next(&c.servers, &it, NULL)) != NULL;)
+        cli_histogram_free(&s->times);
+    kymo_map_free(&c.servers);
+    cli_request_list_free(&c.kept);
+    free(c.slowest.q);
+    return cli_analysis_close(&c.a, status);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo stats: a table of functions, modules, processes or roles.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "stats.h"
+
+/* ---- order ---- */
+
+enum column { SELF, TOTAL, IN_SCHEDULE, CALLS, MAX, P50, P99, GC, WAITING, SENT, RECEIVED, COLUMNS };
+static const char *const column_names[COLUMNS] = {"self", "total", "running", "calls", "max",     "p50",
+                                                  "p99",  "gc",    "waiting", "sent",  "received"};
+
+static int64_t column(const struct cli_stats_row *r, enum column c)
+{
+    switch (c) {
+    case SELF: return r->self;
+    case TOTAL: return r->total;
+    case IN_SCHEDULE: return r->running;
+    case CALLS: return (int64_t)r->calls;
+    case MAX: return r->max;
+    case P50: return cli_histogram_quantile(&r->times, 0.5);
+    case P99: return cli_histogram_quantile(&r->times, 0.99);
+    case GC: return r->gc;
+    case WAITING: return r->waiting;
+    case SENT: return (int64_t)r->sent;
+    default: return (int64_t)r->received;
+    }
+}
+
+static bool is_of_functions(enum cli_stats_by by)
+{
+    return by == CLI_BY_FUNCTION || by == CLI_BY_MODULE;
+}
+
+static bool has_column(enum cli_stats_by by, enum column c)
+{
+    if (c == CALLS || c == IN_SCHEDULE || c == MAX || c == GC)
+        return true;
+    return is_of_functions(by) ? c == SELF || c == TOTAL || c == P50 || c == P99
+                               : c == WAITING || c == SENT || c == RECEIVED;
+}
+
+struct sorted {
+    const struct cli_stats_row *row;
+    int64_t value;
+};
+
+static int largest_first(const void *a, const void *b)
+{
+    const struct sorted *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value > y->value ? -1 : 1;
+    if (x->row->calls != y->row->calls)
+        return x->row->calls > y->row->calls ? -1 : 1;
+    return x->row->key < y->row->key ? -1 : x->row->key > y->row->key;
+}
+
+/* ---- text ---- */
+
+/* A sum of durations: "-" when none of them is known. */
+static const char *sum(int64_t ns, uint64_t known, char *buf, size_t size)
+{
+    return cli_format_duration(known > 0 ? ns : KYMO_NO_TIME, buf, size);
+}
+#define SUM(ns, known) sum((ns), (known), (char[32]){0}, 32)
+#define QUANTILE(row, q) CLI_DURATION(cli_histogram_quantile(&(row)->times, q))
+
+static void text_function(const struct cli_stats *s, const struct cli_stats_row *r)
+{
+    char name[2300];
+    cli_stats_name(s, r, name, sizeof name);
+    printf("%10s %9s %9s %9s %9s %9s %9s %9s  %s\n", CLI_COUNT(r->calls), SUM(r->total, r->ended),
+           SUM(r->self, r->ended), SUM(r->running, r->with_running), QUANTILE(r, 0.5), QUANTILE(r, 0.99),
+           SUM(r->max, r->ended), SUM(r->gc, s->a->result.has_gc ? r->ended : 0), name);
+}
+
+static void text_process(const struct cli_stats *s, const struct cli_stats_row *r)
+{
+    char name[2300];
+    cli_stats_name(s, r, name, sizeof name);
+    bool running = s->a->result.has_running;
+    if (s->by == CLI_BY_ROLE)
+        printf("%9s ", CLI_COUNT(r->processes));
+    printf("%9s %9s %9s %9s %9s %9s %9s %10s %9s %9s  %s\n", SUM(r->running, r->with_running),
+           CLI_COUNT(r->runs), SUM(r->max, r->with_running), SUM(r->waiting, running && r->times.total > 0),
+           QUANTILE(r, 0.99), SUM(r->gc, r->collections), SUM(r->gc_max, r->collections), CLI_COUNT(r->calls),
+           CLI_COUNT(r->sent), CLI_COUNT(r->received), name);
+}
+
+static void text_head(const struct cli_stats *s)
+{
+    if (is_of_functions(s->by)) {
+        printf("%10s %9s %9s %9s %9s %9s %9s %9s  %s\n", "calls", "total", "self", "running", "p50", "p99",
+               "max", "gc", s->by == CLI_BY_MODULE ? "module" : "function");
+        return;
+    }
+    if (s->by == CLI_BY_ROLE)
+        printf("%9s ", "processes");
+    printf("%9s %9s %9s %9s %9s %9s %9s %10s %9s %9s  %s\n", "running", "runs", "max run", "waiting",
+           "p99 wait", "gc", "max gc", "calls", "sent", "received",
+           s->by == CLI_BY_ROLE ? "role" : "process");
+}
+
+/* ---- JSON ---- */
+
+static void json_sum(const char *key, int64_t ns, uint64_t known)
+{
+    cli_json_ns(key, known > 0 ? ns : KYMO_NO_TIME);
+}
+
+static void json_function(const struct cli_stats *s, const struct cli_stats_row *r)
+{
+    json_sum("total_ns", r->total, r->ended);
+    json_sum("self_ns", r->self, r->ended);
+    json_sum("running_ns", r->running, r->with_running);
+    json_sum("self_running_ns", r->self_running, r->with_running);
+    json_sum("gc_ns", r->gc, s->a->result.has_gc ? r->ended : 0);
+    cli_json_ns("p50_ns", cli_histogram_quantile(&r->times, 0.5));
+    cli_json_ns("p99_ns", cli_histogram_quantile(&r->times, 0.99));
+    json_sum("max_ns", r->max, r->ended);
+    cli_json_uint("calls_with_end", r->ended);
+    cli_json_uint("exceptions", r->exceptions);
+}
+
+static void json_process(const struct cli_stats *s, const struct cli_stats_row *r)
+{
+    bool running = s->a->result.has_running;
+    cli_json_uint("processes", r->processes);
+    json_sum("running_ns", r->running, r->with_running);
+    cli_json_uint("runs", r->runs);
+    json_sum("max_ns", r->max, r->with_running);
+    json_sum("waiting_ns", r->waiting, running && r->times.total > 0);
+    cli_json_ns("p99_waiting_ns", cli_histogram_quantile(&r->times, 0.99));
+    cli_json_uint("collections", r->collections);
+    json_sum("gc_ns", r->gc, r->collections);
+    json_sum("gc_max_ns", r->gc_max, r->collections);
+    cli_json_uint("sent", r->sent);
+    cli_json_uint("received", r->received);
+}
+
+static void json_row(const struct cli_stats *s, const struct cli_stats_row *r)
+{
+    static const char *const keys[] = {"function", "module", "process", "role"};
+    char name[2300];
+    cli_stats_name(s, r, name, sizeof name);
+    cli_json_open(NULL, '{');
+    cli_json_text(keys[s->by], name);
+    cli_json_uint("calls", r->calls);
+    if (is_of_functions(s->by))
+        json_function(s, r);
+    else
+        json_process(s, r);
+    if (r->max > 0) {
+        cli_json_since(s->a, "max_at_ns", r->max_at);
+        cli_json_process(s->a, "max_process", r->max_process);
+    }
+    cli_json_close('}');
+}
+
+/* ---- the command ---- */
+
+static int show(const struct cli_stats *s, enum column order)
+{
+    static const char *const names[] = {"function", "module", "process", "role"};
+    struct sorted *rows = calloc(s->rows.count + 1, sizeof *rows);
+    size_t n = 0, it = 0;
+    if (rows == NULL || s->failed) {
+        free(rows);
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    }
+    for (const struct cli_stats_row *r; (r = kymo_map_next(&s->rows, &it, NULL)) != NULL;)
+        rows[n++] = (struct sorted){r, column(r, order)};
+    qsort(rows, n, sizeof *rows, largest_first);
+    uint64_t shown = s->a->top < n ? s->a->top : n;
+    if (s->a->json) {
+        cli_json_open(NULL, '{');
+        cli_json_analysis(s->a);
+        cli_json_text("by", names[s->by]);
+        cli_json_text("sort", column_names[order]);
+        cli_json_uint("rows_in_all", n);
+        cli_json_open("rows", '[');
+    } else if (n > 0) {
+        text_head(s);
+    }
+    for (uint64_t i = 0; i < shown && !cli_output_lost(); i++) {
+        if (s->a->json)
+            json_row(s, rows[i].row);
+        else if (is_of_functions(s->by))
+            text_function(s, rows[i].row);
+        else
+            text_process(s, rows[i].row);
+    }
+    if (s->a->json) {
+        cli_json_close(']');
+        cli_json_close('}');
+        cli_json_end();
+    } else if (shown < n) {
+        printf("%s more; -n shows more of them\n", CLI_COUNT(n - shown));
+    }
+    free(rows);
+    return KYMO_EXIT_OK;
+}
+
+static void say_what_lacks(const struct cli_stats *s)
+{
+    const struct kymo_analysis_result *res = &s->a->result;
+    if (is_of_functions(s->by)) {
+        cli_lacks(s->a, res->has_calls, "calls", "there are no functions to count");
+        if (res->has_calls) {
+            cli_lacks(s->a, res->has_ends, "return_to or return events", "how long calls take is not known");
+            cli_lacks(s->a, res->has_running, "running events", "the time scheduled in is not known");
+        }
+    } else {
+        cli_lacks(s->a, res->has_running, "running events", "when processes ran is not known");
+        cli_lacks(s->a, res->has_gc, "garbage_collection events", "what collections cost is not known");
+    }
+    if (s->others > 0)
+        cli_warn("%s facts of rows beyond 65,536 are left out", CLI_COUNT(s->others));
+}
+
+static int read_by(const char *text, enum cli_stats_by *by)
+{
+    static const char *const names[] = {"function", "module", "process", "role"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *by = (enum cli_stats_by)i;
+            return KYMO_EXIT_OK;
+        }
+    }
+    return cli_usage("stats", "--by: '%s' is none of function, module, process, role", text);
+}
+
+static int read_order(const char *text, enum column *order)
+{
+    for (unsigned i = 0; i < COLUMNS; i++) {
+        if (strcmp(text, column_names[i]) == 0) {
+            *order = (enum column)i;
+            return KYMO_EXIT_OK;
+        }
+    }
+    return cli_usage("stats", "--sort: there is no column '%s'", text);
+}
+
+int cli_stats(int argc, char **argv)
+{
+    enum { OPT_BY = 1, OPT_SORT };
+    static const struct option options[] = {CLI_ANALYSIS_OPTIONS,
+                                            {"by", required_argument, NULL, OPT_BY},
+                                            {"sort", required_argument, NULL, OPT_SORT},
+                                            {NULL, 0, NULL, 0}};
+    struct cli_analysis a;
+    struct cli_stats s;
+    enum cli_stats_by by = CLI_BY_FUNCTION;
+    enum column order = COLUMNS;
+    int status = KYMO_EXIT_OK;
+    cli_analysis_init(&a, "stats", 20);
+    for (int o;
+         status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT, options, NULL)) != -1;) {
+        if (o == OPT_BY)
+            status = read_by(optarg, &by);
+        else if (o == OPT_SORT)
+            status = read_order(optarg, &order);
+        else
+            status = cli_analysis_option(&a, o, optarg);
+    }
+    if (order == COLUMNS)
+        order = is_of_functions(by) ? SELF : IN_SCHEDULE;
+    if (status == KYMO_EXIT_OK && !has_column(by, order))
+        status = cli_usage("stats", "--sort %s: this table has no such column", column_names[order]);
+    if (status == KYMO_EXIT_OK)
+        status = cli_one_recording("stats", argc - optind, argv + optind);
+    if (status == KYMO_EXIT_OK)
+        status = cli_analysis_open(&a, argv[optind]);
+    cli_stats_init(&s, &a, by);
+    if (status == KYMO_EXIT_OK) {
+        struct kymo_analysis_sink sink = cli_stats_sink(&s);
+        status = cli_analysis_run(&a, &sink, 1);
+    }
+    if (status == KYMO_EXIT_OK) {
+        say_what_lacks(&s);
+        status = show(&s, order);
+    }
+    cli_stats_free(&s);
+    return cli_analysis_close(&a, status);
+}

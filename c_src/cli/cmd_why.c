@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo why: the critical path of one slow request or call. Two looks at the recording:
+ * the first finds what to explain, the second collects what happened meanwhile.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "kymo_why.h"
+#include "requests.h"
+
+/* What happens shortly before belongs to the explanation: who was running. */
+enum { BEFORE_NS = 1000000, TOP_MAX = 1000 };
+
+/* A request or a call to explain. */
+struct target {
+    uint64_t process, server; /* server: KYMO_IDENT_NONE for a call */
+    uint32_t mfa;
+    uint32_t ahead;
+    int64_t start, end;
+};
+
+struct why {
+    struct cli_analysis a;
+    struct target *targets; /* the longest first */
+    size_t n, room;
+    const char *at_text;
+    int64_t at; /* CLOCK_MONOTONIC, with at_text */
+    bool path;
+};
+
+/* ---- what to explain ---- */
+
+static void add_target(struct why *w, const struct target *t)
+{
+    int64_t value = t->end - t->start;
+    if (w->at_text != NULL && (t->start > w->at || t->end < w->at))
+        return;
+    if (w->room == 0 || (w->n == w->room && value <= w->targets[w->n - 1].end - w->targets[w->n - 1].start))
+        return;
+    size_t i = w->n < w->room ? w->n++ : w->n - 1;
+    for (; i > 0 && w->targets[i - 1].end - w->targets[i - 1].start < value; i--)
+        w->targets[i] = w->targets[i - 1];
+    w->targets[i] = *t;
+}
+
+static void on_request(void *arg, const struct kymo_request *q)
+{
+    struct why *w = arg;
+    if (q->kind == KYMO_REQ_CAST || cli_request_total(q) == KYMO_NO_TIME)
+        return;
+    if (w->a.filter.n_pids != 0 && !cli_wants_process(&w->a, q->client) &&
+        !cli_wants_process(&w->a, q->server))
+        return;
+    struct target t = {q->client, q->server, q->handler_mfa, q->ahead, q->sent, q->received};
+    add_target(w, &t);
+}
+
+static void on_span(void *arg, const struct kymo_span *s)
+{
+    struct why *w = arg;
+    if (s->end == KYMO_NO_TIME || s->ended == KYMO_SPAN_MOMENT || !cli_wants_process(&w->a, s->process) ||
+        !cli_wants_function(&w->a, s->mfa))
+        return;
+    struct target t = {s->process, KYMO_IDENT_NONE, s->mfa, 0, s->start, s->end};
+    add_target(w, &t);
+}
+
+static int find_targets(struct why *w)
+{
+    struct kymo_analysis_sink sink = {.arg = w};
+    bool by_function = w->a.n_functions != 0 || w->a.filter.n_modules != 0;
+    w->room = w->a.top < TOP_MAX ? w->a.top : TOP_MAX;
+    w->targets = calloc(w->room + 1, sizeof *w->targets);
+    if (w->targets == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    if (by_function)
+        sink.span = on_span;
+    else
+        sink.request = on_request;
+    int status = cli_analysis_run(&w->a, &sink, 1);
+    if (status == KYMO_EXIT_OK && w->n == 0 && !by_function) {
+        sink = (struct kymo_analysis_sink){.arg = w, .span = on_span};
+        status = cli_analysis_run(&w->a, &sink, 1);
+    }
+    return status;
+}
+
+/* ---- text ---- */
+
+static const char *process(const struct why *w, uint64_t ident, char *buf, size_t size)
+{
+    kymo_name_process(w->a.naming, ident, buf, size);
+    return buf;
+}
+#define PROCESS(w, ident) process((w), (ident), (char[1200]){0}, 1200)
+
+static const char *function(const struct why *w, uint32_t mfa, char *buf, size_t size)
+{
+    kymo_name_function(w->a.naming, mfa, buf, size);
+    return buf;
+}
+#define FUNCTION(w, mfa) function((w), (mfa), (char[2300]){0}, 2300)
+
+static void text_blame(const struct why *w, const struct kymo_why_part *p)
+{
+    if (p->blame != KYMO_IDENT_NONE)
+        printf("; %s ran meanwhile, for %s", PROCESS(w, p->blame), CLI_DURATION(p->blame_ns));
+}
+
+static void text_part(const struct why *w, const struct kymo_why_part *p, int64_t total)
+{
+    const char *who = PROCESS(w, p->process);
+    printf("%9s %6.1f %%  %-13s ", CLI_DURATION(p->ns),
+           total > 0 ? 100.0 * (double)p->ns / (double)total : 0.0, kymo_why_cause_name(p->cause));
+    switch (p->cause) {
+    case KYMO_WHY_RUNNING:
+    case KYMO_WHY_DIRTY:
+    case KYMO_WHY_ACTIVE:
+        printf("%s%s%s", who, p->mfa != 0 ? ", mostly in " : "", p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
+        if (p->mfa_ns > 0)
+            printf(" (%s)", CLI_DURATION(p->mfa_ns));
+        if (p->cause == KYMO_WHY_ACTIVE)
+            printf("; whether it ran or waited was not recorded");
+        break;
+    case KYMO_WHY_GC: printf("%s collected garbage, %" PRIu32 " stretches", who, p->times); break;
+    case KYMO_WHY_QUEUE:
+        printf("in the mailbox of %s, behind %" PRIu32 " other requests%s%s", who, p->requests,
+               p->mfa != 0 ? "; it was mostly in " : "", p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
+        break;
+    case KYMO_WHY_SCHEDULER:
+        printf("%s could run and waited for a scheduler", who);
+        text_blame(w, p);
+        break;
+    case KYMO_WHY_DIRTY_QUEUE:
+        printf("%s waited for a dirty scheduler%s%s", who, p->mfa != 0 ? " to run " : "",
+               p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
+        text_blame(w, p);
+        break;
+    case KYMO_WHY_PORT:
+        printf("%s waited for %s", who, p->blame != KYMO_IDENT_NONE ? PROCESS(w, p->blame) : "a port");
+        break;
+    case KYMO_WHY_TIMER:
+        printf("%s waited for a time to pass%s%s", who, p->mfa != 0 ? ", in " : "",
+               p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
+        break;
+    case KYMO_WHY_SUSPENDED: printf("%s was suspended by %s", who, PROCESS(w, p->blame)); break;
+    case KYMO_WHY_NODE: printf("%s could run, but no process of the node ran", who); break;
+    default: printf("nothing in the recording says what %s waited for", who);
+    }
+    putchar('\n');
+}
+
+static void text_head(const struct why *w, const struct target *t)
+{
+    printf("%s", PROCESS(w, t->process));
+    if (t->server != KYMO_IDENT_NONE)
+        printf(" -> %s", PROCESS(w, t->server));
+    if (t->mfa != 0)
+        printf(" %s", FUNCTION(w, t->mfa));
+    printf(": %s from %s s on\n", CLI_DURATION(t->end - t->start), CLI_SINCE(&w->a, t->start));
+}
+
+static void text_path(const struct why *w, const struct kymo_why_answer *answer)
+{
+    printf("\n%13s %9s  path\n", "from", "time");
+    for (size_t i = 0; i < answer->n_steps && !cli_output_lost(); i++) {
+        const struct kymo_why_step *s = &answer->step[i];
+        printf("%13s %9s  %-13s %s\n", CLI_SINCE(&w->a, s->start), CLI_DURATION(s->end - s->start),
+               kymo_why_cause_name(s->cause), PROCESS(w, s->process));
+    }
+}
+
+static void text_answer(const struct why *w, const struct target *t, const struct kymo_why_answer *answer)
+{
+    text_head(w, t);
+    for (size_t i = 0; i < answer->n; i++)
+        text_part(w, &answer->part[i], answer->ns);
+    if (w->path)
+        text_path(w, answer);
+}
+
+/* ---- JSON ---- */
+
+static void json_answer(const struct why *w, const struct target *t, const struct kymo_why_answer *answer)
+{
+    cli_json_open(NULL, '{');
+    cli_json_text("kind", t->server != KYMO_IDENT_NONE ? "request" : "call");
+    cli_json_process(&w->a, "process", t->process);
+    cli_json_process(&w->a, "server", t->server);
+    cli_json_function(&w->a, "function", t->mfa);
+    cli_json_since(&w->a, "start_ns", t->start);
+    cli_json_int("total_ns", t->end - t->start);
+    cli_json_uint("ahead", t->ahead);
+    cli_json_bool("cut", answer->cut);
+    cli_json_open("parts", '[');
+    for (size_t i = 0; i < answer->n; i++) {
+        const struct kymo_why_part *p = &answer->part[i];
+        cli_json_open(NULL, '{');
+        cli_json_text("cause", kymo_why_cause_name(p->cause));
+        cli_json_int("ns", p->ns);
+        cli_json_process(&w->a, "process", p->process);
+        cli_json_process(&w->a, "blame", p->blame);
+        cli_json_int("blame_ns", p->blame_ns);
+        cli_json_function(&w->a, "function", p->mfa);
+        cli_json_int("function_ns", p->mfa_ns);
+        cli_json_uint("stretches", p->times);
+        cli_json_uint("requests", p->requests);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    cli_json_open("path", '[');
+    for (size_t i = 0; i < answer->n_steps && !cli_output_lost(); i++) {
+        const struct kymo_why_step *s = &answer->step[i];
+        cli_json_open(NULL, '{');
+        cli_json_text("cause", kymo_why_cause_name(s->cause));
+        cli_json_process(&w->a, "process", s->process);
+        cli_json_since(&w->a, "start_ns", s->start);
+        cli_json_int("ns", s->end - s->start);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    cli_json_close('}');
+}
+
+/* ---- the command ---- */
+
+static int explain(struct why *w, const struct target *t, bool first)
+{
+    struct kymo_why *facts = kymo_why_new(w->a.r);
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    int status = KYMO_EXIT_MEMORY;
+    if (facts != NULL && answer != NULL) {
+        struct kymo_analysis_sink sink = kymo_why_sink(facts);
+        status = cli_analysis_run_window(&w->a, &sink, 1, t->start - w->a.t0 - BEFORE_NS, t->end - w->a.t0);
+        if (status == KYMO_EXIT_OK && kymo_why_explain(facts, t->process, t->start, t->end, answer) != 0)
+            status = KYMO_EXIT_MEMORY;
+    }
+    if (status == KYMO_EXIT_MEMORY)
+        cli_fail(status, "out of memory");
+    if (status == KYMO_EXIT_OK && w->a.json) {
+        json_answer(w, t, answer);
+    } else if (status == KYMO_EXIT_OK) {
+        if (!first)
+            putchar('\n');
+        text_answer(w, t, answer);
+        if (answer->cut && !w->a.quiet)
+            cli_warn("the time is too full of events: parts of the explanation are left out");
+    }
+    free(answer);
+    kymo_why_free(facts);
+    return status;
+}
+
+static void say_what_lacks(const struct why *w)
+{
+    const struct kymo_analysis_result *res = &w->a.result;
+    if (w->n == 0)
+        cli_warn("the recording has no request with a reply and no call with an end that fits");
+    cli_lacks(&w->a, res->has_running, "running events", "waiting and running can't be told apart");
+    cli_lacks(&w->a, res->has_messages, "messages", "who waited for whom is not known");
+}
+
+static int run(struct why *w)
+{
+    int status = find_targets(w);
+    if (status != KYMO_EXIT_OK)
+        return status;
+    say_what_lacks(w);
+    if (w->a.json) {
+        cli_json_open(NULL, '{');
+        cli_json_analysis(&w->a);
+        cli_json_open("answers", '[');
+    }
+    for (size_t i = 0; i < w->n && status == KYMO_EXIT_OK; i++)
+        status = explain(w, &w->targets[i], i == 0);
+    if (w->a.json) {
+        cli_json_close(']');
+        cli_json_close('}');
+        cli_json_end();
+    }
+    return status;
+}
+
+int cli_why(int argc, char **argv)
+{
+    enum { OPT_AT = 1, OPT_PATH };
+    static const struct option options[] = {CLI_ANALYSIS_OPTIONS,
+                                            {"at", required_argument, NULL, OPT_AT},
+                                            {"path", no_argument, NULL, OPT_PATH},
+                                            {NULL, 0, NULL, 0}};
+    struct why w = {.n = 0};
+    int status = KYMO_EXIT_OK;
+    int64_t at;
+    cli_analysis_init(&w.a, "why", 1);
+    for (int o;
+         status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT, options, NULL)) != -1;) {
+        switch (o) {
+        case OPT_AT: w.at_text = optarg; break;
+        case OPT_PATH: w.path = true; break;
+        default: status = cli_analysis_option(&w.a, o, optarg);
+        }
+    }
+    if (status == KYMO_EXIT_OK && w.at_text != NULL && !cli_parse_time(w.at_text, NULL, &at))
+        status = cli_usage("why", "--at: '%s' is not a time", w.at_text);
+    if (status == KYMO_EXIT_OK)
+        status = cli_one_recording("why", argc - optind, argv + optind);
+    if (status == KYMO_EXIT_OK)
+        status = cli_analysis_open(&w.a, argv[optind]);
+    if (status == KYMO_EXIT_OK && w.at_text != NULL) {
+        (void)cli_parse_time(w.at_text, w.a.r, &at);
+        w.at = (int64_t)((uint64_t)w.a.t0 + (uint64_t)at);
+    }
+    if (status == KYMO_EXIT_OK)
+        status = run(&w);
+    free(w.targets);
+    return cli_analysis_close(&w.a, status);
+}

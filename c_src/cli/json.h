@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * JSON on standard output, for the commands that are views of the analysis. Commas
+ * come by themselves. key is NULL for elements of arrays. One document at a time.
+ */
+#ifndef KYMO_CLI_JSON_H
+#define KYMO_CLI_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* bracket is '{' or '['; the end takes '}' or ']'. */
+void cli_json_open(const char *key, char bracket);
+void cli_json_close(char bracket);
+void cli_json_text(const char *key, const char *text);
+void cli_json_int(const char *key, int64_t n);
+void cli_json_uint(const char *key, uint64_t n);
+void cli_json_bool(const char *key, bool b);
+void cli_json_null(const char *key);
+/* A time or duration in nanoseconds; null for KYMO_NO_TIME. */
+void cli_json_ns(const char *key, int64_t ns);
+/* Ends the document, or a line of JSON Lines. */
+void cli_json_end(void);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo stats and kymo diff: what functions, modules, processes and roles cost. One
+ * thread.
+ */
+#ifndef KYMO_CLI_STATS_H
+#define KYMO_CLI_STATS_H
+
+#include "analyse.h"
+#include "histogram.h"
+
+enum cli_stats_by { CLI_BY_FUNCTION, CLI_BY_MODULE, CLI_BY_PROCESS, CLI_BY_ROLE };
+
+/* Times are sums in nanoseconds of what is known; the counts beside them say of how
+ * many. */
+struct cli_stats_row {
+    uint64_t key;
+    uint64_t ident;        /* process, or one of the role */
+    uint64_t calls, ended; /* ended: calls whose duration is known */
+    uint64_t exceptions;
+    int64_t total, self, running, self_running, gc, max;
+    uint64_t with_running; /* calls whose time scheduled in is known */
+    int64_t max_at;        /* when the longest began */
+    uint64_t max_process;
+    struct cli_histogram times;
+    /* Of processes. */
+    uint64_t processes, runs, collections, sent, received;
+    int64_t waiting, gc_max;
+};
+
+struct cli_stats {
+    struct cli_analysis *a;
+    enum cli_stats_by by;
+    struct kymo_map rows; /* key -> struct cli_stats_row */
+    uint64_t others;      /* facts of rows that found no room */
+    bool failed;
+};
+
+void cli_stats_init(struct cli_stats *s, struct cli_analysis *a, enum cli_stats_by by);
+void cli_stats_free(struct cli_stats *s);
+struct kymo_analysis_sink cli_stats_sink(struct cli_stats *s);
+/* The name of a row, as it is shown. */
+void cli_stats_name(const struct cli_stats *s, const struct cli_stats_row *row, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Time by stack, collapsed while reading: one node per different stack, never the
+ * events. What the formats for flame graphs are written from. Single threaded.
+ */
+#ifndef KYMO_FOLDED_H
+#define KYMO_FOLDED_H
+
+#include "export_util.h"
+
+/* Frames of one line; what is called deeper counts for the last one. */
+enum { KYMO_FOLDED_DEPTH = 512 };
+/* What a node stands for: the id of a function, or one of these. */
+enum { KYMO_FOLDED_GC_MINOR = 0x80000000u, KYMO_FOLDED_GC_MAJOR = 0x80000001u };
+
+struct kymo_folded_node {
+    uint64_t own;    /* ns */
+    uint32_t parent; /* 0 = none */
+    uint32_t key;
+    uint32_t child; /* looked up last */
+    uint32_t child_key;
+};
+
+struct kymo_folded_root {
+    uint64_t ident; /* whose name to print when mfa is 0 */
+    uint32_t mfa;
+    uint32_t node;
+};
+
+struct kymo_folded {
+    struct kymo_reader *r;
+    struct kymo_lesson lesson;
+    struct kymo_residents residents;
+    struct kymo_map processes;      /* ident -> struct kymo_folded_process */
+    struct kymo_map roots;          /* kind and id -> struct kymo_folded_root */
+    struct kymo_map children;       /* parent << 32 | key -> uint32_t */
+    struct kymo_folded_node *nodes; /* [0]: time of processes that got no root */
+    uint32_t n_nodes, nodes_room;
+    uint64_t *running; /* by slot: who runs there, KYMO_IDENT_NONE = nobody */
+    uint32_t n_slots;
+    bool wall;
+    bool failed; /* out of memory */
+    int64_t now;
+    char **texts; /* of functions, by id; NULL = not formatted yet */
+    uint32_t dict_size;
+};
+
+/* 0, or -ENOMEM with a sentence in err. Free in both cases. */
+int kymo_folded_init(struct kymo_folded *x, struct kymo_reader *r, char *err, size_t err_size);
+void kymo_folded_free(struct kymo_folded *x);
+/* Reads all that the feed has. 0, or a negative errno with a sentence in err. */
+int kymo_folded_read(struct kymo_folded *x, struct kymo_feed *feed, char *err, size_t err_size);
+/* The roots by node, to find the name of a node's process: an array of n_nodes that the
+ * caller frees. NULL: no memory. */
+struct kymo_folded_root *kymo_folded_roots(struct kymo_folded *x);
+/* The nodes from `node` down to its root, which is *root; returns how many are in path,
+ * the topmost frame first. */
+uint32_t kymo_folded_path(const struct kymo_folded *x, uint32_t node, uint32_t path[KYMO_FOLDED_DEPTH + 2],
+                          uint32_t *root);
+/* The text of a frame, of its node's key; and the name of a root. Both valid until the
+ * next call, or longer. */
+const char *kymo_folded_frame(struct kymo_folded *x, uint32_t key, char *buf, size_t size);
+const char *kymo_folded_root_name(struct kymo_folded *x, uint32_t root, const struct kymo_folded_root *roots,
+                                  char *buf, size_t size);
+
+#endif

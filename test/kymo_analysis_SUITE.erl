@@ -1,0 +1,312 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% The commands that are views of the analysis, on recordings of this node: durations
+%% are compared with the clock of the program and with Perfetto's slices, text with
+%% JSON, counts with what the program did.
+-module(kymo_analysis_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-behaviour(gen_server).
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+all() ->
+    [
+        stats_durations, stats_equal_perfetto, stats_processes, calls, calls_tree, other_requests, mailboxes,
+        why_adds_up, diff_finds_the_slower, print_tree, print_json, speedscope, names_of_behaviours,
+        nothing_to_show
+    ].
+
+init_per_suite(Config) ->
+    {module, _} = code:ensure_loaded(kymo),
+    Dir = filename:join(?config(priv_dir, Config), "work"),
+    [{recording, Dir}, {did, record(Dir, fun() -> work(3) end)} | Config].
+
+end_per_suite(_) -> ok.
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case)),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, _) -> ok.
+
+%% ---- what is recorded ----
+
+record(Dir, Fun) ->
+    record(Dir, Fun, [return_to, messages, procs, running, garbage_collection]).
+
+record(Dir, Fun, Events) ->
+    {ok, R} = kymo:start(#{dir => Dir, owner => none, memory => 64 bsl 20}),
+    {ok, _} = kymo:trace(R, #{functions => ["kymo_analysis_SUITE:_/_", "gen_server:call/_"], events => Events}),
+    try Fun() after kymo:stop(R) end.
+
+%% Calls of spin/1 with their nanoseconds, the server and the one behind it.
+work(Ms) ->
+    {ok, Back} = gen_server:start({local, ?MODULE}, ?MODULE, none, []),
+    {ok, Front} = gen_server:start(?MODULE, Back, []),
+    Took = [timed(fun() -> ?MODULE:spin(Ms) end) || _ <- lists:seq(1, 5)],
+    Asked = [timed(fun() -> gen_server:call(Front, {spin, Ms}) end) || _ <- lists:seq(1, 4)],
+    gen_server:cast(Front, nothing),
+    gen_server:stop(Front),
+    gen_server:stop(Back),
+    #{took => Took, asked => Asked, front => Front, back => Back, self => self()}.
+
+timed(Fun) ->
+    Start = erlang:monotonic_time(),
+    _ = Fun(),
+    erlang:convert_time_unit(erlang:monotonic_time() - Start, native, nanosecond).
+
+init(Next) -> {ok, Next}.
+handle_call({spin, Ms}, _, none) -> {reply, ?MODULE:spin(Ms), none};
+handle_call(Request, _, Next) -> {reply, gen_server:call(Next, Request), Next}.
+handle_cast(nothing, Next) -> {noreply, Next}.
+
+spin(Ms) -> spin_until(erlang:monotonic_time(millisecond) + Ms).
+
+spin_until(Deadline) ->
+    case erlang:monotonic_time(millisecond) < Deadline of
+        true -> spin_until(Deadline);
+        false -> ok
+    end.
+
+%% ---- the command ----
+
+json(Args) ->
+    {0, Out} = kymo_cli:run(Args),
+    kymo_cli:json(unicode:characters_to_list(Out)).
+
+%% One object for each line.
+json_lines(Args) ->
+    {0, Out} = kymo_cli:run(Args),
+    [kymo_cli:json(unicode:characters_to_list(L) ++ "\n") || L <- string:split(Out, "\n", all), L =/= <<>>].
+
+text(Args) ->
+    {0, Out} = kymo_cli:run(Args),
+    unicode:characters_to_list(Out).
+
+row(Key, Name, #{<<"rows">> := Rows}) ->
+    [Row] = [R || R <- Rows, maps:get(Key, R) =:= Name],
+    Row.
+
+pid(Pid) -> list_to_binary(pid_to_list(Pid)).
+
+%% ---- tests ----
+
+stats_durations(Config) ->
+    #{took := Took, asked := Asked} = ?config(did, Config),
+    Stats = json(["stats", "--json", "--top", "100", ?config(recording, Config)]),
+    #{<<"calls">> := 9, <<"total_ns">> := Spin, <<"max_ns">> := Max, <<"p50_ns">> := P50, <<"running_ns">> := Running} =
+        row(<<"function">>, <<"kymo_analysis_SUITE:spin/1">>, Stats),
+    %% The program measured around the calls: no call took longer than that.
+    ?assert(Max =< lists:max(Took ++ Asked)),
+    ?assert(Spin =< lists:sum(Took) + lists:sum(Asked)),
+    ?assert(Spin > 9 * 2000000),
+    ?assert(P50 =< Max andalso Running =< Spin),
+    %% 8 calls between servers, in which the servers wait.
+    #{<<"calls">> := 8, <<"self_ns">> := Self, <<"running_ns">> := CallRunning} =
+        row(<<"function">>, <<"gen_server:call/2">>, Stats),
+    ?assert(CallRunning < Self),
+    %% Text has the same rows in the same order.
+    Names = [F || #{<<"function">> := F} <- maps:get(<<"rows">>, Stats)],
+    [_ | Lines] = string:lexemes(text(["stats", "-n", "100", ?config(recording, Config)]), "\n"),
+    ?assertEqual(Names, [list_to_binary(lists:last(string:lexemes(L, " "))) || L <- Lines]).
+
+%% The same calls with the same times as in the export, which is written by other code.
+stats_equal_perfetto(Config) ->
+    Dir = ?config(recording, Config),
+    Out = filename:join(?config(dir, Config), "trace"),
+    {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", Out, Dir]),
+    {Slices, _} = kymo_perfetto:read(Out),
+    Perfetto = lists:foldl(
+        fun({Name, A, B, _}, Acc) ->
+            maps:update_with(Name, fun({N, T}) -> {N + 1, T + B - A} end, {1, B - A}, Acc)
+        end,
+        #{},
+        Slices
+    ),
+    Spans = json_lines(["print", "--tree", "--json", Dir]),
+    Tree = lists:foldl(
+        fun
+            (#{<<"function">> := Name, <<"total_ns">> := T}, Acc) when is_integer(T) ->
+                maps:update_with(Name, fun({N, Sum}) -> {N + 1, Sum + T} end, {1, T}, Acc);
+            (_, Acc) ->
+                Acc
+        end,
+        #{},
+        Spans
+    ),
+    ?assert(maps:size(Tree) > 5),
+    [?assertEqual({Name, Value}, {Name, maps:get(Name, Perfetto)}) || {Name, Value} <- maps:to_list(Tree)].
+
+stats_processes(Config) ->
+    #{back := Back} = ?config(did, Config),
+    Dir = ?config(recording, Config),
+    Rows = json(["stats", "--by", "process", "--json", "-n", "1000", Dir]),
+    Name = <<(pid(Back))/binary, " kymo_analysis_SUITE">>,
+    #{<<"running_ns">> := Running, <<"waiting_ns">> := Waiting, <<"received">> := Received} =
+        row(<<"process">>, Name, Rows),
+    ?assert(Running > 4 * 2000000),
+    ?assert(Waiting > 5 * 2000000),
+    ?assert(Received >= 4),
+    #{<<"processes">> := 1} =
+        row(<<"role">>, <<"kymo_analysis_SUITE">>, json(["stats", "--by", "role", "--json", "-n", "1000", Dir])),
+    #{<<"calls">> := Calls} =
+        row(<<"module">>, <<"gen_server">>, json(["stats", "--by", "module", "--json", Dir])),
+    ?assert(Calls >= 8).
+
+calls(Config) ->
+    #{asked := Asked, front := Front, self := Self} = ?config(did, Config),
+    Dir = ?config(recording, Config),
+    #{<<"slowest">> := Slowest, <<"servers">> := Servers} =
+        json(["calls", "--json", "-n", "100", "--pid", pid_to_list(Front), Dir]),
+    Mine = [R || #{<<"client_pid">> := P, <<"server_pid">> := S} = R <- Slowest, P =:= pid(Self), S =:= pid(Front),
+                 maps:get(<<"function">>, R) =/= null],
+    ?assertEqual(4, length(Mine)),
+    [
+        begin
+            ?assertEqual(<<"kymo_analysis_SUITE:handle_call/3">>, F),
+            ?assertEqual(Total, Queued + Handling + Reply),
+            ?assert(Handling > 2000000),
+            ?assertEqual(false, Inferred)
+        end
+     || #{<<"function">> := F, <<"total_ns">> := Total, <<"queued_ns">> := Queued, <<"handling_ns">> := Handling,
+          <<"reply_ns">> := Reply, <<"inferred">> := Inferred} <- Mine
+    ],
+    Totals = [T || #{<<"total_ns">> := T} <- Mine],
+    ?assertEqual(Totals, lists:reverse(lists:sort(Totals))),
+    ?assert(lists:all(fun({T, A}) -> T =< A end, lists:zip(Totals, lists:reverse(lists:sort(Asked))))),
+    ?assert(length(Servers) >= 2).
+
+calls_tree(Config) ->
+    #{front := Front, back := Back, self := Self} = ?config(did, Config),
+    #{<<"slowest">> := [#{<<"client_pid">> := Client, <<"requests">> := [Inner]} | _]} =
+        json(["calls", "--tree", "--json", "-n", "1", "--function", "kymo_analysis_SUITE:handle_call/3", "--pid",
+              pid_to_list(Self), ?config(recording, Config)]),
+    #{<<"client_pid">> := F, <<"server_pid">> := B, <<"requests">> := []} = Inner,
+    ?assertEqual({pid(Self), pid(Front), pid(Back)}, {Client, F, B}).
+
+%% gen_event, the io protocol, sys, a task whose reply carries the monitor's reference;
+%% and a server that dies.
+other_requests(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    {Event, Io, Task} = record(Dir, fun() ->
+        {ok, E} = gen_event:start(),
+        [] = gen_event:which_handlers(E),
+        {ok, Fd} = file:open(filename:join(?config(dir, Config), "file"), [write]),
+        ok = io:put_chars(Fd, "hello"),
+        Self = self(),
+        {T, Ref} = spawn_monitor(fun() -> receive {go, R} -> Self ! {R, done} end end),
+        T ! {go, Ref},
+        receive {Ref, done} -> ok end,
+        {ok, S} = gen_server:start(?MODULE, none, []),
+        catch gen_server:call(S, boom),
+        {E, Fd, T}
+    end),
+    #{<<"slowest">> := Requests} = json(["calls", "--json", "-n", "1000", Dir]),
+    Kinds = [{K, S, E} || #{<<"kind">> := K, <<"server_pid">> := S, <<"ended">> := E} <- Requests],
+    ?assert(lists:member({<<"call">>, pid(Event), <<"replied">>}, Kinds)),
+    ?assert(lists:member({<<"io">>, pid(Io), <<"replied">>}, Kinds)),
+    ?assert(lists:member({<<"spawn">>, pid(Task), <<"replied">>}, Kinds)),
+    ?assertEqual(1, length([D || {_, _, <<"down">>} = D <- Kinds])).
+
+mailboxes(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Receiver = record(Dir, fun() ->
+        Self = self(),
+        Pid = spawn(fun() -> [receive {n, I} -> ok end || I <- lists:seq(1, 100)], Self ! done end),
+        [Pid ! {n, I} || I <- lists:seq(1, 100)],
+        receive done -> Pid end
+    end),
+    #{<<"received">> := 100, <<"senders">> := 1, <<"unreceived">> := 0, <<"words">> := 300, <<"max_ns">> := Max,
+      <<"top_senders">> := [#{<<"messages">> := 100}]} = Row =
+        hd([R || #{<<"process">> := P} = R <- maps:get(<<"rows">>, json(["mailboxes", "--json", "-n", "1000", Dir])),
+                 string:prefix(P, pid_to_list(Receiver)) =/= nomatch]),
+    ?assert(maps:get(<<"p50_ns">>, Row) =< Max),
+    ?assertMatch({_, _}, binary:match(list_to_binary(text(["mailboxes", "-n", "1000", Dir])), pid(Receiver))).
+
+why_adds_up(Config) ->
+    Dir = ?config(recording, Config),
+    #{<<"answers">> := Answers} = json(["why", "--json", "-n", "20", Dir]),
+    ?assert(length(Answers) >= 8),
+    [
+        begin
+            ?assertEqual(Total, lists:sum([N || #{<<"ns">> := N} <- Parts])),
+            ?assertEqual(Total, lists:sum([N || #{<<"ns">> := N} <- Path]))
+        end
+     || #{<<"total_ns">> := Total, <<"parts">> := Parts, <<"path">> := Path} <- Answers
+    ],
+    #{<<"answers">> := [#{<<"kind">> := <<"call">>, <<"parts">> := [#{<<"cause">> := <<"running">>} | _]}]} =
+        json(["why", "--json", "--function", "kymo_analysis_SUITE:spin/1", Dir]),
+    ?assertNotEqual("", text(["why", "--path", Dir])).
+
+diff_finds_the_slower(Config) ->
+    Dir = ?config(dir, Config),
+    {A, B} = {filename:join(Dir, "a"), filename:join(Dir, "b")},
+    Work = fun(Ms) -> fun() -> [?MODULE:spin(Ms) || _ <- lists:seq(1, 20)] end end,
+    record(A, Work(1)),
+    record(B, Work(6)),
+    Spin = <<"kymo_analysis_SUITE:spin/1">>,
+    #{<<"verdict">> := <<"slower">>, <<"a">> := #{<<"calls">> := 20}, <<"b">> := #{<<"calls">> := 20}} =
+        row(<<"function">>, Spin, json(["diff", "--json", "-n", "100", A, B])),
+    #{<<"verdict">> := <<"faster">>} = row(<<"function">>, Spin, json(["diff", "--json", "-n", "100", B, A])),
+    #{<<"verdict">> := <<"noise">>} = row(<<"function">>, Spin, json(["diff", "--json", "-n", "100", A, A])).
+
+print_tree(Config) ->
+    Dir = ?config(recording, Config),
+    Lines = string:lexemes(text(["print", "--tree", "--function", "kymo_analysis_SUITE:handle_call/3", Dir]), "\n"),
+    ?assertEqual(8, length([L || L <- Lines, string:find(L, " kymo_analysis_SUITE:handle_call/3") =/= nomatch])),
+    ?assertEqual(4, length([L || L <- Lines, string:find(L, "   kymo_analysis_SUITE:spin/1") =/= nomatch])),
+    Slow = json_lines(["print", "--tree", "--json", "--slower", "2ms", Dir]),
+    ?assert(Slow =/= []),
+    [?assert(T >= 2000000) || #{<<"total_ns">> := T} <- Slow],
+    ?assertEqual(1, length(json_lines(["print", "--tree", "--json", "--limit", "1", Dir]))).
+
+print_json(Config) ->
+    Dir = ?config(recording, Config),
+    Events = json_lines(["print", "--json", Dir]),
+    Lines = string:lexemes(text(["print", Dir]), "\n"),
+    ?assertEqual(length(Lines), length(Events)),
+    Tags = [lists:nth(4, string:lexemes(L, " ")) || L <- Lines],
+    ?assertEqual(Tags, [binary_to_list(E) || #{<<"event">> := E} <- Events]),
+    Calls = [R || #{<<"event">> := <<"send">>, <<"message">> := <<"call">>, <<"reference">> := R} <- Events],
+    Replies = [R || #{<<"event">> := <<"receive">>, <<"message">> := <<"reply">>, <<"reference">> := R} <- Events],
+    ?assert(length([R || R <- Calls, lists:member(R, Replies)]) >= 8).
+
+speedscope(Config) ->
+    Dir = ?config(recording, Config),
+    #{<<"shared">> := #{<<"frames">> := Frames}, <<"profiles">> := Profiles} =
+        json(["export", "speedscope", "-q", "-o", "-", Dir]),
+    Folded = [string:split(L, " ", trailing) || L <- string:lexemes(text(["export", "folded", "-q", "-o", "-", Dir]), "\n")],
+    Total = lists:sum([list_to_integer(N) || [_, N] <- Folded]),
+    [?assertEqual(<<"nanoseconds">>, U) || #{<<"unit">> := U} <- Profiles],
+    ?assertEqual(Total, lists:sum([lists:sum(W) || #{<<"weights">> := W} <- Profiles])),
+    ?assertEqual(length(Folded), lists:sum([length(S) || #{<<"samples">> := S} <- Profiles])),
+    ?assert(lists:member(#{<<"name">> => <<"kymo_analysis_SUITE:spin/1">>}, Frames)),
+    ?assert(lists:member(<<"kymo_analysis_SUITE">>, [N || #{<<"name">> := N} <- Profiles])).
+
+%% A process of a behaviour is called by its callback module, a supervisor by its own.
+names_of_behaviours(Config) ->
+    #{front := Front} = ?config(did, Config),
+    Spans = json_lines(["print", "--tree", "--json", ?config(recording, Config)]),
+    ?assertEqual(
+        [<<"kymo_analysis_SUITE:init/1">>],
+        lists:usort([N || #{<<"process">> := N, <<"process_pid">> := P} <- Spans, P =:= pid(Front)])
+    ).
+
+%% What the recording does not have is said, and nothing is made up.
+nothing_to_show(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, fun() -> ?MODULE:spin(1) end, [calls]),
+    [
+        begin
+            {0, Out} = kymo_cli:run([Command, Dir]),
+            ?assertMatch({_, _}, binary:match(Out, <<"the recording has no ">>))
+        end
+     || Command <- ["stats", "calls", "mailboxes", "why"]
+    ],
+    #{<<"total_ns">> := null, <<"self_ns">> := null, <<"p50_ns">> := null, <<"running_ns">> := null, <<"calls">> := 1} =
+        row(<<"function">>, <<"kymo_analysis_SUITE:spin/1">>, json(["stats", "--json", "-q", Dir])).
