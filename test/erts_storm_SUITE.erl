@@ -10,14 +10,14 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2]).
--export([profiled_while_spawned/1, storm/1, storm_on_one_processor/1]).
--export([profile_spawned/1]).
+-export([profiled_while_spawned/1, children_of_dying_sessions/1, storm/1, storm_on_one_processor/1]).
+-export([profile_spawned/1, destroy_while_spawning/1]).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [profiled_while_spawned, storm, storm_on_one_processor].
+    [profiled_while_spawned, children_of_dying_sessions, storm, storm_on_one_processor].
 
 init_per_suite(Config) ->
     case erts_reload_work:is_patched() of
@@ -51,6 +51,8 @@ profiled_while_spawned(Config) ->
     ?assertEqual([], Wrong).
 
 profile_spawned(Millis) ->
+    process_flag(message_queue_data, off_heap),
+    Until = erlang:monotonic_time(millisecond) + Millis,
     Tracer = spawn(fun idle/0),
     Flood = [spawn(fun() -> flood(Tracer) end) || _ <- lists:seq(1, 12)],
     Session = trace:session_create(?MODULE, Tracer, []),
@@ -58,24 +60,21 @@ profile_spawned(Millis) ->
     [1 = trace:process(Session, P, true, [procs, set_on_spawn]) || P <- Spawners],
     erlang:system_profile(self(), [runnable_procs]),
     [P ! go || P <- Spawners],
-    _ = erlang:send_after(Millis, self(), stop),
-    Wrong = profiled([]),
+    Wrong = profiled(Until, []),
     erlang:system_profile(undefined, []),
     [exit(P, kill) || P <- [Tracer | Spawners ++ Flood]],
-    true = trace:session_destroy(Session),
     Wrong.
 
 %% Such a word must not be looked at, other than to see that it is no term.
-profiled(Wrong) ->
-    receive
-        stop ->
-            Wrong;
-        {profile, _, active, {M, F, A}, _} when is_atom(M), is_atom(F), is_integer(A) ->
-            profiled(Wrong);
-        {profile, Pid, active, MFA, _} when is_tuple(MFA) ->
-            profiled(lists:sublist([Pid | Wrong], 10));
-        _ ->
-            profiled(Wrong)
+profiled(Until, Wrong0) ->
+    Wrong = receive
+                {profile, _, active, {M, F, A}, _} when is_atom(M), is_atom(F), is_integer(A) -> Wrong0;
+                {profile, Pid, active, MFA, _} when is_tuple(MFA) -> lists:sublist([Pid | Wrong0], 10);
+                _ -> Wrong0
+            end,
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> profiled(Until, Wrong);
+        false -> Wrong
     end.
 
 idle() -> receive _ -> idle() end.
@@ -88,6 +87,29 @@ spawner() ->
 spawn_on() ->
     _ = spawn(fun() -> ok end),
     spawn_on().
+
+%% What a process creates while its session is being destroyed refers to no such session:
+%% nobody would take that away before the session is freed. The debug emulator aborts if
+%% one does.
+children_of_dying_sessions(Config) ->
+    Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
+    ?assertEqual([ok], in_nodes(1, Config, ["+S", "4:4"], ?MODULE, destroy_while_spawning, [Millis])).
+
+destroy_while_spawning(Millis) ->
+    Until = erlang:monotonic_time(millisecond) + Millis,
+    Tracer = spawn(fun idle/0),
+    Spawners = [spawn(fun spawner/0) || _ <- [1, 2]],
+    [P ! go || P <- Spawners],
+    destroy_while_spawning(Until, Tracer, Spawners).
+
+destroy_while_spawning(Until, Tracer, Spawners) ->
+    Session = trace:session_create(?MODULE, Tracer, []),
+    [1 = trace:process(Session, P, true, [procs, set_on_spawn]) || P <- Spawners],
+    true = trace:session_destroy(Session),
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> destroy_while_spawning(Until, Tracer, Spawners);
+        false -> ok
+    end.
 
 %% Several nodes with many schedulers each, which get in each other's way.
 storm(Config) ->
