@@ -156,7 +156,7 @@ start_node(I, Config, Flags) ->
     ok = filelib:ensure_path(Dir),
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
     {ok, Peer, _} =
-        peer:start(#{connection => standard_io, peer_down => continue, wait_boot => 120000,
+        peer:start(#{connection => standard_io, wait_boot => 120000,
                      env => [{"ERL_CRASH_DUMP", filename:join(Dir, "erl_crash.dump")}],
                      exec => {"/bin/sh", ["-c", "cd \"$0\" && ulimit -c unlimited; exec \"$@\"", Dir
                                           | proplists:get_value(prefix, Config, []) ++ [Erl]]},

@@ -110,6 +110,8 @@ left(Storm, Breakpoints) ->
         ++ [{sleeping, P} || P <- [code_server, erts_code_purger], process_info(whereis(P), status) =/= {status, waiting}]
         ++ [{code_server, N} || {message_queue_len, N} <- [process_info(whereis(code_server), message_queue_len)], N > 0]
         ++ [{traced, P, Flags} || P <- processes(), {flags, [_ | _] = Flags} <- [erlang:trace_info(P, flags)]]
+        ++ [{traced, What, Ss} || What <- [{erlang, self, 0}, {lists, reverse, 2}, on_load],
+                                  [_ | _] = Ss <- [trace:session_info(What)]]
         ++ [{memory_map, Map} || {error, _} = Map <- [map_to_the_end()]].
 
 breakpoints() ->
