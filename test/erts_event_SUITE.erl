@@ -24,6 +24,8 @@
          count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1]).
 -export([f/1, g/2, counted/1, quits/1]).
 
+-import(erts_tracer_nif, [cc/3, header_dir/0, code_with/3]).
+
 -define(TRACER, event_tracer).
 -define(RAW, event_tracer_raw).
 -define(MANY, 100).
@@ -47,7 +49,7 @@ groups() ->
 
 init_per_suite(Config) ->
     Dir = ?config(priv_dir, Config),
-    Source = filename:join(?config(data_dir, Config), "event_tracer.c"),
+    Source = erts_tracer_nif:source(),
     Versions = [begin
                So = filename:join(Dir, "event_tracer_" ++ integer_to_list(V)),
                cc(Source, So ++ ".so", ["-DMODULE=event_tracer", "-DVERSION=" ++ integer_to_list(V)]),
@@ -506,7 +508,7 @@ purge_under_load(Config) ->
 many_tracers(Config) ->
     Names = [list_to_atom("event_tracer_copy_" ++ integer_to_list(I)) || I <- lists:seq(1, 9)],
     Base = filename:join(?config(priv_dir, Config), "copy_"),
-    Source = filename:join(?config(data_dir, Config), "event_tracer.c"),
+    Source = erts_tracer_nif:source(),
     [begin
          So = Base ++ atom_to_list(M),
          cc(Source, So ++ ".so", ["-DVERSION=1", "-DMODULE=" ++ atom_to_list(M)]),
@@ -951,24 +953,6 @@ is_debug() ->
 schedulers() ->
     erlang:system_info(schedulers_online).
 
-cc(Source, So, Flags) ->
-    Out = os:cmd("gcc -std=gnu11 -O1 -I '" ++ include_dir() ++ "' -fPIC -shared " ++
-                     lists:flatten(lists:join($\s, Flags)) ++ " -o '" ++ So ++ "' '" ++ Source ++ "' 2>&1"),
-    ?assertEqual({"", true}, {Out, filelib:is_regular(So)}).
-
-%% Where erl_nif.h is: told by the build, else that of the installed runtime.
-include_dir() ->
-    Dirs = [Dir || Dir <- [os:getenv("ERTS_INCLUDE_DIR")], is_list(Dir)] ++
-        [filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "include"]),
-         filename:join([code:root_dir(), "usr", "include"])],
-    hd([Dir || Dir <- Dirs, filelib:is_regular(filename:join(Dir, "erl_nif.h"))]).
-
-%% That of the interface for raw events, as kymo has it.
-header_dir() ->
-    Source = proplists:get_value(source, kymo_tracer:module_info(compile)),
-    filename:absname(filename:join([filename:dirname(Source), "..", "c_src", "nif"])).
-
-%% The NIFs are there as soon as the code is: it is loaded by -on_load.
 load_tracer(M, Version, Config) ->
     load_code(M, proplists:get_value(Version, ?config(versions, Config))).
 
@@ -976,20 +960,6 @@ load_code(M, Bin) ->
     {module, M} = code:load_binary(M, "", Bin),
     code:purge(M),
     ok.
-
-code_with(M, So, Info) ->
-    Fs = [{enabled, 3}, {enabled_call, 3}, {enabled_send, 3}, {trace, 5}, {trace_call, 5}, {trace_send, 5},
-          {counts, 0}, {registering, 0}, {dirty_cpu, 2}, {dirty_io, 2}],
-    NotLoaded = {call, 1, {remote, 1, {atom, 1, erlang}, {atom, 1, nif_error}}, [{atom, 1, not_loaded}]},
-    {ok, M, Bin} =
-        compile:forms([{attribute, 1, module, M}, {attribute, 1, export, Fs}, {attribute, 1, on_load, {load, 0}},
-                       {function, 1, load, 0,
-                        [{clause, 1, [], [],
-                          [{call, 1, {remote, 1, {atom, 1, erlang}, {atom, 1, load_nif}},
-                            [{string, 1, So}, {integer, 1, Info}]}]}]}
-                       | [{function, 1, F, A, [{clause, 1, lists:duplicate(A, {var, 1, '_'}), [], [NotLoaded]}]}
-                          || {F, A} <- Fs]], []),
-    Bin.
 
 %% Trace with this process as the one that is told of events.
 trace(Tracee, Flags) ->

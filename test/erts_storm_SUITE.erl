@@ -1,0 +1,170 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% All operations of the series at once, in nodes with more schedulers than the machine
+%% has processors, while their callers are killed at random. No node may crash, and
+%% afterwards nothing may be left of what the operations did. A failure names the folder
+%% in which the node has left its core or crash dump.
+-module(erts_storm_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2]).
+-export([profiled_while_spawned/1, children_of_dying_sessions/1, storm/1, storm_on_one_processor/1]).
+-export([profile_spawned/1, destroy_while_spawning/1]).
+
+suite() ->
+    [{timetrap, {minutes, 5}}].
+
+all() ->
+    [profiled_while_spawned, children_of_dying_sessions, storm, storm_on_one_processor].
+
+init_per_suite(Config) ->
+    case erts_reload_work:is_patched() of
+        true ->
+            So = filename:join(?config(priv_dir, Config), "event_tracer_raw"),
+            erts_tracer_nif:cc(erts_tracer_nif:source(), So ++ ".so", ["-DMODULE=event_tracer_raw", "-DVERSION=1",
+                                                                        "-DRAW", "-I", erts_tracer_nif:header_dir()]),
+            [{tracer, erts_tracer_nif:code_with(event_tracer_raw, So, 0)} | Config];
+        false ->
+            {skip, "this runtime does not carry the kymo series"}
+    end.
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), Case),
+    ok = filelib:ensure_path(Dir),
+    [{dir, Dir} | Config].
+
+%%--------------------------------------------------------------------------
+
+%% What system_profile/2 reports of a process that is just being created is what it
+%% will run. The tracer gets so many messages that the lock of its message queue is
+%% often taken; then a message about the new process makes it active before its
+%% creator does.
+profiled_while_spawned(Config) ->
+    Until = erts_reload_work:stress_until(),
+    Millis = Until - erlang:monotonic_time(millisecond),
+    [Wrong] = in_nodes(1, Config, ["+S", "16:16"], ?MODULE, profile_spawned, [Millis]),
+    ?assertEqual([], Wrong).
+
+profile_spawned(Millis) ->
+    process_flag(message_queue_data, off_heap),
+    Until = erlang:monotonic_time(millisecond) + Millis,
+    Tracer = spawn(fun idle/0),
+    Flood = [spawn(fun() -> flood(Tracer) end) || _ <- lists:seq(1, 12)],
+    Session = trace:session_create(?MODULE, Tracer, []),
+    Spawners = [spawn(fun spawner/0) || _ <- [1, 2]],
+    [1 = trace:process(Session, P, true, [procs, set_on_spawn]) || P <- Spawners],
+    erlang:system_profile(self(), [runnable_procs]),
+    [P ! go || P <- Spawners],
+    Wrong = profiled(Until, []),
+    erlang:system_profile(undefined, []),
+    [exit(P, kill) || P <- [Tracer | Spawners ++ Flood]],
+    Wrong.
+
+%% Such a word must not be looked at, other than to see that it is no term.
+profiled(Until, Wrong0) ->
+    Wrong = receive
+                {profile, _, active, {M, F, A}, _} when is_atom(M), is_atom(F), is_integer(A) -> Wrong0;
+                {profile, Pid, active, MFA, _} when is_tuple(MFA) -> lists:sublist([Pid | Wrong0], 10);
+                _ -> Wrong0
+            end,
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> profiled(Until, Wrong);
+        false -> Wrong
+    end.
+
+idle() -> receive _ -> idle() end.
+
+flood(To) -> To ! x, flood(To).
+
+spawner() ->
+    receive go -> spawn_on() end.
+
+spawn_on() ->
+    _ = spawn(fun() -> ok end),
+    spawn_on().
+
+%% What a process creates while its session is being destroyed refers to no such session:
+%% nobody would take that away before the session is freed. The debug emulator aborts if
+%% one does.
+children_of_dying_sessions(Config) ->
+    Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
+    ?assertEqual([ok], in_nodes(1, Config, ["+S", "4:4"], ?MODULE, destroy_while_spawning, [Millis])).
+
+destroy_while_spawning(Millis) ->
+    Until = erlang:monotonic_time(millisecond) + Millis,
+    Tracer = spawn(fun idle/0),
+    Spawners = [spawn(fun spawner/0) || _ <- [1, 2]],
+    [P ! go || P <- Spawners],
+    destroy_while_spawning(Until, Tracer, Spawners).
+
+destroy_while_spawning(Until, Tracer, Spawners) ->
+    Session = trace:session_create(?MODULE, Tracer, []),
+    [1 = trace:process(Session, P, true, [procs, set_on_spawn]) || P <- Spawners],
+    true = trace:session_destroy(Session),
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> destroy_while_spawning(Until, Tracer, Spawners);
+        false -> ok
+    end.
+
+%% Several nodes with many schedulers each, which get in each other's way.
+storm(Config) ->
+    storm(2, ["+S", "8:8", "+Mim", "true"], Config).
+
+%% A thread that holds a lock often loses the processor.
+storm_on_one_processor(Config) ->
+    case os:find_executable("taskset") of
+        false -> {skip, "there is no taskset"};
+        Taskset -> storm(1, ["+S", "6:6", "+Mim", "true"], [{prefix, [Taskset, "-c", "0"]} | Config])
+    end.
+
+storm(Nodes, Flags, Config) ->
+    Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
+    Results = in_nodes(Nodes, Config, Flags, erts_storm_work, run, [Millis, ?config(tracer, Config)]),
+    [ct:log("~p~n", [Counts]) || {Counts, _} <- Results],
+    [?assertEqual([], Left) || {_, Left} <- Results],
+    ok.
+
+%%--------------------------------------------------------------------------
+
+%% Run a function in several nodes at once; returns what they return.
+in_nodes(N, Config, Flags, M, F, As) ->
+    Nodes = [start_node(I, Config, Flags) || I <- lists:seq(1, N)],
+    Self = self(),
+    Calls = [spawn_monitor(fun() -> Self ! {self(), call(Node, M, F, As)} end) || Node <- Nodes],
+    Results = [receive
+                   {Pid, Result} -> Result;
+                   {'DOWN', Ref, _, Pid, Reason} when Reason =/= normal -> {failed, Reason}
+               end || {Pid, Ref} <- Calls],
+    [catch peer:stop(Peer) || {Peer, _} <- Nodes],
+    Failed = [R || {failed, _} = R <- Results],
+    Failed =:= [] orelse ct:fail({Failed, [dumps(Dir) || {_, Dir} <- Nodes]}),
+    Results.
+
+call({Peer, _}, M, F, As) ->
+    try peer:call(Peer, M, F, As, infinity)
+    catch Class:Reason -> {failed, {Class, Reason}}
+    end.
+
+%% In a folder of its own, where it may leave a core.
+start_node(I, Config, Flags) ->
+    Dir = filename:join(?config(dir, Config), integer_to_list(I)),
+    ok = filelib:ensure_path(Dir),
+    Erl = filename:join([code:root_dir(), "bin", "erl"]),
+    {ok, Peer, _} =
+        peer:start(#{connection => standard_io, wait_boot => 120000,
+                     env => [{"ERL_CRASH_DUMP", filename:join(Dir, "erl_crash.dump")}],
+                     exec => {"/bin/sh", ["-c", "cd \"$0\" && ulimit -c unlimited; exec \"$@\"", Dir
+                                          | proplists:get_value(prefix, Config, []) ++ [Erl]]},
+                     args => Flags ++ absolute(erts_reload_work:emulator_flags())}),
+    {Peer, Dir}.
+
+absolute(["-pa", Path]) -> ["-pa", filename:absname(Path)];
+absolute([Flag | Flags]) -> [Flag | absolute(Flags)].
+
+dumps(Dir) ->
+    {Dir, filelib:wildcard("{core*,erl_crash.dump}", Dir)}.

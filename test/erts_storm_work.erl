@@ -1,0 +1,425 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% A storm: processes that each do one random operation of code loading, tracing or
+%% monitoring, most of which are killed in the middle of it, while others call what is
+%% loaded and traced. Runs in a node of its own; see erts_storm_SUITE.
+-module(erts_storm_work).
+
+-export([run/2, undefined_function/3]).
+
+-import(erts_reload_work, [pick/1]).
+
+-define(M, erts_storm_mod).
+-define(RAW, event_tracer_raw).
+-define(WORKERS, 10).
+-define(SESSIONS, [storm_a, storm_b]).
+-record(rec, {version, list}).
+
+%% What operations need.
+-record(storm, {
+    codes :: [binary()],      % versions of ?M
+    raw :: binary(),          % a tracer NIF
+    sinks :: [pid()],         % what messages of tracers go to
+    targets :: [pid()],       % what is traced
+    dir :: file:filename()    % where files may be written
+}).
+
+%% Returns how often each operation ended how, and what is left of the storm: [] if all
+%% is as it was before.
+run(Millis, Raw) ->
+    process_flag(error_handler, ?MODULE),
+    _ = erts_debug:set_internal_state(available_internal_state, true),
+    preload(),
+    Storm0 = #storm{codes = [code(V) || V <- lists:seq(1, 12)], raw = Raw, dir = ".",
+                    sinks = [spawn(fun sink/0) || _ <- [1, 2]], targets = []},
+    Breakpoints = breakpoints(),
+    Storm = Storm0#storm{targets = [spawn(fun() -> target(Storm0#storm.sinks) end) || _ <- lists:seq(1, 4)]},
+    _ = erlang:send_after(Millis, self(), stop),
+    Counts = supervise(Storm, #{}, #{}),
+    [stop(P) || P <- Storm#storm.targets ++ Storm#storm.sinks],
+    {Counts, left(Storm, Breakpoints)}.
+
+%% Nothing has to be loaded by the code server while it may have to wait.
+preload() ->
+    ok = code:ensure_modules_loaded(
+           [trace, seq_trace, instrument, code, code_server, error_handler, io_lib, io_lib_pretty, io_lib_format,
+            unicode_util, rand, timer, lists, maps, erts_debug, erts_code_purger, erts_reload_work]).
+
+%%--------------------------------------------------------------------------
+%% Operations and their end
+
+operations() ->
+    [{load, fun load/1}, {load, fun load/1}, {load_raw, fun load_raw/1}, {delete, fun delete/1},
+     {delete, fun delete/1}, {funs, fun funs/1}, {literals, fun literals/1},
+     {patterns, fun patterns/1}, {patterns, fun patterns/1}, {batch, fun batch/1}, {batch, fun batch/1},
+     {legacy, fun legacy/1}, {all, fun all/1}, {info, fun info/1}, {counters, fun counters/1}, {raw, fun raw/1},
+     {spawns, fun spawns/1}, {seq, fun seq/1}, {monitor, fun monitor/1}, {memory, fun memory/1}].
+
+supervise(Storm, Counts, Live) when map_size(Live) < ?WORKERS ->
+    {Name, Operation} = pick(operations()),
+    {Pid, _} = spawn_monitor(fun() ->
+                                     process_flag(error_handler, ?MODULE),
+                                     Operation(Storm)
+                             end),
+    [erlang:send_after(pick([0, 1, 3, 10, 30, 100, 300]), self(), {disturb, Pid}) || rand:uniform(4) > 1],
+    supervise(Storm, Counts, Live#{Pid => Name});
+supervise(Storm, Counts, Live) ->
+    receive
+        stop ->
+            [stop(Pid) || Pid <- maps:keys(Live)],
+            Counts;
+        {disturb, Pid} ->
+            disturb(Pid),
+            supervise(Storm, Counts, Live);
+        {'DOWN', _, _, Pid, Reason} when is_map_key(Pid, Live) ->
+            Key = {map_get(Pid, Live), case Reason of normal -> done; killed -> killed; _ -> {failed, reason(Reason)} end},
+            supervise(Storm, maps:update_with(Key, fun(N) -> N + 1 end, 1, Counts), maps:remove(Pid, Live))
+    end.
+
+%% Without the stack, so that equal ones can be counted.
+reason({Reason, [_ | _]}) -> Reason;
+reason(Reason) -> Reason.
+
+%% Kill it, at times after it has come to run again too early.
+disturb(Pid) ->
+    [begin
+         _ = catch erlang:suspend_process(Pid, [asynchronous]),
+         catch erlang:resume_process(Pid)
+     end || rand:uniform(4) =:= 1],
+    exit(Pid, kill).
+
+stop(Pid) ->
+    Ref = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Ref, _, _, _} -> ok end.
+
+%% {What, Value} for each thing that is not as it should be. Whoever still holds a
+%% permission to change code makes this wait for ever.
+left(Storm, Breakpoints) ->
+    _ = erlang:system_monitor(undefined),
+    _ = erlang:system_profile(undefined, []),
+    _ = seq_trace:set_system_tracer(false),
+    erlang:trace(all, false, [all]),
+    [erlang:trace_pattern({'_', '_', '_'}, false, [F]) || F <- [global, local, meta, call_count, call_time, call_memory]],
+    erlang:trace_pattern(on_load, false, [global]),
+    erlang:trace_pattern(on_load, false, [local, meta, call_count, call_time, call_memory]),
+    [unload(M) || M <- [?M, ?RAW]],
+    wait_for_sessions(),
+    ok = loads_and_traces(Storm),
+    [{breakpoints, breakpoints()} || breakpoints() =/= Breakpoints]
+        ++ [{sleeping, P} || P <- [code_server, erts_code_purger], process_info(whereis(P), status) =/= {status, waiting}]
+        ++ [{code_server, N} || {message_queue_len, N} <- [process_info(whereis(code_server), message_queue_len)], N > 0]
+        ++ [{traced, P, Flags} || P <- processes(), {flags, [_ | _] = Flags} <- [erlang:trace_info(P, flags)]]
+        ++ [{traced, What, Ss} || What <- [{erlang, self, 0}, {lists, reverse, 2}, on_load],
+                                  [_ | _] = Ss <- [trace:session_info(What)]]
+        ++ [{memory_map, Map} || {error, _} = Map <- [map_to_the_end()]].
+
+breakpoints() ->
+    ok = erts_debug:set_internal_state(wait, thread_progress),
+    ok = erts_debug:set_internal_state(wait, thread_progress),
+    erts_debug:get_internal_state(trace_breakpoints).
+
+%% Those whose owners are gone are destroyed when nobody refers to them any more.
+wait_for_sessions() ->
+    {all, Sessions} = {all, trace:session_info(all)},
+    case [S || {Name, _} = S <- Sessions, lists:member(Name, ?SESSIONS)] of
+        [] ->
+            ok;
+        _ ->
+            [erlang:garbage_collect(P) || P <- processes()],
+            wait_for_sessions()
+    end.
+
+unload(M) ->
+    _ = code:purge(M),
+    _ = code:delete(M),
+    _ = code:purge(M),
+    ok.
+
+loads_and_traces(#storm{codes = [Code | _]}) ->
+    {module, ?M} = code:load_binary(?M, "", Code),
+    S = trace:session_create(hd(?SESSIONS), self(), []),
+    true = trace:function(S, {?M, '_', '_'}, true, [local]) > 0,
+    {Pid, Ref} = spawn_monitor(fun() -> receive go -> 1 = ?M:c(1) end end),
+    1 = trace:process(S, Pid, true, [call]),
+    Pid ! go,
+    receive {'DOWN', Ref, _, _, Reason} -> normal = Reason end,
+    receive {trace, Pid, call, {?M, c, [1]}} -> ok end,
+    true = trace:session_destroy(S),
+    unload(?M).
+
+map_to_the_end() ->
+    case instrument:memory_map() of
+        {ok, Map} -> read_map(Map);
+        Other -> Other
+    end.
+
+read_map(Map) ->
+    case instrument:memory_map_read(Map) of
+        {ok, _} -> read_map(Map);
+        Other -> Other
+    end.
+
+%%--------------------------------------------------------------------------
+%% Code loading
+
+load(#storm{codes = Codes}) ->
+    Code = pick(Codes),
+    case rand:uniform(4) of
+        1 ->
+            _ = erts_code_purger:soft_purge(?M),
+            erlang:finish_loading([erlang:prepare_loading(?M, Code)]);
+        2 ->
+            _ = erts_code_purger:purge(?M),
+            _ = erlang:load_module(?M, Code),
+            _ = erlang:check_process_code(self(), ?M);
+        _ ->
+            _ = code:purge(?M),
+            code:load_binary(?M, "", Code)
+    end.
+
+load_raw(#storm{raw = Raw}) ->
+    _ = code:purge(?RAW),
+    _ = code:load_binary(?RAW, "", Raw),
+    case rand:uniform(3) of
+        1 -> unload(?RAW);
+        _ -> ok
+    end.
+
+delete(_) ->
+    _ = code:purge(?M),
+    _ = code:delete(?M),
+    code:soft_purge(?M).
+
+%% Funs and literals of code that goes.
+funs(#storm{sinks = Sinks}) ->
+    Funs = [catch ?M:makes_fun(I) || I <- lists:seq(1, 20)],
+    pick(Sinks) ! {funs, Funs},
+    timer:sleep(rand:uniform(5)),
+    [catch F(1) || F <- Funs, is_function(F)].
+
+literals(#storm{sinks = Sinks, targets = Targets}) ->
+    Kept = [catch ?M:literal() || _ <- lists:seq(1, 10)],
+    [P ! {literals, Kept} || P <- [pick(Sinks), pick(Targets)]],
+    _ = catch erlang:garbage_collect(pick(Targets), [{async, make_ref()}]),
+    timer:sleep(rand:uniform(5)),
+    erlang:phash2(Kept).
+
+%%--------------------------------------------------------------------------
+%% Tracing
+
+session(Sinks) ->
+    trace:session_create(pick(?SESSIONS), pick(Sinks), pick([[], [keep_patterns]])).
+
+%% Dropped, as often as not.
+destroy(S) ->
+    case rand:uniform(2) of
+        1 -> catch trace:session_destroy(S);
+        2 -> ok
+    end.
+
+flags() ->
+    pick([[local], [global], [meta], [call_count], [call_time], [call_memory], [local, call_time],
+          [call_count, call_time, call_memory], [local, meta, call_count, call_time, call_memory]]).
+
+mfa() ->
+    pick([{?M, f, 1}, {?M, '_', '_'}, {?M, literal, 0}, {?M, calls, '_'}, {erlang, self, 0}, {lists, reverse, 2},
+          {not_loaded, '_', '_'}]).
+
+spec(Flags) ->
+    case hd(Flags) =:= local orelse Flags =:= [global] of
+        true -> pick([true, [{'_', [], [{return_trace}]}], [{'_', [], [{exception_trace}]}],
+                      [{'_', [], [{message, false}]}], [{'_', [], [{trace, [send], [procs]}]}],
+                      [{['$1'], [{is_integer, '$1'}], [{message, {{'$1', {self}}}}]}]]);
+        false -> true
+    end.
+
+tracee_flags() ->
+    pick([[call], [call, return_to], [call, arity], [call, running, garbage_collection],
+          [call, send, 'receive'], [procs, set_on_spawn], [procs, set_on_link, send], [running_procs, exiting],
+          [call, timestamp], [call, monotonic_timestamp, scheduler_id]]).
+
+patterns(#storm{sinks = Sinks, targets = Targets}) ->
+    S = session(Sinks),
+    [catch trace:process(S, T, true, tracee_flags()) || T <- Targets],
+    [begin
+         Flags = flags(),
+         catch trace:function(S, mfa(), pick([spec(Flags), spec(Flags), false]), Flags),
+         timer:sleep(rand:uniform(4))
+     end || _ <- lists:seq(1, 6)],
+    _ = catch trace:function(S, on_load, spec([local]), [local]),
+    _ = catch trace:send(S, [{'_', [], []}], []),
+    _ = catch trace:recv(S, pick([true, false]), []),
+    _ = catch trace:delivered(S, pick([all | Targets])),
+    destroy(S).
+
+batch(#storm{sinks = Sinks, targets = Targets}) ->
+    S = session(Sinks),
+    _ = catch trace:process(S, pick(Targets), true, [call]),
+    [begin
+         Ops = [begin
+                    Flags = flags(),
+                    {mfa(), pick([spec(Flags), false, true]), Flags}
+                end || _ <- lists:seq(1, rand:uniform(150))],
+         catch trace:patterns(S, Ops)
+     end || _ <- lists:seq(1, 3)],
+    _ = catch trace:patterns(S, [{{?M, f, 1}, true, [local]} | improper]),
+    _ = catch trace:patterns(S, [{{?M, f, 1}, true, [local]}, {{?M, f, 1}, true, [nonsense]}]),
+    destroy(S).
+
+%% In the session that is always there.
+legacy(#storm{sinks = Sinks, targets = Targets}) ->
+    _ = catch erlang:trace(pick([all, existing, new | Targets]), pick([true, false]),
+                           [{tracer, pick(Sinks)} | tracee_flags()]),
+    Flags = flags(),
+    _ = catch erlang:trace_pattern(pick([on_load, mfa()]), pick([spec(Flags), false]), Flags),
+    _ = catch erlang:trace_info(pick(Targets), pick([flags, tracer])),
+    catch erlang:trace(all, false, [all]).
+
+all(#storm{sinks = Sinks}) ->
+    S = session(Sinks),
+    _ = catch trace:process(S, pick([all, existing, new, processes, existing_processes]), true, tracee_flags()),
+    _ = catch trace:port(S, pick([all, existing, new]), true, pick([[ports], [send, 'receive', running_ports]])),
+    Port = catch open_port({spawn, "true"}, []),
+    timer:sleep(rand:uniform(5)),
+    _ = catch port_close(Port),
+    _ = catch trace:process(S, all, false, pick([[all], [call]])),
+    destroy(S).
+
+info(#storm{sinks = Sinks, targets = Targets}) ->
+    S = session(Sinks),
+    Target = pick(Targets),
+    _ = catch trace:process(S, Target, true, tracee_flags()),
+    _ = catch trace:info(S, pick([Target, new_processes, new_ports]), pick([flags, tracer])),
+    _ = catch trace:info(S, pick([send, 'receive', on_load]), pick([match_spec, all])),
+    _ = catch trace:session_info(all),
+    _ = catch trace:session_info(pick([{?M, f, 1}, Target])),
+    destroy(S).
+
+counters(#storm{sinks = Sinks, targets = Targets}) ->
+    S = session(Sinks),
+    [catch trace:process(S, T, true, [call]) || T <- Targets],
+    _ = catch trace:function(S, {?M, '_', '_'}, true, [call_time, call_memory, call_count]),
+    timer:sleep(3),
+    [catch trace:info(S, mfa(), pick([all, call_time, call_memory, call_count, traced])) || _ <- lists:seq(1, 5)],
+    _ = catch trace:function(S, {?M, '_', '_'}, pick([restart, pause]), [call_time, call_memory, call_count]),
+    destroy(S).
+
+%% A tracer NIF that may be unloaded, and may do anything.
+raw(#storm{raw = Raw, sinks = Sinks, targets = Targets}) ->
+    _ = erlang:module_loaded(?RAW) orelse code:load_binary(?RAW, "", Raw),
+    State = {pick([trace, random, remove]), pick([trace, random]), pick(Sinks ++ [none]), none},
+    S = trace:session_create(pick(?SESSIONS), {?RAW, State}, pick([[], [keep_patterns]])),
+    [catch trace:process(S, pick([all | Targets]), true, tracee_flags()) || _ <- [1, 2]],
+    [begin
+         Flags = pick([[local], [global], [meta]]),
+         catch trace:function(S, mfa(), spec(Flags), Flags)
+     end || _ <- [1, 2]],
+    timer:sleep(rand:uniform(5)),
+    destroy(S).
+
+spawns(#storm{sinks = Sinks}) ->
+    S = session(Sinks),
+    _ = catch trace:process(S, self(), true, pick([[procs, set_on_spawn], [procs, set_on_link, send]])),
+    [begin
+         _ = spawn(fun() -> catch ?M:f(1) end),
+         _ = spawn_opt(fun() -> catch ?M:calls(3) end, [link, monitor]),
+         spawn_request(fun() -> catch ?M:f(2) end, [monitor])
+     end || _ <- lists:seq(1, 50)],
+    destroy(S).
+
+seq(#storm{sinks = Sinks, targets = Targets}) ->
+    _ = catch seq_trace:set_system_tracer(pick([pick(Sinks), false])),
+    seq_trace:set_token(label, 1),
+    [seq_trace:set_token(Flag, true) || Flag <- [send, 'receive', print]],
+    [T ! {literals, seq} || T <- Targets],
+    _ = spawn(fun() -> ok end),
+    seq_trace:set_token([]).
+
+%%--------------------------------------------------------------------------
+%% The whole system
+
+monitor(#storm{sinks = Sinks}) ->
+    _ = catch erlang:system_monitor(pick([self() | Sinks]),
+                                    [{long_message_queue, {10, 100 + rand:uniform(100)}}, busy_port, {long_gc, 10},
+                                     {large_heap, 10000}, {long_schedule, 10}]),
+    _ = catch erlang:system_profile(pick([self() | Sinks]),
+                                    pick([[runnable_procs, scheduler], [runnable_procs, exclusive],
+                                          [runnable_ports, monotonic_timestamp]])),
+    timer:sleep(1),
+    _ = catch erlang:system_profile(undefined, []),
+    catch erlang:system_monitor(undefined).
+
+memory(#storm{dir = Dir}) ->
+    case rand:uniform(4) of
+        1 -> catch instrument:store_memory_map(filename:join(Dir, "storm.map"));
+        2 -> catch instrument:memory_status(pick([total, allocators, classes, types]));
+        3 -> catch instrument:memory_map();                     % left to others
+        4 -> catch map_to_the_end()
+    end.
+
+%%--------------------------------------------------------------------------
+%% What is traced, and what is told
+
+%% Calls all the time. What the sinks have got must not pile up.
+target(Sinks) ->
+    process_flag(error_handler, ?MODULE),
+    target(Sinks, 1).
+
+target(Sinks, N) ->
+    _ = catch ?M:calls(5),
+    _ = catch ?M:f(N),
+    _ = catch (?M:makes_fun(N))(N),
+    _ = catch #rec{} = ?M:record(N),
+    N rem 50 =:= 0 andalso spawn(fun() -> catch ?M:c(1) end),
+    N rem 100 =:= 0 andalso erts_debug:dirty_cpu(wait, 0),
+    [begin
+         Sink ! {sync, self()},
+         receive {Sink, synced} -> ok end
+     end || N rem 20 =:= 0, Sink <- Sinks],
+    receive {literals, _} -> ok after 0 -> ok end,
+    target(Sinks, N + 1).
+
+%% Looks at all that it gets: what is no term crashes the node.
+sink() ->
+    receive
+        {sync, From} -> From ! {self(), synced};
+        Message -> erlang:phash2(Message)
+    end,
+    sink().
+
+%% The error handler: nobody asks the code server for modules that come and go.
+undefined_function(M, F, As) when M =:= ?M; M =:= ?RAW ->
+    throw({undefined_function, {M, F, length(As)}});
+undefined_function(M, F, As) ->
+    error_handler:undefined_function(M, F, As).
+
+%% With funs, literals and records; every fourth with an -on_load() function, which
+%% takes a while and fails now and then.
+code(V) ->
+    OnLoad = case V rem 4 of
+                 0 -> ["-on_load(init/0).",
+                       "init() -> timer:sleep(2), " ++ pick(["ok", "ok", "failed"]) ++ "."];
+                 _ -> []
+             end,
+    Version = integer_to_list(V),
+    Text = ["-module(" ++ atom_to_list(?M) ++ ").",
+            "-export([f/1, c/1, calls/1, makes_fun/1, literal/0, record/1]).",
+            "-record(rec, {version, list})."]
+        ++ OnLoad
+        ++ ["f(X) -> c(X).",
+            "c(X) -> X.",
+            "calls(0) -> done; calls(N) -> _ = " ++ atom_to_list(?M) ++ ":f(N), calls(N - 1).",
+            "makes_fun(0) -> fun() -> " ++ Version ++ " end;"
+            " makes_fun(X) -> fun(Y) -> {X, Y, " ++ Version ++ "} end.",
+            "literal() -> {" ++ Version ++ ", [a, b, {c, \"literal\"}], <<\"a binary that is long enough to be"
+            " referred to, and not copied: 0123456789012345678901234567890123456789\">>, fun lists:reverse/1,"
+            " fun() -> " ++ Version ++ " end}.",
+            "record(X) -> #rec{version = " ++ Version ++ ", list = [X]}."],
+    Forms = [begin
+                 {ok, Tokens, _} = erl_scan:string(T),
+                 {ok, Form} = erl_parse:parse_form(Tokens),
+                 Form
+             end || T <- Text],
+    {ok, ?M, Code} = compile:forms(Forms, [no_inline]),
+    Code.
