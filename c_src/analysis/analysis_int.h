@@ -89,7 +89,8 @@ struct kymo_an {
     uint32_t dead_next;    /* free-running */
     struct kymo_map names; /* registered name (canonical atom) -> ident */
     struct kymo_flows flows;
-    struct kymo_an_request *requests;
+    struct kymo_an_request *requests; /* requests_room of them, a power of two */
+    uint32_t requests_room;
     uint64_t requests_made;   /* the next place in requests, free-running */
     struct kymo_map by_ref;   /* reference -> index + 1 */
     struct kymo_map by_mail;  /* id of a cast's message -> index + 1 */

@@ -27,7 +27,7 @@ struct kymo_export_options {
      * NULL keeps everything. */
     bool (*keep)(void *arg, const struct kymo_reader *r, const struct kymo_event *ev);
     void *keep_arg;
-    bool all;  /* incomplete events too, marked as such (kymo_reader_horizon); not for folded and speedscope */
+    bool all; /* incomplete events too, marked as such (kymo_reader_horizon); not for folded and speedscope */
     bool wall; /* folded, speedscope: wall clock instead of the time scheduled in */
     /* Called now and then with the work done so far; may be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
