@@ -59,7 +59,6 @@ struct kymo_an_process {
     uint32_t queue_first, queue_last; /* requests fetched and not handled: index + 1 */
     uint32_t handling;                /* request being handled: index + 1 */
     uint64_t handling_id;
-    uint32_t handling_depth;
     int64_t replied;    /* it sent its newest reply */
     uint32_t pending;   /* calls asked of it, without a reply */
     uint32_t asked;     /* calls that it asked, without a reply */

@@ -29,7 +29,11 @@ static void add(struct kymo_why *w, struct kymo_why_stretch s)
         return;
     if (w->path.n == w->path.room) {
         size_t room = w->path.room == 0 ? 256 : w->path.room * 2;
-        void *more = room <= PATH_MAX_STRETCHES ? realloc(w->path.p, room * sizeof *w->path.p) : NULL;
+        if (room > PATH_MAX_STRETCHES) {
+            w->cut = true; /* the rest is unknown, see kymo_why_explain */
+            return;
+        }
+        void *more = realloc(w->path.p, room * sizeof *w->path.p);
         if (more == NULL) {
             w->failed = true;
             return;
