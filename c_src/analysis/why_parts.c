@@ -64,7 +64,7 @@ static void top_function(const struct kymo_why *w, uint64_t process, const struc
 {
     enum { STACK = 4096 };
     struct kymo_why_range range = kymo_why_spans(w, process);
-    const struct kymo_span **stack = malloc(STACK * sizeof *stack);
+    const struct kymo_span **stack = malloc(STACK * sizeof(const struct kymo_span *));
     struct kymo_map sums;
     size_t n = 0, at = 0;
     int64_t time = INT64_MIN;
