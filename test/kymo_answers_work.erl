@@ -78,12 +78,16 @@ prepare(starved, Ms, _) ->
     end};
 prepare(port, Ms, _) ->
     S = server(),
-    {[port], S, fun() -> ask(S, {port, Ms}) end};
+    ask(S, {open, Ms}),
+    {[port], S, fun() -> ask(S, write) end};
 prepare(ets, Ms, N) ->
     %% A table that others write to all the time, under one lock.
     Table = ets:new(table, [public]),
     S = server(),
-    [spawn(fun() -> forever(fun() -> ets:insert(Table, {X, X}) end) end) || X <- lists:seq(1, N)],
+    [
+        spawn_opt(fun() -> forever(fun() -> ets:insert(Table, {X, X}) end) end, [{priority, low}])
+     || X <- lists:seq(1, N)
+    ],
     {[running, scheduler], S, fun() -> ask(S, {ets, Table, Ms}) end};
 prepare(downstream, Ms, N) ->
     Last = server(),
@@ -162,11 +166,12 @@ handle_call({heap, N}, _, State) ->
 handle_call({collect, Ms}, _, State) ->
     collect(now_ms() + Ms),
     {reply, ok, State};
-handle_call({port, Ms}, _, State) ->
+handle_call({open, Ms}, _, State) ->
     %% A pipe that nobody reads from, until its other end is closed.
     Seconds = float_to_list(Ms / 1000, [{decimals, 3}]),
     Port = open_port({spawn_executable, "/bin/sleep"}, [{args, [Seconds]}, binary, stream]),
-    Block = binary:copy(<<0>>, 1 bsl 20),
+    {reply, ok, State#{port => Port, block => binary:copy(<<0>>, 1 bsl 20)}};
+handle_call(write, _, #{port := Port, block := Block} = State) ->
     [?MODULE:write(Port, Block) || _ <- lists:seq(1, 2)],
     catch port_close(Port),
     {reply, ok, State};

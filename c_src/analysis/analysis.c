@@ -182,9 +182,7 @@ static int init(struct kymo_an *x)
     kymo_map_init(&x->handlers, sizeof(uint8_t));
     x->slots = kymo_reader_slots(x->r, &x->n_slots);
     x->running = calloc((size_t)x->n_slots + 1, sizeof *x->running);
-    x->requests = calloc(KYMO_REQUESTS_OPEN, sizeof *x->requests);
-    if (x->running == NULL || x->requests == NULL || kymo_flows_init(&x->flows) != 0 ||
-        kymo_residents_init(&x->residents) != 0)
+    if (x->running == NULL || kymo_flows_init(&x->flows) != 0 || kymo_residents_init(&x->residents) != 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < x->n_slots; i++)
         x->running[i] = KYMO_IDENT_NONE;

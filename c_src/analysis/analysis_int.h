@@ -58,7 +58,6 @@ struct kymo_an_process {
     uint32_t queue_first, queue_last; /* requests fetched and not handled: index + 1 */
     uint32_t handling;                /* request being handled: index + 1 */
     uint64_t handling_id;
-    uint32_t handling_depth;
     int64_t replied;    /* it sent its newest reply */
     uint32_t pending;   /* calls asked of it, without a reply */
     uint32_t asked;     /* calls that it asked, without a reply */
@@ -88,7 +87,8 @@ struct kymo_an {
     uint32_t dead_next;    /* free-running */
     struct kymo_map names; /* registered name (canonical atom) -> ident */
     struct kymo_flows flows;
-    struct kymo_an_request *requests;
+    struct kymo_an_request *requests; /* requests_room of them, a power of two */
+    uint32_t requests_room;
     uint64_t requests_made;   /* the next place in requests, free-running */
     struct kymo_map by_ref;   /* reference -> index + 1 */
     struct kymo_map by_mail;  /* id of a cast's message -> index + 1 */

@@ -7,6 +7,7 @@
  * callbacks a server that replies in that order began when it had fetched the request
  * and had sent the reply before; such a beginning is marked as inferred.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis_int.h"
@@ -69,12 +70,32 @@ static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t 
     a->used = false;
 }
 
+/* The place of the next request: a new one, or that of the oldest. */
+static struct kymo_an_request *free_place(struct kymo_an *x)
+{
+    uint32_t i = (uint32_t)(x->requests_made % KYMO_REQUESTS_OPEN);
+    if (i >= x->requests_room) {
+        uint32_t room = x->requests_room == 0 ? 64 : x->requests_room * 2;
+        struct kymo_an_request *more = realloc(x->requests, room * sizeof *more);
+        if (more == NULL) {
+            x->failed = true;
+            return NULL;
+        }
+        memset(more + x->requests_room, 0, (room - x->requests_room) * sizeof *more);
+        x->requests = more;
+        x->requests_room = room;
+    }
+    return &x->requests[i];
+}
+
 static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *map, uint64_t key)
 {
     struct kymo_an_request *a = find(x, map, key);
     if (a != NULL) /* the reference came again */
         close_request(x, a, KYMO_REQ_OPEN);
-    a = &x->requests[x->requests_made % KYMO_REQUESTS_OPEN];
+    a = free_place(x);
+    if (a == NULL)
+        return NULL;
     if (a->used) {
         x->res->evicted++;
         close_request(x, a, KYMO_REQ_OPEN);
@@ -344,7 +365,7 @@ void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, co
 
 static void close_calls_of(struct kymo_an *x, uint64_t client)
 {
-    for (uint32_t i = 0; i < KYMO_REQUESTS_OPEN; i++) {
+    for (uint32_t i = 0; i < x->requests_room; i++) {
         struct kymo_an_request *a = &x->requests[i];
         if (a->used && a->q.kind != KYMO_REQ_CAST && a->q.client == client)
             close_request(x, a, KYMO_REQ_GONE);
@@ -367,7 +388,7 @@ void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p)
 
 void kymo_an_requests_end(struct kymo_an *x)
 {
-    for (uint32_t i = 0; i < KYMO_REQUESTS_OPEN; i++) {
+    for (uint32_t i = 0; i < x->requests_room; i++) {
         struct kymo_an_request *a = &x->requests[i];
         if (a->used)
             close_request(x, a, a->q.kind == KYMO_REQ_CAST ? KYMO_REQ_NO_REPLY : KYMO_REQ_OPEN);

@@ -64,7 +64,7 @@ static void top_function(const struct kymo_why *w, uint64_t process, const struc
 {
     enum { STACK = 4096 };
     struct kymo_why_range range = kymo_why_spans(w, process);
-    const struct kymo_span **stack = malloc(STACK * sizeof *stack);
+    const struct kymo_span **stack = malloc(STACK * sizeof(const struct kymo_span *));
     struct kymo_map sums;
     size_t n = 0, at = 0;
     int64_t time = INT64_MIN;
@@ -258,5 +258,13 @@ int kymo_why_explain(struct kymo_why *w, uint64_t process, int64_t start, int64_
     if (w->failed)
         return -ENOMEM;
     steps(w, (end - start) / 100, out);
-    return parts(w, out);
+    int rc = parts(w, out);
+    if (rc == 0 && out->ns < end - start) { /* stretches that found no room */
+        struct kymo_why_part rest = {
+            .process = process, .blame = KYMO_IDENT_NONE, .ns = end - start - out->ns, .times = 1};
+        out->ns += rest.ns;
+        add_part(out, &rest);
+        qsort(out->part, out->n, sizeof *out->part, largest_first);
+    }
+    return rc;
 }

@@ -29,7 +29,11 @@ static void add(struct kymo_why *w, struct kymo_why_stretch s)
         return;
     if (w->path.n == w->path.room) {
         size_t room = w->path.room == 0 ? 256 : w->path.room * 2;
-        void *more = room <= PATH_MAX_STRETCHES ? realloc(w->path.p, room * sizeof *w->path.p) : NULL;
+        if (room > PATH_MAX_STRETCHES) {
+            w->cut = true; /* the rest is unknown, see kymo_why_explain */
+            return;
+        }
+        void *more = realloc(w->path.p, room * sizeof *w->path.p);
         if (more == NULL) {
             w->failed = true;
             return;
@@ -283,20 +287,6 @@ static size_t run_before(const struct kymo_why *w, struct kymo_why_range range, 
     return low > range.first ? low - 1 : range.end;
 }
 
-/* Whether the server did nothing when the request came, so that the request woke it. */
-static bool was_idle(const struct kymo_why *w, const struct kymo_request *q)
-{
-    struct kymo_why_range range = kymo_why_runs(w, q->server);
-    size_t i = run_before(w, range, q->sent);
-    if (i != range.end && w->runs.p[i].end > q->sent)
-        return false;
-    size_t next = i == range.end ? range.first : i + 1;
-    if (next >= range.end)
-        return false;
-    const struct kymo_mail *m = waker(w, &w->runs.p[next]);
-    return m != NULL && m->id == q->mail;
-}
-
 /* Requests that the server handled, or was handling, between the sending of q and its
  * turn. */
 static uint32_t handled_before(const struct kymo_why *w, const struct kymo_request *q)
@@ -322,7 +312,7 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
     walk(w, q->server, turn, end, depth);
     if (turn <= start)
         return;
-    uint32_t others = was_idle(w, q) ? 0 : handled_before(w, q);
+    uint32_t others = handled_before(w, q);
     if (others == 0) {
         walk(w, q->server, start, turn, depth);
         return;

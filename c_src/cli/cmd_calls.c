@@ -12,8 +12,8 @@
 #include "requests.h"
 
 /* Requests kept to find those that were made for the slowest, servers with sums, and how
- * deep the tree is drawn. */
-enum { KEPT_MAX = 1000000, SERVERS_MAX = 65536, DEPTH_MAX = 16, TOP_MAX = 100000 };
+ * deep and how wide the tree below one request is drawn. */
+enum { KEPT_MAX = 1000000, SERVERS_MAX = 65536, DEPTH_MAX = 16, INNER_MAX = 1000, TOP_MAX = 100000 };
 
 struct server {
     uint64_t role, ident;
@@ -30,6 +30,7 @@ struct calls {
     struct cli_request_list kept; /* of the second look */
     int64_t kept_from, kept_to;
     uint64_t requests, open;
+    size_t inner; /* requests drawn below the one at hand */
     bool casts, tree, failed;
 };
 
@@ -103,6 +104,16 @@ static void on_other_request(void *arg, const struct kymo_request *q)
     cli_request_list_add(&c->kept, q);
 }
 
+static int by_client(const void *a, const void *b)
+{
+    const struct kymo_request *x = a, *y = b;
+    if (x->client != y->client)
+        return x->client < y->client ? -1 : 1;
+    if (x->sent != y->sent)
+        return x->sent < y->sent ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
 static int look_again(struct calls *c)
 {
     struct kymo_analysis_sink sink = {.arg = c, .request = on_other_request};
@@ -114,18 +125,46 @@ static int look_again(struct calls *c)
         c->kept_from = q->sent < c->kept_from ? q->sent : c->kept_from;
         c->kept_to = end > c->kept_to ? end : c->kept_to;
     }
-    return cli_analysis_run(&c->a, &sink, 1);
+    int status = cli_analysis_run(&c->a, &sink, 1);
+    if (c->kept.n > 1)
+        qsort(c->kept.q, c->kept.n, sizeof *c->kept.q, by_client);
+    return status;
 }
 
-/* Made by the server of q while it handled it. */
-static bool is_made_for(const struct kymo_request *inner, const struct kymo_request *q)
+/* The first that this client made at this time or later. */
+static size_t first_of(const struct calls *c, uint64_t client, int64_t sent)
 {
-    if (inner->client != q->server || inner->id == q->id || inner->sent == KYMO_NO_TIME)
-        return false;
+    size_t low = 0, high = c->kept.n;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        const struct kymo_request *q = &c->kept.q[mid];
+        if (q->client < client || (q->client == client && q->sent < sent))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* The next one after index *i that the server of q made while it handled it; NULL: none
+ * is left. Start with *i = 0. */
+static const struct kymo_request *next_inner(struct calls *c, const struct kymo_request *q, unsigned depth,
+                                             size_t *i)
+{
     int64_t begin = q->handled, end = q->kind == KYMO_REQ_CAST ? q->handled_end : q->replied;
-    if (begin == KYMO_NO_TIME || end == KYMO_NO_TIME)
-        return false;
-    return inner->sent >= begin && inner->sent <= end;
+    if (!c->tree || depth >= DEPTH_MAX || begin == KYMO_NO_TIME || end == KYMO_NO_TIME)
+        return NULL;
+    for (*i = *i == 0 ? first_of(c, q->server, begin) : *i; *i < c->kept.n && c->inner < INNER_MAX; ++*i) {
+        const struct kymo_request *inner = &c->kept.q[*i];
+        if (inner->client != q->server || inner->sent > end)
+            return NULL;
+        if (inner->id != q->id) {
+            ++*i;
+            c->inner++;
+            return inner;
+        }
+    }
+    return NULL;
 }
 
 /* ---- text ---- */
@@ -146,13 +185,12 @@ static void text_request(const struct calls *c, const struct kymo_request *q, un
                                       : "");
 }
 
-static void text_tree(const struct calls *c, const struct kymo_request *q, unsigned depth)
+static void text_tree(struct calls *c, const struct kymo_request *q, unsigned depth)
 {
+    size_t i = 0;
     text_request(c, q, depth);
-    for (size_t i = 0; c->tree && depth < DEPTH_MAX && i < c->kept.n && !cli_output_lost(); i++) {
-        if (is_made_for(&c->kept.q[i], q))
-            text_tree(c, &c->kept.q[i], depth + 1);
-    }
+    for (const struct kymo_request *r; !cli_output_lost() && (r = next_inner(c, q, depth, &i)) != NULL;)
+        text_tree(c, r, depth + 1);
 }
 
 static void text_server(const struct calls *c, const struct server *s)
@@ -170,7 +208,7 @@ static void text_server(const struct calls *c, const struct server *s)
 
 /* ---- JSON ---- */
 
-static void json_tree(const struct calls *c, const struct kymo_request *q, unsigned depth)
+static void json_tree(struct calls *c, const struct kymo_request *q, unsigned depth)
 {
     cli_json_open(NULL, '{');
     cli_json_text("kind", cli_request_kind(q));
@@ -188,10 +226,9 @@ static void json_tree(const struct calls *c, const struct kymo_request *q, unsig
     cli_json_uint("ahead", q->ahead);
     if (c->tree) {
         cli_json_open("requests", '[');
-        for (size_t i = 0; depth < DEPTH_MAX && i < c->kept.n && !cli_output_lost(); i++) {
-            if (is_made_for(&c->kept.q[i], q))
-                json_tree(c, &c->kept.q[i], depth + 1);
-        }
+        size_t i = 0;
+        for (const struct kymo_request *r; !cli_output_lost() && (r = next_inner(c, q, depth, &i)) != NULL;)
+            json_tree(c, r, depth + 1);
         cli_json_close(']');
     }
     cli_json_close('}');
@@ -247,7 +284,7 @@ static void show_servers(const struct calls *c, const struct server **servers, s
         printf("%s more servers; -n shows more of them\n", CLI_COUNT(n - c->a.top));
 }
 
-static void show_slowest(const struct calls *c)
+static void show_slowest(struct calls *c)
 {
     if (c->a.json)
         cli_json_open("slowest", '[');
@@ -255,6 +292,7 @@ static void show_slowest(const struct calls *c)
         printf("\n%13s %9s %9s %9s %9s %6s  %s\n", "sent", "total", "queued", "handling", "reply", "ahead",
                "client -> server");
     for (size_t i = 0; i < c->slowest.n && !cli_output_lost(); i++) {
+        c->inner = 0;
         if (c->a.json)
             json_tree(c, &c->slowest.q[i], 0);
         else
@@ -264,7 +302,7 @@ static void show_slowest(const struct calls *c)
         cli_json_close(']');
 }
 
-static int show(const struct calls *c)
+static int show(struct calls *c)
 {
     const struct server **servers = calloc(c->servers.count + 1, sizeof(const struct server *));
     size_t n = 0, it = 0;

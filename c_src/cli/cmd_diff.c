@@ -81,7 +81,7 @@ static int collect(struct cli_analysis *a, struct sides *out)
     out->seconds = a->result.first != KYMO_NO_TIME ? (double)(a->result.last - a->result.first) / 1e9 : 0;
     size_t it = 0;
     for (const struct cli_stats_row *r;
-         status == KYMO_EXIT_OK && (r = kymo_map_next(&s.rows, &it, NULL)) != NULL;) {
+         status == KYMO_EXIT_OK && out->p != NULL && (r = kymo_map_next(&s.rows, &it, NULL)) != NULL;) {
         struct side *f = &out->p[out->n];
         cli_stats_name(&s, r, name, sizeof name);
         f->name = strdup(name);

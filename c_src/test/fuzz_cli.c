@@ -144,7 +144,7 @@ static const char *json_string(const char *p)
 /* As much of JSON as the command writes; behind the value at p. */
 static const char *json(const char *p, unsigned depth)
 {
-    ENSURE(depth < 10);
+    ENSURE(depth < 48);
     if (*p == '{' || *p == '[') {
         char end = *p == '{' ? '}' : ']';
         for (p++; *p != end;) {
@@ -328,6 +328,31 @@ static void filtered(void)
     free(t.p);
 }
 
+/* The views of the analysis: whatever the recording, they end well, and what they say
+ * for programs is JSON. */
+static void analysed(void)
+{
+    struct text t;
+    ENSURE(RUN(&t, cli_stats, "-q", "--json") == 0);
+    ENSURE(strcmp(json(t.p, 0), "\n") == 0);
+    free(t.p);
+    ENSURE(RUN(&t, cli_stats, "-q", "--by", "role") == 0);
+    free(t.p);
+    ENSURE(RUN(&t, cli_calls, "-q", "--json", "--casts", "--tree") == 0);
+    ENSURE(strcmp(json(t.p, 0), "\n") == 0);
+    free(t.p);
+    ENSURE(RUN(&t, cli_mailboxes, "-q", "--json") == 0);
+    ENSURE(strcmp(json(t.p, 0), "\n") == 0);
+    free(t.p);
+    ENSURE(RUN(&t, cli_why, "-q", "--json", "-n2") == 0);
+    ENSURE(strcmp(json(t.p, 0), "\n") == 0);
+    free(t.p);
+    ENSURE(RUN(&t, cli_print, "-q", "--tree") == 0);
+    free(t.p);
+    ENSURE(RUN(&t, cli_export, "speedscope", "-q", "-o", out) == 0);
+    free(t.p);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct text t;
@@ -361,5 +386,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ENSURE(count_lines(&t) <= size);
     free(t.p);
     filtered();
+    analysed();
     return 0;
 }

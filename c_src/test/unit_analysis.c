@@ -400,6 +400,47 @@ static void waits_in_a_mailbox(void **state)
     free(answer);
 }
 
+/* A server that waits for another one is busy, although its scheduler is not: the request
+ * that comes then is there before the reply that wakes it. */
+static void waits_for_a_waiting_server(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    message(&x, 1, 10, KYMO_E_SEND, PID(2), PID(9), KYMO_MSG_CALL, 88);
+    wm(&x, 1, 20, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 30, KYMO_E_RECEIVE, PID(9), PID(2), KYMO_MSG_CALL, 88);
+    wm(&x, 1, 40, KYMO_E_CALL, PID(9), x.handle_call);
+    message(&x, 1, 50, KYMO_E_SEND, PID(9), PID(7), KYMO_MSG_CALL, 99);
+    wm(&x, 1, 60, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 1, 70, KYMO_E_IN, PID(7), x.b);
+    wm(&x, 0, 50, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 50000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
+    wm(&x, 0, 60000, KYMO_E_OUT, PID(1), x.a);
+    message(&x, 1, 700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_REPLY, 99);
+    wm(&x, 1, 700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 1, 700020, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 700030, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
+    message(&x, 1, 700040, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_REPLY, 99);
+    wm(&x, 1, 800000, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    message(&x, 1, 800010, KYMO_E_SEND, PID(9), PID(2), KYMO_MSG_REPLY, 88);
+    wm(&x, 1, 800030, KYMO_E_CALL, PID(9), x.handle_call);
+    wm(&x, 1, 900000, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    message(&x, 1, 900010, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    wm(&x, 1, 900020, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 0, 900030, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 900040, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_QUEUE);
+    assert_int_equal(answer->part[0].process, PID(9));
+    assert_int_equal(answer->part[0].requests, 1);
+    close_scene(&x);
+    free(answer);
+}
+
 /* ---- names ---- */
 
 static void names(void **state)
@@ -445,9 +486,16 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        T(calls_nest),          T(unknown_stays_unknown), T(lost_out),
-        T(requests_are_paired), T(order_of_replies),      T(open_and_dead),
-        T(waits_for_a_server),  T(waits_in_a_mailbox),    T(names),
+        T(calls_nest),
+        T(unknown_stays_unknown),
+        T(lost_out),
+        T(requests_are_paired),
+        T(order_of_replies),
+        T(open_and_dead),
+        T(waits_for_a_server),
+        T(waits_in_a_mailbox),
+        T(waits_for_a_waiting_server),
+        T(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
