@@ -20,7 +20,7 @@
          on_load_succeeds/1, on_load_fails/1, deleted_while_on_load/1,
          global_trace_survives_loads/1, local_trace_survives_loads/1,
          all_traced_survives_loads/1, traced_module_is_replaced/1,
-         nif_survives_loads/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
+         nif_survives_loads/1, records_follow_code/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
          parallel_on_many_schedulers/1, parallel_callers/1, trace_load_and_purge/1, preloaded_and_bifs/1]).
 -export([model_in_peer/2, contend_in_peer/1]).
 %% The error handler of the test processes.
@@ -38,7 +38,7 @@ all() ->
      on_load_succeeds, on_load_fails, deleted_while_on_load,
      global_trace_survives_loads, local_trace_survives_loads, all_traced_survives_loads,
      traced_module_is_replaced,
-     nif_survives_loads, stacktrace_in_every_module, random_model, parallel_random_model,
+     nif_survives_loads, records_follow_code, stacktrace_in_every_module, random_model, parallel_random_model,
      parallel_on_many_schedulers, parallel_callers, trace_load_and_purge, preloaded_and_bifs].
 
 init_per_suite(Config) ->
@@ -56,6 +56,11 @@ init_per_testcase(series_not_in_stock, Config) ->
     case series() of
         none -> Config;
         _ -> {skip, "this runtime carries the kymo series"}
+    end;
+init_per_testcase(records_follow_code, Config) ->
+    case list_to_integer(erlang:system_info(otp_release)) < 29 of
+        true -> {skip, "before OTP 29 there are no native records"};
+        false -> process_flag(error_handler, ?MODULE), Config
     end;
 init_per_testcase(Case, Config)
   when Case =:= trace_load_and_purge; Case =:= parallel_random_model; Case =:= parallel_on_many_schedulers ->
@@ -491,6 +496,40 @@ traced_module_is_replaced(_Config) ->
     stop_tracee(Tracee),
     unload_fillers(Filler).
 
+%% A native record is that of the code that is current, or whose -on_load() function
+%% runs: through loads of this and other modules, until its module is deleted.
+records_follow_code(_Config) ->
+    User = name(record_user),
+    Filler = fillers(4),
+    [begin
+         M = name(Suffix),
+         UserBin = compile_text(["-module(", atom_to_list(User), ").\n-export([make/0]).\n",
+                                 "make() -> #", atom_to_list(M), ":r{}.\n"]),
+         {module, User} = erlang:load_module(User, UserBin),
+         Fields = fun() -> records:get(v, User:make()) end,
+         Gone = fun() -> ?assertError({badrecord, {M, r}}, User:make()) end,
+         Gone(),
+         [begin
+              load_record(M, V, OnLoad),
+              load_fillers(lists:sublist(Filler, N), fun() -> ?assertEqual(V, Fields()) end),
+              %% The first has none before it.
+              ?assertEqual(V > 1, erlang:check_old_code(M)),
+              _ = code:purge(M),
+              ?assertEqual(V, Fields())
+          end || {V, N} <- [{1, 0}, {2, 1}, {3, 2}, {4, 3}, {5, 4}]],
+         true = erlang:delete_module(M),
+         load_fillers(Filler, Gone),
+         true = erlang:purge_module(M),
+         unload_fillers(Filler),
+         true = erlang:delete_module(User),
+         true = erlang:purge_module(User)
+     end || {Suffix, OnLoad} <- [{record, []}, {record_on_load, "-on_load(go/0).\ngo() -> ok.\n"}]].
+
+load_record(M, V, OnLoad) ->
+    Bin = compile_text(["-module(", atom_to_list(M), ").\n-export_record([r]).\n-record #r{v = ",
+                        integer_to_list(V), "}.\n", OnLoad]),
+    {module, M} = code:load_binary(M, "", Bin).
+
 %% The module table knows the NIF library of a module: it must be there, once,
 %% after more loads.
 nif_survives_loads(_Config) ->
@@ -875,8 +914,10 @@ version(V) ->
      {only, list_to_atom("only_" ++ integer_to_list(V)), V}].
 
 compile_module(M, Parts) ->
-    Text = ["-module(", atom_to_list(M), ").\n-compile(export_all).\n", [part(P, M) || P <- Parts]],
-    {ok, M, Bin} = compile:forms(forms(lists:flatten(Text)), [nowarn_export_all]),
+    compile_text(["-module(", atom_to_list(M), ").\n-compile(export_all).\n", [part(P, M) || P <- Parts]]).
+
+compile_text(Text) ->
+    {ok, _, Bin} = compile:forms(forms(lists:flatten(Text)), [nowarn_export_all]),
     Bin.
 
 forms(Text) ->
