@@ -10,9 +10,7 @@
 
 reference=27.3.4
 # shellcheck disable=SC2034 # for those who source this
-all_series=("$TOP"/erts_patches/otp-*)
-# shellcheck disable=SC2034
-[ -z "${KYMO_SERIES-}" ] || all_series=("$KYMO_SERIES")
+if [ -n "${KYMO_SERIES-}" ]; then all_series=("$KYMO_SERIES"); else all_series=("$TOP"/erts_patches/otp-*); fi
 SERIES=${KYMO_SERIES:-$TOP/erts_patches/otp-${BASE:-$reference}}
 [ -f "$SERIES/BASE" ] || die "there is no series ${SERIES##*/}: BASE is one of$(printf ' %s' "$TOP"/erts_patches/otp-* | sed "s,$TOP/erts_patches/otp-,,g")"
 
