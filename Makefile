@@ -24,7 +24,7 @@ SPACE := $(EMPTY) $(EMPTY)
 COMMA := ,
 MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(wildcard src/*.erl)))
 
-.PHONY: all help c erlang test test-quick test-asan demo bench bench-erts lint fuzz clean install \
+.PHONY: all help c erlang test test-all test-quick test-asan demo bench bench-erts lint fuzz clean install \
   erts erts-stock erts-install erts-prune patch-check patch-edit patch-refresh
 
 all: c erlang ## build the NIFs, the kymo command and the Erlang modules
@@ -61,6 +61,10 @@ $(OUT)/ebin/kymo.app: src/kymo.app.src $(BEAMS)
 test: ## install what is missing, then run every test
 	@scripts/bootstrap build test otp
 	@scripts/test full
+
+test-all: ## the same, and the patched OTP 29.1
+	@scripts/bootstrap build test otp
+	@scripts/test all
 
 test-quick: ## the tests on the installed runtime only, without sanitizers
 	@scripts/bootstrap build test
@@ -104,11 +108,12 @@ install: all ## install application, command and man page into PREFIX (/usr/loca
 	ln -sfn ../lib/kymo-$(VSN)/priv/bin/kymo $(DESTDIR)$(PREFIX)/bin/kymo
 	install -m 644 doc/kymo.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 
-erts-stock: ## build the unpatched runtime that the series is made for (OTP_SRC= takes yours)
+# BASE=29.1 in all of these, and in bench-erts: the series for that release.
+erts-stock: ## build the unpatched runtime that the series is made for (BASE=27.3.4|29.1, OTP_SRC= takes yours)
 	@scripts/bootstrap otp
 	@scripts/otp-build stock
 
-erts: ## build the patched runtime (TYPE=opt|debug|asan FLAVOR=jit|emu OTP_SRC=)
+erts: ## build the patched runtime (BASE=27.3.4|29.1 TYPE=opt|debug|asan FLAVOR=jit|emu OTP_SRC=)
 	@scripts/bootstrap otp
 	@scripts/otp-build patched
 
@@ -116,10 +121,10 @@ erts-install: ## install the patched runtime into PREFIX (/usr/local)
 	@scripts/bootstrap otp
 	@scripts/otp-build install "$(DESTDIR)$(PREFIX)"
 
-erts-prune: ## remove cached builds of runtimes other than the present two
+erts-prune: ## remove cached builds of runtimes other than the present two of each base
 	@scripts/otp-build prune
 
-patch-check: ## apply the series with git am, export it again, compare
+patch-check: ## apply the series, all of them, with git am, export them again, compare
 	@scripts/bootstrap otp
 	@scripts/otp-patch check
 

@@ -4,10 +4,19 @@
 # Sourced by otp-fetch, otp-build and otp-patch: the base, the series, and how a
 # source tree is made of them.
 #
-#   KYMO_SERIES  the folder of the series (erts_patches/otp-27.3.4)
+#   BASE         which series of erts_patches: 27.3.4, the reference, or 29.1
+#   KYMO_SERIES  the folder of a series, wherever it is; counts more than BASE
 #   OTP_SRC      use this tarball or git checkout of OTP instead of the base
 
-SERIES=${KYMO_SERIES:-$TOP/erts_patches/otp-27.3.4}
+reference=27.3.4
+# shellcheck disable=SC2034 # for those who source this
+if [ -n "${KYMO_SERIES-}" ]; then all_series=("$KYMO_SERIES"); else all_series=("$TOP"/erts_patches/otp-*); fi
+SERIES=${KYMO_SERIES:-$TOP/erts_patches/otp-${BASE:-$reference}}
+[ -f "$SERIES/BASE" ] || die "there is no series ${SERIES##*/}: BASE is one of$(printf ' %s' "$TOP"/erts_patches/otp-* | sed "s,$TOP/erts_patches/otp-,,g")"
+
+# use_series FOLDER: from here on, also in scripts that are called.
+use_series() { SERIES=$1 && export KYMO_SERIES=$1; }
+
 export CACHE
 CACHE=$(cache_dir)
 case $CACHE in *[[:space:]]*) die "OTP can't be built in a path with spaces: $CACHE (set KYMO_CACHE)" ;; esac
@@ -58,11 +67,12 @@ unpack() {
     tarball) tar -xf "$2" -C "$3" --strip-components=1 --no-same-owner || return 1 ;;
     git) git -C "$2" archive HEAD | tar -x -C "$3" || return 1 ;;
     esac
-    local version
+    local version release
     version=$(cat "$3/OTP_VERSION" 2>/dev/null) || { warn "$2 holds no source of OTP"; return 1; }
+    release=$(base version | cut -d. -f1-2)
     case $version in
-    27.3 | 27.3.*) ;;
-    *) warn "$2 is OTP $version; the series is for 27.3"; return 1 ;;
+    "$release" | "$release".*) ;;
+    *) warn "$2 is OTP $version; the series is for $release"; return 1 ;;
     esac
 }
 

@@ -20,9 +20,9 @@
          on_load_succeeds/1, on_load_fails/1, deleted_while_on_load/1,
          global_trace_survives_loads/1, local_trace_survives_loads/1,
          all_traced_survives_loads/1, traced_module_is_replaced/1,
-         nif_survives_loads/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
-         parallel_on_many_schedulers/1, parallel_callers/1, preloaded_and_bifs/1]).
--export([model_in_peer/2]).
+         nif_survives_loads/1, records_follow_code/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
+         parallel_on_many_schedulers/1, parallel_callers/1, trace_load_and_purge/1, preloaded_and_bifs/1]).
+-export([model_in_peer/2, contend_in_peer/1]).
 %% The error handler of the test processes.
 -export([undefined_function/3, undefined_lambda/3]).
 
@@ -38,8 +38,8 @@ all() ->
      on_load_succeeds, on_load_fails, deleted_while_on_load,
      global_trace_survives_loads, local_trace_survives_loads, all_traced_survives_loads,
      traced_module_is_replaced,
-     nif_survives_loads, stacktrace_in_every_module, random_model, parallel_random_model,
-     parallel_on_many_schedulers, parallel_callers, preloaded_and_bifs].
+     nif_survives_loads, records_follow_code, stacktrace_in_every_module, random_model, parallel_random_model,
+     parallel_on_many_schedulers, parallel_callers, trace_load_and_purge, preloaded_and_bifs].
 
 init_per_suite(Config) ->
     Config.
@@ -56,6 +56,17 @@ init_per_testcase(series_not_in_stock, Config) ->
     case series() of
         none -> Config;
         _ -> {skip, "this runtime carries the kymo series"}
+    end;
+init_per_testcase(records_follow_code, Config) ->
+    case list_to_integer(erlang:system_info(otp_release)) < 29 of
+        true -> {skip, "before OTP 29 there are no native records"};
+        false -> process_flag(error_handler, ?MODULE), Config
+    end;
+init_per_testcase(Case, Config)
+  when Case =:= trace_load_and_purge; Case =:= parallel_random_model; Case =:= parallel_on_many_schedulers ->
+    case series() =:= none andalso list_to_integer(erlang:system_info(otp_release)) > 27 of
+        true -> {skip, "OTP 29.1.1 comes to a standstill when one traces, one loads and one purges code with funs"};
+        false -> process_flag(error_handler, ?MODULE), Config
     end;
 init_per_testcase(_Case, Config) ->
     process_flag(error_handler, ?MODULE),
@@ -485,6 +496,40 @@ traced_module_is_replaced(_Config) ->
     stop_tracee(Tracee),
     unload_fillers(Filler).
 
+%% A native record is that of the code that is current, or whose -on_load() function
+%% runs: through loads of this and other modules, until its module is deleted.
+records_follow_code(_Config) ->
+    User = name(record_user),
+    Filler = fillers(4),
+    [begin
+         M = name(Suffix),
+         UserBin = compile_text(["-module(", atom_to_list(User), ").\n-export([make/0]).\n",
+                                 "make() -> #", atom_to_list(M), ":r{}.\n"]),
+         {module, User} = erlang:load_module(User, UserBin),
+         Fields = fun() -> records:get(v, User:make()) end,
+         Gone = fun() -> ?assertError({badrecord, {M, r}}, User:make()) end,
+         Gone(),
+         [begin
+              load_record(M, V, OnLoad),
+              load_fillers(lists:sublist(Filler, N), fun() -> ?assertEqual(V, Fields()) end),
+              %% The first has none before it.
+              ?assertEqual(V > 1, erlang:check_old_code(M)),
+              _ = code:purge(M),
+              ?assertEqual(V, Fields())
+          end || {V, N} <- [{1, 0}, {2, 1}, {3, 2}, {4, 3}, {5, 4}]],
+         true = erlang:delete_module(M),
+         load_fillers(Filler, Gone),
+         true = erlang:purge_module(M),
+         unload_fillers(Filler),
+         true = erlang:delete_module(User),
+         true = erlang:purge_module(User)
+     end || {Suffix, OnLoad} <- [{record, []}, {record_on_load, "-on_load(go/0).\ngo() -> ok.\n"}]].
+
+load_record(M, V, OnLoad) ->
+    Bin = compile_text(["-module(", atom_to_list(M), ").\n-export_record([r]).\n-record #r{v = ",
+                        integer_to_list(V), "}.\n", OnLoad]),
+    {module, M} = code:load_binary(M, "", Bin).
+
 %% The module table knows the NIF library of a module: it must be there, once,
 %% after more loads.
 nif_survives_loads(_Config) ->
@@ -572,6 +617,40 @@ parallel_on_many_schedulers(_Config) ->
                                       args => ["+S", "8:8" | erts_reload_work:emulator_flags()]}),
     ok = peer:call(Peer, ?MODULE, model_in_peer, [rand:export_seed_s(Seed), Millis], infinity),
     peer:stop(Peer).
+
+%% Those who trace, load and delete, and purge code with funs all go on, whatever
+%% they hold while they wait for each other. In a peer, which else would stay as
+%% it is for ever.
+trace_load_and_purge(_Config) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, shutdown => halt,
+                                      args => ["+S", "8:8" | erts_reload_work:emulator_flags()]}),
+    ok = peer:call(Peer, ?MODULE, contend_in_peer, [300], infinity),
+    peer:stop(Peer).
+
+contend_in_peer(Rounds) ->
+    Modules = [{M, maps:get(1, versions(M))}
+               || I <- lists:seq(1, 6), M <- [name("contend_" ++ integer_to_list(I))]],
+    Tracers = [spawn_monitor(fun() -> trace_and_clear() end) || _ <- [1, 2]],
+    Loaders = [spawn_monitor(fun() -> load_and_purge(M, Bin, Rounds) end) || {M, Bin} <- Modules],
+    [receive {'DOWN', Ref, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Ref} <- Loaders],
+    [begin
+         exit(Pid, kill),
+         receive {'DOWN', Ref, process, Pid, killed} -> ok end
+     end || {Pid, Ref} <- Tracers],
+    ok.
+
+load_and_purge(_M, _Bin, 0) ->
+    ok;
+load_and_purge(M, Bin, N) ->
+    {module, M} = erlang:load_module(M, Bin),
+    true = erlang:delete_module(M),
+    true = erlang:purge_module(M),
+    load_and_purge(M, Bin, N - 1).
+
+trace_and_clear() ->
+    1 = erlang:trace_pattern({lists, reverse, 1}, true, [local]),
+    1 = erlang:trace_pattern({lists, reverse, 1}, false, [local]),
+    trace_and_clear().
 
 %% Nothing is loaded any more once processes have another error handler.
 model_in_peer(Seed, Millis) ->
@@ -835,8 +914,10 @@ version(V) ->
      {only, list_to_atom("only_" ++ integer_to_list(V)), V}].
 
 compile_module(M, Parts) ->
-    Text = ["-module(", atom_to_list(M), ").\n-compile(export_all).\n", [part(P, M) || P <- Parts]],
-    {ok, M, Bin} = compile:forms(forms(lists:flatten(Text)), [nowarn_export_all]),
+    compile_text(["-module(", atom_to_list(M), ").\n-compile(export_all).\n", [part(P, M) || P <- Parts]]).
+
+compile_text(Text) ->
+    {ok, _, Bin} = compile:forms(forms(lists:flatten(Text)), [nowarn_export_all]),
     Bin.
 
 forms(Text) ->

@@ -21,6 +21,7 @@
          counters_while_changing/1, counters_caller_killed/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
+         monitor_of_session/1, monitor_of_session_by_many/1, monitor_of_session_exits/1,
          profile_returns/1, profile_exits/1, profile_while_reporting/1,
          profile_counts_schedulers/1]).
 -export([traced/1, trace_while_spawning/0]).
@@ -38,10 +39,11 @@ all() ->
      monitor_returns, monitor_bad_arguments, monitor_by_many,
      monitor_while_reporting,
      profile_returns, profile_while_reporting,
-     {group, sessions}, {group, patched}].
+     {group, sessions}, {group, session_monitors}, {group, patched}].
 
 groups() ->
     [{sessions, [], [all_session_destroyed]},
+     {session_monitors, [], [monitor_of_session, monitor_of_session_by_many, monitor_of_session_exits]},
      {patched, [],
       [blocking_counts, blocking_by_cause, nothing_blocks, monitor_exits,
        profile_exits, profile_counts_schedulers]}].
@@ -56,6 +58,12 @@ init_per_group(sessions, Config) ->
     case code:ensure_loaded(trace) of
         {module, trace} -> Config;
         _ -> {skip, "this runtime has no trace sessions"}
+    end;
+init_per_group(session_monitors, Config) ->
+    _ = code:ensure_loaded(trace),
+    case erlang:function_exported(trace, system, 3) of
+        true -> Config;
+        false -> {skip, "before OTP 28 sessions monitor nothing"}
     end;
 init_per_group(patched, Config) ->
     case is_patched() of
@@ -798,6 +806,75 @@ monitor_while_reporting(_Config) ->
     ?assertEqual([], maps:keys(Kinds) -- [large_heap, long_gc, long_schedule]),
     [begin unlink(P), exit_and_wait(P) end || P <- Heaps],
     stop([Monitor]).
+
+%% What sessions monitor is theirs: one doesn't change or see what another has
+%% set, nor erlang:system_monitor/2; each is told of what is above its own limit.
+monitor_of_session(_Config) ->
+    [A, B] = [spawn_link(fun() -> collect_kinds(#{}) end) || _ <- [1, 2]],
+    [SA, SB] = [trace:session_create(?MODULE, Tracer, []) || Tracer <- [A, B]],
+    [Idle] = idle(1),
+    undefined = erlang:system_monitor(Idle, [{large_heap, 1 bsl 40}]),
+    Of = fun(S) -> {system, L} = trace:info(S, system, all), lists:sort(L) end,
+    ok = trace:system(SA, busy_port, true),
+    ok = trace:system(SA, large_heap, 16384),
+    ok = trace:system(SB, large_heap, 1 bsl 40),
+    ok = trace:system(SB, long_message_queue, {3, 1 bsl 40}),
+    ?assertEqual([busy_port, {large_heap, 16384}], Of(SA)),
+    ?assertEqual([{large_heap, 1 bsl 40}, {long_message_queue, {3, 1 bsl 40}}], Of(SB)),
+    ?assertEqual({Idle, [{large_heap, 1 bsl 40}]}, erlang:system_monitor()),
+    Heap = spawn_link(fun() -> make_garbage(0) end),
+    Self = self(),
+    A ! {wait_for, large_heap, Self},
+    receive {A, seen} -> ok end,
+    ok = trace:system(SA, busy_port, false),
+    ?assertEqual([{large_heap, 16384}], Of(SA)),
+    ?assertError({badarg, _}, bad(fun() -> trace:system(SA, busy_port, maybe_so) end)),
+    ?assertError({badarg, _}, bad(fun() -> trace:system(SA, long_message_queue, {3, 3}) end)),
+    ?assertEqual([{large_heap, 16384}], Of(SA)),
+    true = trace:session_destroy(SA),
+    ?assertEqual([{large_heap, 1 bsl 40}, {long_message_queue, {3, 1 bsl 40}}], Of(SB)),
+    ?assertEqual({Idle, [{large_heap, 1 bsl 40}]}, erlang:system_monitor(undefined)),
+    ok = trace:system(SB, large_heap, 16384),
+    B ! {wait_for, large_heap, Self},
+    receive {B, seen} -> ok end,
+    true = trace:session_destroy(SB),
+    unlink(Heap),
+    exit_and_wait(Heap),
+    [begin
+         P ! {get, Self},
+         receive {kinds, Kinds} -> ?assertEqual([large_heap], maps:keys(Kinds)) end
+     end || P <- [A, B]],
+    stop([Idle, A, B]).
+
+%% Those who set different things in one session don't undo what the others set.
+monitor_of_session_by_many(_Config) ->
+    [Tracer] = idle(1),
+    S = trace:session_create(?MODULE, Tracer, []),
+    Items = [long_gc, long_schedule, large_heap, long_message_queue, busy_port, busy_dist_port],
+    Value = fun(long_message_queue, I) -> {I, 1 bsl 40 + I};
+               (Item, I) when Item =:= busy_port; Item =:= busy_dist_port -> I rem 2 =:= 0;
+               (_, I) -> 1 bsl 40 + I
+            end,
+    parallel([fun() -> [ok = trace:system(S, Item, Value(Item, I)) || I <- lists:seq(1, 2000)] end || Item <- Items]),
+    {system, L} = trace:info(S, system, all),
+    ?assertEqual(lists:sort([busy_port, busy_dist_port
+                             | [{Item, Value(Item, 2000)} || Item <- Items -- [busy_port, busy_dist_port]]]),
+                 lists:sort(L)),
+    true = trace:session_destroy(S),
+    stop([Tracer]).
+
+%% With its tracer goes all that the session monitors.
+monitor_of_session_exits(_Config) ->
+    [Tracer] = idle(1),
+    S = trace:session_create(?MODULE, Tracer, []),
+    ok = trace:system(S, long_message_queue, {1, 1 bsl 40}),
+    stop([Tracer]),
+    case is_patched() of
+        true -> ?assertEqual({system, []}, trace:info(S, system, all));
+        %% There the settings stay until there is something to report.
+        false -> ok
+    end,
+    true = trace:session_destroy(S).
 
 make_garbage(N) ->
     L = lists:seq(1, 50_000),

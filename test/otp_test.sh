@@ -5,7 +5,7 @@
 # OTP and builds in no time: each of its three steps writes a line to runs.log,
 # and the second can be made to wait on a pipe.
 . "$(dirname "$0")/check.sh"
-unset OTP_SRC KYMO_MIRROR KYMO_ERTS_FRESH TYPE FLAVOR MAKEFLAGS MAKELEVEL
+unset BASE OTP_SRC KYMO_MIRROR KYMO_ERTS_FRESH TYPE FLAVOR MAKEFLAGS MAKELEVEL
 
 otp_source() {
     mkdir -p otp/erts/emulator/beam otp/erts/include/any-any
@@ -346,6 +346,29 @@ other_versions_are_refused() {
     has "holds no source of OTP" out
 }
 
+# The release that a source must have is that of the series' base.
+bases_take_their_own_release() {
+    world
+    echo 29.1.3 >otp/OTP_VERSION
+    tar -cf other.tar otp
+    OTP_SRC=$PWD/other.tar refuses out build stock
+    has "OTP 29.1.3; the series is for 27.3" out
+    sed -i 's/^version .*/version 29.1.1/' series/BASE
+    OTP_SRC=$PWD/other.tar build stock
+    OTP_SRC=$PWD/otp.tar refuses out build stock
+    has "OTP 27.3.4.9; the series is for 29.1" out
+}
+
+# BASE names a series of erts_patches; each has its own name for builds.
+bases_by_name() {
+    export KYMO_CACHE=$PWD/cache
+    same 27.3.4.1 "$(build print version)"
+    same 27.3.4.1 "$(BASE=27.3.4 build print version)"
+    same 29.1.1 "$(BASE=29.1 build print version)"
+    BASE=30 refuses out build print version
+    has "there is no series otp-30: BASE is one of 27.3.4 29.1" out
+}
+
 # A file with another sum is not believed, wherever it lies.
 sums_are_checked() {
     world
@@ -407,7 +430,8 @@ for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on kill
     patched_configure_starts_from_the_source variants empty_series_shares_the_build installs prune_keeps_the_present \
     bad_hunk_is_named overlay_must_be_new check_of_the_series check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
-    git_alone_is_enough suites_are_added_up cache_may_be_relative git_checkout_as_source other_versions_are_refused sums_are_checked \
+    git_alone_is_enough suites_are_added_up cache_may_be_relative git_checkout_as_source other_versions_are_refused \
+    bases_take_their_own_release bases_by_name sums_are_checked \
     debian_otp_is_fetched_once; do
     run_case "$case"
 done

@@ -1,0 +1,466 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ */
+
+#ifdef HAVE_CONFIG_H
+#  include "config.h"
+#endif
+
+#include "sys.h"
+#include "global.h"
+#include "erl_vm.h"
+#include "beam_code.h"
+#include "beam_bp.h"
+#include "bp_load.h"
+#include "erl_trace.h"
+#include "jit/beam_asm.h"
+
+/*
+ * An export entry whose breakpoints change.
+ */
+typedef struct {
+    Export *ep;
+    GenericBp *retired;         /* Breakpoints to be removed, or NULL */
+    GenericBp *added;           /* Breakpoints that take their place, or NULL */
+    ErtsCodePtr address;        /* What they are for */
+    int is_kept;                /* Some breakpoints stay */
+} BpExport;
+
+static struct { /* Protected by code modification permission */
+    /* Copies of instances with breakpoints to be removed. The module table
+     * may change before that is done. */
+    struct erl_module_instance *instances;
+    int num_instances;
+    int room_instances;
+
+    BpExport *exports;
+    Uint num_exports;
+    Uint room_exports;
+    int is_retiring_exports;    /* Not all of them are only added to */
+
+    /* The code stays, and so do the breakpoints of sessions that keep
+     * patterns. */
+    int is_keeping;
+
+    /* Code that runs, and in which breakpoints are to be installed, or NULL.
+     * There is no more than one, as modules with an -on_load() function are
+     * finished one by one. In the staging table. */
+    struct erl_module_instance *running;
+} bp_load;
+
+ErtsBpLoadCommit erts_bp_load_commit__
+    erts_align_attribute(ERTS_CACHE_LINE_SIZE);
+
+void
+erts_bp_load_init(void)
+{
+    erts_mtx_init(&erts_bp_load_commit__.c.mtx, "bp_load_commit", NIL,
+                  ERTS_LOCK_FLAGS_PROPERTY_STATIC |
+                  ERTS_LOCK_FLAGS_CATEGORY_GENERIC);
+    erts_atomic32_init_nob(&erts_bp_load_commit__.c.is_under_way, 0);
+}
+
+void
+erts_bp_load_wait_commit__(void)
+{
+    erts_mtx_lock(&erts_bp_load_commit__.c.mtx);
+    erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
+}
+
+#ifdef BEAMASM
+/* Of an export entry, which can lead to code that is being committed. */
+BeamInstr
+erts_global_breakpoint(Process* c_p, ErtsCodeInfo *info, Eterm* reg)
+{
+    BeamInstr res = erts_generic_breakpoint(c_p, info, reg);
+
+    erts_bp_load_sync_commit();
+    return res;
+}
+#endif
+
+/* Forget what has been done. */
+static void
+reset(void)
+{
+    if (bp_load.instances) {
+        erts_free(ERTS_ALC_T_BPD, bp_load.instances);
+    }
+    if (bp_load.exports) {
+        erts_free(ERTS_ALC_T_BPD, bp_load.exports);
+    }
+    sys_memzero(&bp_load, sizeof(bp_load));
+}
+
+static BpExport *
+add_export(Export *ep)
+{
+    BpExport *be;
+
+    if (bp_load.num_exports == bp_load.room_exports) {
+        bp_load.room_exports = 2 * bp_load.room_exports + 16;
+        bp_load.exports = erts_realloc(ERTS_ALC_T_BPD, bp_load.exports,
+                                       bp_load.room_exports *
+                                       sizeof(BpExport));
+    }
+    be = &bp_load.exports[bp_load.num_exports++];
+    be->ep = ep;
+    be->retired = NULL;
+    be->added = NULL;
+    be->address = NULL;
+    be->is_kept = 0;
+    return be;
+}
+
+void
+erts_bp_load_retire_instance(struct erl_module_instance *mi)
+{
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    if (mi->num_breakpoints == 0 ||
+        (bp_load.is_keeping && erts_bp_count_functions(mi, 0) == 0)) {
+        return;
+    }
+
+    if (bp_load.num_instances == bp_load.room_instances) {
+        bp_load.room_instances = 2 * bp_load.room_instances + 1;
+        bp_load.instances = erts_realloc(ERTS_ALC_T_BPD, bp_load.instances,
+                                         bp_load.room_instances *
+                                         sizeof(*bp_load.instances));
+    }
+    bp_load.instances[bp_load.num_instances++] = *mi;
+    mi->num_breakpoints = bp_load.is_keeping ? erts_bp_count_functions(mi, 1) : 0;
+}
+
+static BpExport *
+retire_export(Export *ep)
+{
+    BpExport *be = add_export(ep);
+
+    be->retired = ep->info.gen_bp;
+    bp_load.is_retiring_exports = 1;
+    return be;
+}
+
+void
+erts_bp_load_retire_export(Export *ep)
+{
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+    (void) retire_export(ep);
+}
+
+void
+erts_bp_load_retire_current(Module *modp)
+{
+    const ErtsCodeIndex staging_ix = erts_staging_code_ix();
+    const Eterm module = make_atom(modp->module);
+    Export *ep;
+
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    bp_load.is_keeping = 1;
+    for (ep = erts_export_first_in_module(module); ep != NULL;
+         ep = erts_export_next_in_module(ep)) {
+        if (erts_is_export_trampoline_active(ep, staging_ix) &&
+            BeamIsOpCode(ep->trampoline.common.op, op_i_generic_breakpoint)) {
+            BpExport *be;
+
+            if (!erts_bp_has(ep->info.gen_bp, 0)) {
+                continue;
+            }
+            be = retire_export(ep);
+            be->is_kept = erts_bp_has(be->retired, 1);
+            if (!be->is_kept) {
+                erts_export_set_address(ep, staging_ix, (ErtsCodePtr)
+                                        ep->trampoline.breakpoint.address);
+                modp->curr.num_traced_exports--;
+            }
+        }
+    }
+    erts_bp_load_retire_instance(&modp->curr);
+}
+
+/*
+ * Let the trampoline of an export entry lead to the breakpoints of new code.
+ * It may be in use, and even if it isn't in the active code index: somebody can
+ * have come to it by the one before, or have been scheduled out there.
+ */
+static void
+set_trampoline(BpExport *be)
+{
+    Export *ep = be->ep;
+
+#if defined(DEBUG) && !defined(BEAMASM)
+    ep->info.u.op = BeamOpCodeAddr(op_i_func_info_IaaI);
+#endif
+    ep->trampoline.breakpoint.address = (BeamInstr) be->address;
+    ep->info.gen_bp = be->added;        /* Assumes atomic word write */
+
+    /* Others must not come here without finding breakpoints. */
+    ERTS_THR_WRITE_MEMORY_BARRIER;
+    ep->trampoline.breakpoint.op = BeamOpCodeAddr(op_i_generic_breakpoint);
+}
+
+/*
+ * Make the breakpoints that the sessions want in a function, or in an export
+ * entry that leads to it.
+ */
+static GenericBp *
+make_breakpoints(const ErtsCodeInfo *ci, int is_export)
+{
+    ErtsTraceSession *s;
+    GenericBp *list = NULL;
+
+    for (s = &erts_trace_session_0; s; s = s->next) {
+        BpWanted wanted;
+
+        if (erts_is_trace_session_alive(s) &&
+            erts_trace_wanted(s, &ci->mfa, &wanted)) {
+            wanted.flags &= (is_export ? ERTS_BPF_GLOBAL_TRACE
+                             : ~ERTS_BPF_GLOBAL_TRACE);
+            if (wanted.flags) {
+                list = erts_bp_make(s, &wanted, ci, list);
+            }
+        }
+    }
+    return list;
+}
+
+static void
+add_function_breakpoints(struct erl_module_instance *mi, int is_running)
+{
+    const BeamCodeHeader *code_hdr = mi->code_hdr;
+    Uint i, n = (Uint) code_hdr->num_functions;
+
+    erts_unseal_module(mi);
+    for (i = 0; i < n; i++) {
+        const ErtsCodeInfo *ci_exec = code_hdr->functions[i];
+        GenericBp *list = make_breakpoints(ci_exec, 0);
+
+        if (list) {
+            ErtsCodeInfo *ci_rw =
+                (ErtsCodeInfo *) erts_writable_code_ptr(mi, ci_exec);
+
+            ASSERT(ci_rw->gen_bp == NULL);
+            ci_rw->gen_bp = list;
+            mi->num_breakpoints++;
+            if (!is_running) {
+                erts_bp_install(ci_rw, ci_exec);
+            }
+        }
+    }
+    erts_seal_module(mi);
+}
+
+static void
+add_export_breakpoints(Module *modp)
+{
+    const ErtsCodeIndex staging_ix = erts_staging_code_ix();
+    const Eterm module = make_atom(modp->module);
+    Uint retired, end_retired;
+    Export *ep;
+
+    /* What the module had before is last in the list, in the order in which
+     * its entries are walked here. */
+    end_retired = bp_load.num_exports;
+    retired = end_retired;
+    while (retired > 0 &&
+           bp_load.exports[retired-1].ep->info.mfa.module == module) {
+        retired--;
+    }
+
+    for (ep = erts_export_first_in_module(module); ep != NULL;
+         ep = erts_export_next_in_module(ep)) {
+        const ErtsCodeInfo *ci;
+        GenericBp *list;
+        BpExport *be = NULL;
+
+        if (retired < end_retired && bp_load.exports[retired].ep == ep) {
+            be = &bp_load.exports[retired++];
+        }
+        if (erts_is_export_trampoline_active(ep, staging_ix)) {
+            continue;           /* Not exported by the new code. */
+        }
+
+        ci = erts_code_to_codeinfo(ep->dispatch.addresses[staging_ix]);
+        list = make_breakpoints(ci, 1);
+
+        if (ep->bif_number != -1 && (list || ci->gen_bp)) {
+            erts_set_bif_traced(ep);
+        }
+        if (!list) {
+            continue;
+        }
+
+        if (be == NULL) {
+            be = add_export(ep);
+        }
+        be->added = list;
+        be->address = ep->dispatch.addresses[staging_ix];
+        modp->curr.num_traced_exports++;
+        erts_export_set_trampoline(ep, staging_ix);
+    }
+    ASSERT(retired == end_retired);
+}
+
+void
+erts_bp_load_new_code(Module *modp, int is_running)
+{
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    if (!erts_trace_wants_module(make_atom(modp->module))) {
+        return;
+    }
+
+    erts_rwmtx_rlock(&erts_trace_session_list_lock);
+    add_function_breakpoints(&modp->curr, is_running);
+    add_export_breakpoints(modp);
+    erts_rwmtx_runlock(&erts_trace_session_list_lock);
+
+    if (is_running && modp->curr.num_breakpoints > 0) {
+        ASSERT(bp_load.running == NULL);
+        bp_load.running = &modp->curr;
+    }
+}
+
+int
+erts_bp_load_has_install(void)
+{
+    return bp_load.running != NULL;
+}
+
+void
+erts_bp_load_install(void)
+{
+    struct erl_module_instance *mi = bp_load.running;
+    Uint i, n = (Uint) mi->code_hdr->num_functions;
+
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    erts_unseal_module(mi);
+    for (i = 0; i < n; i++) {
+        const ErtsCodeInfo *ci_exec = mi->code_hdr->functions[i];
+        ErtsCodeInfo *ci_rw =
+            (ErtsCodeInfo *) erts_writable_code_ptr(mi, ci_exec);
+
+        if (ci_rw->gen_bp) {
+            erts_bp_install(ci_rw, ci_exec);
+        }
+    }
+    erts_seal_module(mi);
+    bp_load.running = NULL;
+}
+
+void
+erts_bp_load_commit(void)
+{
+    const ErtsCodeIndex staging_ix = erts_staging_code_ix();
+    Uint i;
+
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    if (bp_load.num_exports > 0) {
+        erts_mtx_lock(&erts_bp_load_commit__.c.mtx);
+        erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 1);
+        ERTS_THR_WRITE_MEMORY_BARRIER;
+    }
+
+    for (i = 0; i < bp_load.num_exports; i++) {
+        BpExport *be = &bp_load.exports[i];
+        Export *ep = be->ep;
+
+        if (be->added) {
+            set_trampoline(be);
+        }
+        else if (!be->is_kept &&
+                 erts_is_export_trampoline_active(ep, staging_ix)) {
+            /* The function is gone. */
+            ep->is_bif_traced = 0;
+            ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
+        }
+        /* else: Unless some breakpoints stay, only those who use the old code
+         * index still get to the trampoline. */
+    }
+
+    erts_commit_staging_code_ix();
+
+    if (bp_load.num_exports > 0) {
+        ERTS_THR_WRITE_MEMORY_BARRIER;
+        erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 0);
+        erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
+    }
+
+    if (!erts_bp_load_has_retire()) {
+        reset();
+    }
+}
+
+int
+erts_bp_load_has_retire(void)
+{
+    return bp_load.num_instances > 0 || bp_load.is_retiring_exports;
+}
+
+void
+erts_bp_load_retire(void)
+{
+    const ErtsCodeIndex code_ix = erts_active_code_ix();
+    Uint i;
+    int j;
+
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    for (i = 0; i < bp_load.num_exports; i++) {
+        const BpExport *be = &bp_load.exports[i];
+        Export *ep = be->ep;
+
+        erts_bp_retire(be->retired, bp_load.is_keeping);
+        if (be->retired && !be->added &&
+            !erts_is_export_trampoline_active(ep, code_ix)) {
+            /* Nobody calls through the trampoline. But in the interpreter, a
+             * process may have been scheduled out there, and come back at any
+             * time. It will find the new code by way of the error handler. */
+            ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
+        }
+    }
+
+    for (j = 0; j < bp_load.num_instances; j++) {
+        erts_bp_retire_instance(&bp_load.instances[j], bp_load.is_keeping);
+    }
+}
+
+void
+erts_bp_load_unlink(void)
+{
+    Uint i;
+    int j;
+
+    ERTS_LC_ASSERT(erts_has_code_mod_permission());
+
+    for (i = 0; i < bp_load.num_exports; i++) {
+        const BpExport *be = &bp_load.exports[i];
+        Export *ep = be->ep;
+
+        if (be->retired) {
+            GenericBp *kept = erts_bp_release_retired(be->retired);
+
+            ASSERT(kept == NULL || (be->is_kept && !be->added));
+            if (!be->added) {
+                ep->info.gen_bp = kept;
+                if (!kept) {
+                    ep->trampoline.breakpoint.address = (BeamInstr) 0;
+                }
+            }
+        }
+        if (ep->is_bif_traced) {
+            erts_update_bif_traced(ep);
+        }
+    }
+
+    for (j = 0; j < bp_load.num_instances; j++) {
+        erts_bp_unlink_instance(&bp_load.instances[j]);
+    }
+
+    erts_free_breakpoints_later();
+    reset();
+}
