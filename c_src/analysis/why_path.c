@@ -332,6 +332,7 @@ static size_t without_glances(const struct kymo_why *w, struct kymo_why_range ra
 {
     const struct kymo_run *r = w->runs.p;
     while (before > range.first && r[before].start > start && r[before].end - r[before].start < GLANCE_NS &&
+           r[before].end - r[before].start < r[before + 1].start - r[before].end &&
            r[before].in_mfa == r[before].out_mfa && r[before].out_mfa == next->in_mfa &&
            waker(w, &r[before]) == NULL)
         before--;
