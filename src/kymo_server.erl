@@ -43,7 +43,7 @@
 -define(LOOK_FUNCTIONS, 250).
 
 %% How often a look begins again because code was loaded.
--define(SURE_ROUNDS, 3).
+-define(SURE_ROUNDS, 10).
 -define(MAX_ROUNDS, 5).
 
 %% At how many when somebody asks for the info or a copy.

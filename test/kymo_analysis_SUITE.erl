@@ -239,8 +239,10 @@ why_adds_up(Config) ->
         end
      || #{<<"total_ns">> := Total, <<"parts">> := Parts, <<"path">> := Path} <- Answers
     ],
-    #{<<"answers">> := [#{<<"kind">> := <<"call">>, <<"parts">> := [#{<<"cause">> := <<"running">>} | _]}]} =
+    #{<<"answers">> := [#{<<"kind">> := <<"call">>, <<"parts">> := Parts}]} =
         json(["why", "--json", "--function", "kymo_analysis_SUITE:spin/1", Dir]),
+    %% On a busy machine the slowest of them is the one that was interrupted.
+    ?assertMatch([_ | _], [P || #{<<"cause">> := <<"running">>, <<"ns">> := Ns} = P <- Parts, Ns > 0]),
     ?assertNotEqual("", text(["why", "--path", Dir])).
 
 diff_finds_the_slower(Config) ->
