@@ -50,7 +50,7 @@ include_dir() ->
 events() -> [return_to, messages, procs, running, garbage_collection].
 
 record(Dir, Events, Kind, Seed) ->
-    {ok, R} = kymo:start(#{dir => Dir, owner => none, memory => 64 bsl 20}),
+    {ok, R} = kymo:start(#{dir => Dir, owner => none, memory => 256 bsl 20}),
     Functions = ["kymo_answers_work:_/_", "gen_server:call/_", "ets:insert/2", "timer:sleep/1",
                  {erlang, suspend_process, 1}, {erlang, resume_process, 1}],
     {ok, _} = kymo:trace(R, #{functions => Functions, events => Events}),

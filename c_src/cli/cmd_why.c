@@ -258,7 +258,7 @@ static int explain(struct why *w, const struct target *t, bool first)
 static void say_what_lacks(const struct why *w)
 {
     const struct kymo_analysis_result *res = &w->a.result;
-    if (w->n == 0)
+    if (w->n == 0 && !w->a.quiet)
         cli_warn("the recording has no request with a reply and no call with an end that fits");
     cli_lacks(&w->a, res->has_running, "running events", "waiting and running can't be told apart");
     cli_lacks(&w->a, res->has_messages, "messages", "who waited for whom is not known");
