@@ -10,11 +10,6 @@ enum { PROGRESS_EVERY = 1 << 17 };
 
 /* ---- one event ---- */
 
-static void on_exit_event(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
-{
-    kymo_an_forget(x, p, ev);
-}
-
 static void on_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
 {
     kymo_an_out(x, p, ev);
@@ -82,7 +77,7 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
     case KYMO_E_PORT_OUT_EXITING:
     case KYMO_E_PORT_OUT_EXITED: on_out(x, p, ev); break;
     case KYMO_E_EXIT:
-    case KYMO_E_CLOSED: on_exit_event(x, p, ev); break;
+    case KYMO_E_CLOSED: kymo_an_forget(x, p, ev); break;
     case KYMO_E_REGISTER:
     case KYMO_E_UNREGISTER: kymo_an_rename(x, p, ev); break;
     default: break;

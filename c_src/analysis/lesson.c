@@ -19,14 +19,18 @@ bool kymo_hibernates(const struct kymo_reader *r, const struct kymo_event *ev)
            is_text(kymo_reader_atom(r, mfa.module), "erlang");
 }
 
+static void end_stack(struct kymo_lesson *l, struct kymo_stack *st, const struct kymo_reader *r)
+{
+    kymo_stack_lost(st, kymo_reader_loss_epoch(r));
+    kymo_stack_learn_end(st, &l->facts);
+    kymo_stack_clear(st, NULL, NULL);
+}
+
 static void end_stacks(struct kymo_lesson *l, struct kymo_map *stacks, const struct kymo_reader *r)
 {
     size_t it = 0;
-    for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;) {
-        kymo_stack_lost(st, kymo_reader_loss_epoch(r));
-        kymo_stack_learn_end(st, &l->facts);
-        kymo_stack_clear(st, NULL, NULL);
-    }
+    for (struct kymo_stack *st; (st = kymo_map_next(stacks, &it, NULL)) != NULL;)
+        end_stack(l, st, r);
     kymo_map_free(stacks);
 }
 
@@ -38,9 +42,7 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
     if (ev->id == KYMO_E_EXIT) {
         struct kymo_stack *st = kymo_map_get(stacks, ev->who);
         if (st != NULL) {
-            kymo_stack_lost(st, kymo_reader_loss_epoch(r));
-            kymo_stack_learn_end(st, &l->facts);
-            kymo_stack_clear(st, NULL, NULL);
+            end_stack(l, st, r);
             kymo_map_remove(stacks, ev->who);
         }
         return true;
