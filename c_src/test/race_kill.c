@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Kill at every instruction. A child records and stops at a mark; this process then
- * steps one thread of it for k instructions with ptrace, ends it with SIGKILL and
- * reads what is in the files. With k = 1, 2, ... to the end of what the child does:
- * what was committed is there, and nothing else.
+ * steps one thread of it with ptrace and reads what is in the files: what was
+ * committed is there, and nothing else.
  *
- * Recording and the change of segments are tried at every instruction. What takes
- * thousands is tried before and after each system call, and at instructions that
- * are spread evenly: so many that KYMO_KILL_STEPS (50000) are stepped in all.
- * KYMO_KILL_STEPS=0 tries every instruction of everything, for hours. A snapshot
- * changes files by system calls only.
+ * The child is ended with SIGKILL after k steps, with k = 1, 2, ... to the end of what
+ * it does: before and after each system call, and, for recording and the change of
+ * segments, at every instruction. That takes time with the square of the number of
+ * instructions. What takes thousands of them is also stepped once from beginning to
+ * end, and after each instruction that changes any file the files are copied, and the
+ * copy is read: it is what a SIGKILL at this place would have left, as mapped files
+ * keep what was written to them, and nothing else of a process remains.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -145,7 +146,7 @@ struct scenario {
      * nothing to do; KYMO_AT_IDLE: the thread that acts is. */
     enum kymo_point from;
     unsigned nth;
-    enum { EVERY, SPREAD, CALLS } where;
+    bool kill_everywhere; /* else copies are read in place of most kills */
 };
 
 static const struct scenario *now_playing;
@@ -191,6 +192,95 @@ static void play(const struct scenario *s)
     _exit(0);
 }
 
+/* ---- copies of a folder ------------------------------------------------------------- */
+
+/* A folder without subfolders, and the copy of it. */
+struct copy {
+    const char *from, *to;
+    struct copied {
+        char name[64];
+        uint8_t *bytes; /* as they were when it was copied */
+        size_t len;
+        bool seen;
+    } file[16];
+    unsigned n;
+};
+
+/* The file as it is now is the one that was copied; else copies it. */
+static bool copy_file(struct copy *c, const char *name)
+{
+    struct copied *f = c->file;
+    size_t len;
+    uint8_t *bytes = rc_slurp(c->from, name, &len);
+    char path[600];
+    FILE *out;
+
+    assert_non_null(bytes);
+    while (f < c->file + c->n && strcmp(f->name, name) != 0)
+        f++;
+    f->seen = true;
+    if (f < c->file + c->n && f->len == len && memcmp(f->bytes, bytes, len) == 0) {
+        free(bytes);
+        return true;
+    }
+    if (f == c->file + c->n) {
+        assert_true(c->n++ < sizeof c->file / sizeof *c->file);
+        (void)snprintf(f->name, sizeof f->name, "%s", name);
+    }
+    free(f->bytes);
+    f->bytes = bytes;
+    f->len = len;
+    (void)snprintf(path, sizeof path, "%s/%s", c->to, name);
+    out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, len, out), len);
+    assert_int_equal(fclose(out), 0);
+    return false;
+}
+
+/* Makes the copy what the folder is; whether anything was different. */
+static bool copy_update(struct copy *c)
+{
+    DIR *d = opendir(c->from);
+    struct dirent *e;
+    bool changed = false;
+
+    for (unsigned i = 0; i < c->n; i++)
+        c->file[i].seen = false;
+    if (d != NULL && mkdir(c->to, 0700) == 0)
+        changed = true;
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            changed = !copy_file(c, e->d_name) || changed;
+    }
+    if (d != NULL)
+        closedir(d);
+    for (unsigned i = 0; i < c->n;) {
+        char path[600];
+
+        if (c->file[i].seen) {
+            i++;
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "%s/%s", c->to, c->file[i].name);
+        assert_int_equal(unlink(path), 0);
+        free(c->file[i].bytes);
+        c->file[i] = c->file[--c->n];
+        c->file[c->n] = (struct copied){0};
+        changed = true;
+    }
+    if (d == NULL && rmdir(c->to) == 0)
+        changed = true;
+    return changed;
+}
+
+static void copy_free(struct copy *c)
+{
+    for (unsigned i = 0; i < c->n; i++)
+        free(c->file[i].bytes);
+    rc_remove(c->to);
+}
+
 /* ---- in the tracer ------------------------------------------------------------------- */
 
 static bool stopped_by(int status, int sig)
@@ -198,9 +288,11 @@ static bool stopped_by(int status, int sig)
     return WIFSTOPPED(status) && status >> 8 == sig;
 }
 
+static pid_t child; /* 0: none is living */
+
 /* Lets the child run until one of its threads is at MARK_BEGIN: that thread, 0 when
  * the child may not be traced. */
-static pid_t run_to_mark(pid_t child)
+static pid_t run_to_mark(void)
 {
     pid_t known[8] = {child}, tid;
     unsigned n = 1;
@@ -284,29 +376,27 @@ static void read_all(const char *dir, bool snapshot_dir, uint64_t *first, uint64
     kymo_reader_close(r);
 }
 
-static void check(const struct scenario *s)
+/* What is left in a folder and, when one was made, in a snapshot. */
+static void check(const struct scenario *s, const char *dir, const char *snapshot_dir)
 {
     uint64_t committed = kymo_get_acquire(&knows->committed), begun = kymo_get_acquire(&knows->begun);
     uint64_t first, n;
 
-    read_all(rc_path("killed"), false, &first, &n);
+    read_all(dir, false, &first, &n);
     assert_in_range(first + n, committed, begun);
     if (s->policy == KYMO_DISCARD)
         assert_int_equal(first, 0);
     else if (first > 0) /* the pool but the segment that is reused and the open one */
         assert_true(n >= 2 * ((4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES));
-    if (s->act != snapshot || access(rc_path("snapshot"), F_OK) != 0)
+    if (s->act != snapshot || access(snapshot_dir, F_OK) != 0)
         return;
-    read_all(rc_path("snapshot"), true, &first, &n);
+    read_all(snapshot_dir, true, &first, &n);
     assert_true(first + n <= committed);
 }
 
-/* Kills the child k steps after its mark; how many it came. */
-static uint64_t kill_after(const struct scenario *s, enum __ptrace_request how, uint64_t k)
+/* Starts a child: its thread that is at the mark, 0 when it may not be traced. */
+static pid_t start(const struct scenario *s)
 {
-    uint64_t n;
-    pid_t child, tid;
-
     rc_remove(rc_path("killed"));
     rc_remove(rc_path("snapshot"));
     memset(knows, 0, sizeof *knows);
@@ -315,37 +405,74 @@ static uint64_t kill_after(const struct scenario *s, enum __ptrace_request how, 
     assert_true(child >= 0);
     if (child == 0)
         play(s);
-    tid = run_to_mark(child);
-    if (tid == 0)
-        return UINT64_MAX;
-    n = step(tid, how, k);
+    return run_to_mark();
+}
+
+static void end(void)
+{
     assert_int_equal(kill(child, SIGKILL), 0);
     while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
         ;
-    check(s);
+    child = 0;
+}
+
+/* A scenario that failed has left its child. */
+static int end_child(void **state)
+{
+    (void)state;
+    if (child > 0)
+        end();
+    return 0;
+}
+
+/* Kills the child k steps after its mark; how many it came. */
+static uint64_t kill_after(const struct scenario *s, enum __ptrace_request how, uint64_t k)
+{
+    pid_t tid = start(s);
+    uint64_t n;
+
+    if (tid == 0) {
+        child = 0;
+        return UINT64_MAX;
+    }
+    n = step(tid, how, k);
+    end();
+    check(s, rc_path("killed"), rc_path("snapshot"));
     return n;
 }
 
-/* Steps that may be made in all, 0 = no limit. */
-static uint64_t budget(void)
+/* Reads a copy of the files after each instruction that changes them; the number of
+ * instructions. */
+static uint64_t copy_after_each(const struct scenario *s, uint64_t *copies)
 {
-    const char *text = getenv("KYMO_KILL_STEPS");
+    struct copy recording = {.from = rc_path("killed"), .to = rc_path("copy")};
+    struct copy shot = {.from = rc_path("snapshot"), .to = rc_path("copy.snapshot")};
+    uint64_t n = 0, committed = UINT64_MAX, begun = UINT64_MAX;
+    pid_t tid = start(s);
 
-    return text == NULL ? 50000 : strtoull(text, NULL, 10);
-}
+    assert_int_not_equal(tid, 0);
+    do {
+        bool changed = copy_update(&recording);
 
-/* In how many places of `length` to kill. */
-static uint64_t places(const struct scenario *s, uint64_t length)
-{
-    uint64_t n = 2 * budget() / length;
-
-    return s->where == EVERY || budget() == 0 || n > length ? length : n < 5 ? 5 : n;
+        changed = copy_update(&shot) || changed;
+        if (changed || committed != knows->committed || begun != knows->begun) {
+            committed = knows->committed;
+            begun = knows->begun;
+            check(s, recording.to, shot.to);
+            ++*copies;
+        }
+        n++;
+    } while (step(tid, PTRACE_SINGLESTEP, 1) == 1);
+    end();
+    copy_free(&recording);
+    copy_free(&shot);
+    return n;
 }
 
 static void scenario(void **state)
 {
     const struct scenario *s = *state;
-    uint64_t calls, length, n;
+    uint64_t calls, n, copies = 0;
 
     if (rc_emulated(s->name))
         skip();
@@ -361,16 +488,15 @@ static void scenario(void **state)
     for (uint64_t k = 1; k < calls; k++)
         (void)kill_after(s, PTRACE_SYSCALL, k);
     printf("%s: killed at %llu system calls", s->name, (unsigned long long)calls / 2);
-    if (s->where == CALLS && budget() != 0) {
-        printf("\n");
-        return;
+    if (s->kill_everywhere) {
+        n = kill_after(s, PTRACE_SINGLESTEP, UINT64_MAX);
+        for (uint64_t k = 0; k < n; k++)
+            (void)kill_after(s, PTRACE_SINGLESTEP, k);
+        printf(" and %llu instructions", (unsigned long long)n);
     }
-    length = kill_after(s, PTRACE_SINGLESTEP, UINT64_MAX);
-    assert_true(length > 20);
-    n = places(s, length);
-    for (uint64_t i = 0; i < n; i++)
-        (void)kill_after(s, PTRACE_SINGLESTEP, i * length / n);
-    printf(", at %llu of %llu instructions\n", (unsigned long long)n, (unsigned long long)length);
+    n = copy_after_each(s, &copies);
+    assert_true(n > 20 && copies > 3);
+    printf(", copied after %llu of %llu instructions\n", (unsigned long long)copies, (unsigned long long)n);
 }
 
 static int setup(void **state)
@@ -392,23 +518,23 @@ static void stay_here(void)
 int main(void)
 {
     static const struct scenario all[] = {
-        {"first event", KYMO_OVERWRITE, nothing, one_event, KYMO_AT_IDLE, 0, SPREAD},
-        {"event", KYMO_OVERWRITE, some, one_event, KYMO_AT_IDLE, 0, EVERY},
-        {"event with a new name", KYMO_OVERWRITE, next_name, one_event, KYMO_AT_IDLE, 0, SPREAD},
-        {"next segment", KYMO_OVERWRITE, fill_segment, one_event, KYMO_AT_IDLE, 0, EVERY},
-        {"reused segment", KYMO_OVERWRITE, fill_pool, one_event, KYMO_AT_IDLE, 0, EVERY},
-        {"next segment, discard", KYMO_DISCARD, fill_segment, one_event, KYMO_AT_IDLE, 0, EVERY},
-        {"drain", KYMO_DISCARD, fill_segment, let_drain, KYMO_AT_DRAIN, 1, SPREAD},
-        {"drain into the next file", KYMO_DISCARD, fill_three, let_drain, KYMO_AT_DRAIN, 3, SPREAD},
-        {"snapshot", KYMO_OVERWRITE, fill_pool, snapshot, KYMO_AT_IDLE, 0, CALLS},
-        {"stop", KYMO_OVERWRITE, fill_pool, stop, KYMO_AT_QUIESCE, 1, SPREAD},
-        {"stop, discard", KYMO_DISCARD, some, stop, KYMO_AT_QUIESCE, 1, SPREAD},
+        {"first event", KYMO_OVERWRITE, nothing, one_event, KYMO_AT_IDLE, 0, false},
+        {"event", KYMO_OVERWRITE, some, one_event, KYMO_AT_IDLE, 0, true},
+        {"event with a new name", KYMO_OVERWRITE, next_name, one_event, KYMO_AT_IDLE, 0, false},
+        {"next segment", KYMO_OVERWRITE, fill_segment, one_event, KYMO_AT_IDLE, 0, true},
+        {"reused segment", KYMO_OVERWRITE, fill_pool, one_event, KYMO_AT_IDLE, 0, true},
+        {"next segment, discard", KYMO_DISCARD, fill_segment, one_event, KYMO_AT_IDLE, 0, true},
+        {"drain", KYMO_DISCARD, fill_segment, let_drain, KYMO_AT_DRAIN, 1, false},
+        {"drain into the next file", KYMO_DISCARD, fill_three, let_drain, KYMO_AT_DRAIN, 3, false},
+        {"snapshot", KYMO_OVERWRITE, fill_pool, snapshot, KYMO_AT_IDLE, 0, false},
+        {"stop", KYMO_OVERWRITE, fill_pool, stop, KYMO_AT_QUIESCE, 1, false},
+        {"stop, discard", KYMO_DISCARD, some, stop, KYMO_AT_QUIESCE, 1, false},
     };
     enum { SCENARIOS = sizeof all / sizeof *all };
     struct CMUnitTest tests[SCENARIOS];
 
     stay_here();
     for (unsigned i = 0; i < SCENARIOS; i++)
-        tests[i] = (struct CMUnitTest){all[i].name, scenario, NULL, NULL, (void *)(uintptr_t)&all[i]};
+        tests[i] = (struct CMUnitTest){all[i].name, scenario, NULL, end_child, (void *)(uintptr_t)&all[i]};
     return cmocka_run_group_tests_name("kill", tests, setup, rc_teardown);
 }
