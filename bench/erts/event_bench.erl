@@ -37,6 +37,8 @@ kinds() ->
      {send_null, "send, NIF returns at once", 1, send_untraced, 1 / 3},
      {send_kymo, "send, kymo, discard (stock: the NIF)", 1, send_untraced, none},
      {send_process, "send, to a process", 1, send_untraced, 1.0},
+     {send_request_untraced, "send of a gen_server's request, not traced", 1, none, none},
+     {send_request_kymo, "the same, kymo, discard (stock: the NIF)", 1, send_request_untraced, none},
      {receive_null, "receive, NIF returns at once", 1, send_untraced, 1 / 3},
      {yield_untraced, "yield, not traced", 1, none, none},
      {running_null, "running, NIF returns at once", 2, yield_untraced, 1 / 3},
@@ -194,6 +196,7 @@ loop_of(Kind) ->
     case atom_to_list(Kind) of
         "call" ++ _ -> call;
         "count" -> call;
+        "send_request" ++ _ -> request;
         "send" ++ _ -> send;
         "receive" ++ _ -> send;
         "yield" ++ _ -> yield;
@@ -208,6 +211,9 @@ loop(call, N) ->
 loop(send, N) ->
     self() ! message,
     receive message -> loop(send, N - 1) end;
+loop(request, N) ->
+    self() ! {'$gen_call', {self(), make_ref()}, message},
+    receive {'$gen_call', _, _} -> loop(request, N - 1) end;
 loop(yield, N) ->
     erlang:yield(),
     loop(yield, N - 1);
@@ -249,6 +255,7 @@ trace(Kind, Pid) ->
         call_process -> to_process(Pid, [call, arity], pattern(true, [local]));
         send_null -> trace(Pid, Pid, [send], trace, nothing());
         send_kymo -> to_kymo(discard, Pid, [send], nothing());
+        send_request_kymo -> to_kymo(discard, Pid, [send], nothing());
         send_process -> to_process(Pid, [send], nothing());
         receive_null -> trace(Pid, Pid, ['receive'], trace, nothing());
         running_null -> trace(Pid, Pid, [running], trace, nothing());
