@@ -188,7 +188,8 @@ struct kymo_slot {
      * worker that removes old data files. */
     uint64_t overwritten;   /* 128 events in segments that were reused (fetch-add) */
     uint64_t gone_until;    /* 136 ticks of the newest event that was reused or removed (maximum) */
-    uint64_t reserved0[5];  /* 144 */
+    uint64_t lost_last;     /* 144 ticks of its newest loss, 0 = none (its thread) */
+    uint64_t reserved0[4];  /* 152 */
     uint64_t place;         /* 184 of the open segment in the pool, valid with seq (its thread) */
     /* The worker. */
     uint64_t drained_seq;   /* 192 last segment handed over */

@@ -160,8 +160,13 @@ int64_t kymo_ref_ns(const struct kymo_reader *r, size_t i, uint32_t *hint, uint6
 struct kymo_cursor {
     size_t first, n, next; /* its segments in the index; the one to load next */
     struct kymo_scan scan;
-    bool loaded;   /* scan is at a peeked record */
-    bool losing;   /* events are missing before its next record */
+    bool loaded; /* scan is at a peeked record */
+    bool losing; /* events are missing before its next record */
+    /* Losses of the segment that is read: when it was opened, and what its notes say of
+     * those since. Its first notes say of those before. */
+    uint64_t lost_open, noted;
+    bool noted_before;
+    bool ended;    /* nothing follows but the time of its newest loss */
     uint64_t last; /* time of its newest event: never goes down */
     int64_t last_ns;
     uint8_t *buf;
@@ -173,6 +178,12 @@ struct kymo_heap_entry {
     uint32_t slot;
 };
 
+/* Losses of a thread, as the recorder has counted them. */
+struct kymo_losses {
+    uint64_t n;
+    uint64_t last; /* ticks of the newest; UINT64_MAX: not known */
+};
+
 struct kymo_reader {
     struct kymo_meta meta;
     struct kymo_slot *slots;
@@ -181,12 +192,13 @@ struct kymo_reader {
     struct kymo_damage damage;
     struct kymo_files files;
     struct kymo_index index;
-    uint64_t horizon; /* ticks; 0 = complete from the start */
-    uint64_t *floors; /* by slot: what is after it is complete in this thread */
-    uint64_t *ends;   /* by slot: of a living recording, the newest event found, or 0 */
-    uint64_t until;   /* ticks of the newest event that is given */
-    bool all;         /* incomplete events are given too */
-    bool given;       /* an event that is complete was given to the caller since the start */
+    uint64_t horizon;           /* ticks; 0 = complete from the start */
+    struct kymo_losses *losses; /* by slot; of a living recording, not older than `until` */
+    uint64_t *floors;           /* by slot: what is after it is complete in this thread */
+    uint64_t *ends;             /* by slot: of a living recording, the newest event found, or 0 */
+    uint64_t until;             /* ticks of the newest event that is given */
+    bool all;                   /* incomplete events are given too */
+    bool given;                 /* an event that is complete was given to the caller since the start */
     struct kymo_defs defs;
     struct kymo_clockmap clock;
     uint32_t clock_hint;
@@ -211,6 +223,8 @@ int kymo_index_order(struct kymo_reader *r);
 /* Sets `until` to the time of the newest event of a living recording, before the index
  * is made. */
 void kymo_newest_find(struct kymo_reader *r);
+/* What the slot says of losses. */
+struct kymo_losses kymo_slot_losses(const struct kymo_slot *s);
 /* Takes hold of what a living recorder may reuse or remove: copies the segments of the
  * pool, opens the data files (the oldest ones, when there are many). Before the horizon
  * is looked for. 0 or -ENOMEM. */

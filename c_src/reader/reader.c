@@ -105,7 +105,9 @@ static int read_meta(struct kymo_reader *r, const char *dir, struct kymo_calib *
     r->heap = calloc(r->n_slots, sizeof *r->heap);
     r->floors = calloc(r->n_slots, sizeof *r->floors);
     r->ends = calloc(r->n_slots, sizeof *r->ends);
-    if (r->slots == NULL || r->cursors == NULL || r->heap == NULL || r->floors == NULL || r->ends == NULL)
+    r->losses = calloc(r->n_slots, sizeof *r->losses);
+    if (r->slots == NULL || r->cursors == NULL || r->heap == NULL || r->floors == NULL || r->ends == NULL ||
+        r->losses == NULL)
         goto out;
     rc = 0;
     got = kymo_file_read(fd, calib, KYMO_CALIB_BYTES, r->meta.meta_bytes);
@@ -115,8 +117,10 @@ static int read_meta(struct kymo_reader *r, const char *dir, struct kymo_calib *
     got = kymo_file_read(fd, r->slots, want, (uint64_t)r->meta.meta_bytes + KYMO_CALIB_BYTES);
     if (got < (ssize_t)want) /* counters that are cut off count nothing */
         memset((uint8_t *)r->slots + (got > 0 ? got : 0), 0, want - (size_t)(got > 0 ? got : 0));
-    for (uint32_t i = 0; i < r->n_slots; i++)
+    for (uint32_t i = 0; i < r->n_slots; i++) {
         tame_text(r->slots[i].thread_name, sizeof r->slots[i].thread_name);
+        r->losses[i] = kymo_slot_losses(&r->slots[i]);
+    }
 out:
     close(fd);
     return rc == -ENOMEM ? fail(err, err_size, rc, "%s: %s", dir, strerror(ENOMEM)) : rc;
@@ -227,6 +231,7 @@ void kymo_reader_close(struct kymo_reader *r)
     free(r->heap);
     free(r->floors);
     free(r->ends);
+    free(r->losses);
     free(r->slots);
     free(r->raw);
     free(r->held);

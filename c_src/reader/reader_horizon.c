@@ -114,8 +114,16 @@ static void count_open_bytes(struct kymo_reader *r, const struct thread *t)
     }
 }
 
-/* What was reused or removed since the slots were read: by a recorder that has ended by
- * now, too. */
+struct kymo_losses kymo_slot_losses(const struct kymo_slot *s)
+{
+    struct kymo_losses l = {.last = s->lost_last != 0 ? s->lost_last : UINT64_MAX};
+    for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
+        l.n += s->lost[c];
+    return l;
+}
+
+/* What was reused, removed or lost since the slots were read: by a recorder that has ended
+ * by now, too. */
 static void read_slots_again(struct kymo_reader *r)
 {
     int fd = r->meta.state != KYMO_CLOSED ? kymo_file_open(r->files.dir, KYMO_META_NAME, NULL) : -1;
@@ -124,9 +132,10 @@ static void read_slots_again(struct kymo_reader *r)
     for (uint32_t i = 0; i < r->n_slots; i++) {
         struct kymo_slot now;
         uint64_t at = (uint64_t)r->meta.meta_bytes + KYMO_CALIB_BYTES + i * sizeof now;
-        if (kymo_file_read(fd, &now, sizeof now, at) == (ssize_t)sizeof now &&
-            now.gone_until > r->slots[i].gone_until)
-            r->slots[i].gone_until = now.gone_until;
+        if (kymo_file_read(fd, &now, sizeof now, at) != (ssize_t)sizeof now)
+            continue;
+        raise_to(&r->slots[i].gone_until, now.gone_until);
+        r->losses[i] = kymo_slot_losses(&now);
     }
     close(fd);
 }

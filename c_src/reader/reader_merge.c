@@ -37,6 +37,13 @@ static uint64_t at_least(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* The thread has lost events of which no note tells: behind its last record, or it has
+ * none at all. */
+static bool lost_at_end(const struct kymo_reader *r, const struct kymo_cursor *c)
+{
+    return r->losses[c - r->cursors].n > c->lost_open + c->noted;
+}
+
 /* The key under which c stands in the heap; false when it has nothing more.
  * Times of one thread never go down, whatever damage says. */
 static bool key_of(const struct kymo_reader *r, const struct kymo_cursor *c, uint64_t *key)
@@ -45,6 +52,8 @@ static bool key_of(const struct kymo_reader *r, const struct kymo_cursor *c, uin
         *key = at_least(c->scan.ticks, c->last);
     else if (c->next < c->first + c->n)
         *key = at_least(r->index.refs[c->next].ts_begin, c->last);
+    else if (!c->ended && lost_at_end(r, c))
+        *key = at_least(r->losses[c - r->cursors].last, c->last);
     else
         return false;
     return true;
@@ -82,7 +91,9 @@ static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body)
     if (peek == KYMO_PEEK_BAD || (peek == KYMO_PEEK_END && !last && is_gap(&r->index.refs[c->next])))
         set_losing(r, c, true);
     else if (peek == KYMO_PEEK_END && last)
-        set_losing(r, c, false);
+        set_losing(r, c, lost_at_end(r, c));
+    if (peek == KYMO_PEEK_BAD && last)
+        c->ended = true; /* nobody knows how long it goes on */
     if (!c->loaded && last)
         release(c);
 }
@@ -98,12 +109,18 @@ static int load(struct kymo_reader *r, struct kymo_cursor *c)
     if (got < 0)
         return got;
     if (got > 0) {
+        struct kymo_segment h;
+        memcpy(&h, c->buf, sizeof h);
+        c->lost_open = h.lost_before;
+        c->noted = 0;
+        c->noted_before = false;
         kymo_scan_start(&c->scan, c->buf, (uint32_t)got);
         advance(r, c, false);
         return 0;
     }
     set_losing(r, c, true);
     if (c->next == c->first + c->n) {
+        c->ended = true;
         release(c);
     }
     return 0;
@@ -131,7 +148,13 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
     }
     while (r->heap_n > 0) {
         struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
-        if (!c->loaded) {
+        if (!c->loaded && c->next == c->first + c->n) { /* the newest loss */
+            if (r->heap[0].key > r->until)
+                return 0;
+            c->ended = true;
+            set_losing(r, c, false);
+            replace_top(r);
+        } else if (!c->loaded) {
             int rc = load(r, c);
             if (rc < 0)
                 return rc;
@@ -147,6 +170,10 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
             ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
             r->loss_epoch += r->losing > 0 || ev->id == KYMO_E_LOST;
             set_losing(r, c, ev->id == KYMO_E_LOST);
+            if (ev->id != KYMO_E_LOST)
+                c->noted_before = true;
+            else if (c->noted_before)
+                c->noted += ev->value;
             if (ev->id == KYMO_E_REGISTER)
                 kymo_defs_learn(&r->defs, ev->who, ev->atom);
             if (ev->incomplete && !r->all) {
@@ -186,7 +213,10 @@ int kymo_reader_rewind(struct kymo_reader *r)
         c->loaded = false;
         c->last = 0;
         c->last_ns = INT64_MIN;
+        c->lost_open = c->noted = 0;
+        c->ended = false;
         c->losing = false;
+        set_losing(r, c, c->n == 0 && lost_at_end(r, c));
         if (key_of(r, c, &r->heap[r->heap_n].key))
             r->heap[r->heap_n++].slot = i;
     }

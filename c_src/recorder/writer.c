@@ -248,6 +248,7 @@ static void count_lost(struct kymo_writer *w, enum kymo_loss cause, uint64_t now
     if (w->lost_first == 0)
         w->lost_first = now;
     w->lost_last = now;
+    kymo_set(&w->slot->lost_last, now);
     kymo_set(&w->slot->lost[cause], w->slot->lost[cause] + 1);
     w->lost_total++;
 }

@@ -151,6 +151,56 @@ static void in_two_segments(void **state)
     expect_doubt(x, true, 11, 14);
 }
 
+static void lose(struct story *x, uint64_t n, uint64_t last_ms)
+{
+    x->t.slots[1].lost[KYMO_LOST_RING_FULL] = n;
+    x->t.slots[1].lost_last = last_ms * MS;
+}
+
+/* There was no segment for a note. */
+static void at_the_end(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    note(&x->first, 5, 1);
+    event(&x->first, 6, KYMO_E_CALL);
+    lose(x, 3, 9);
+    expect_doubt(x, false, 7, 9);
+}
+
+/* Its notes tell of all: of one loss before the segment, and of two since. */
+static void noted_at_the_end(void **state)
+{
+    struct story *x = *state;
+    struct kymo_segment h;
+    memcpy(&h, x->first.b, sizeof h);
+    h.lost_before = 1;
+    memcpy(x->first.b, &h, sizeof h);
+    note(&x->first, 2, 1);
+    event(&x->first, 3, KYMO_E_CALL);
+    note(&x->first, 5, 2);
+    event(&x->first, 6, KYMO_E_CALL);
+    lose(x, 3, 9);
+    expect_doubt(x, false, 0, 0);
+}
+
+static void in_a_thread_without_segments(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    x->t.slots[2].lost[KYMO_LOST_RING_FULL] = 2;
+    x->t.slots[2].lost_last = 4 * MS;
+    expect_doubt(x, false, 1, 4);
+}
+
+static void at_a_time_that_is_not_known(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    lose(x, 1, 0);
+    expect_doubt(x, false, 4, TICKS);
+}
+
 /* Nothing is known of what was recorded there. */
 static void a_damaged_segment(void **state)
 {
@@ -168,8 +218,16 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(nothing_is_lost), TEST(from_note_to_note), TEST(of_several_causes),
-        TEST(at_one_time),     TEST(in_two_segments),   TEST(a_damaged_segment),
+        TEST(nothing_is_lost),
+        TEST(from_note_to_note),
+        TEST(of_several_causes),
+        TEST(at_one_time),
+        TEST(in_two_segments),
+        TEST(a_damaged_segment),
+        TEST(at_the_end),
+        TEST(noted_at_the_end),
+        TEST(in_a_thread_without_segments),
+        TEST(at_a_time_that_is_not_known),
     };
     return cmocka_run_group_tests_name("loss", tests, NULL, NULL);
 }

@@ -252,7 +252,7 @@ static void discard_counts_each_loss(void **state)
 
     (void)state;
     for (unsigned round = 1; round <= 2; round++) {
-        uint64_t lost_before = rc_info(r).lost[KYMO_LOST_RING_FULL], n;
+        uint64_t lost_before = rc_info(r).lost[KYMO_LOST_RING_FULL], begun = kymo_clock_now(r), n;
 
         rc_arm(KYMO_AT_DRAIN);
         n = rc_calls(r, produced, 20 * per_segment);
@@ -261,6 +261,8 @@ static void discard_counts_each_loss(void **state)
         rc_await_gate(KYMO_AT_DRAIN);
         assert_true(n < 20 * per_segment);
         assert_int_equal(rc_info(r).lost[KYMO_LOST_RING_FULL] - lost_before, 20 * per_segment - n);
+        assert_int_equal(kymo_recorder_slot(r, 0, &slot), 0);
+        assert_in_range(slot.lost_last, begun, kymo_clock_now(r));
         if (round == 1)
             assert_int_equal(n, 4 * per_segment); /* not one less than there is room for */
         rc_release(KYMO_AT_DRAIN);
