@@ -149,6 +149,7 @@ static int run(struct kymo_an *x)
     kymo_an_requests_end(x);
     kymo_an_forget_all(x);
     kymo_flows_lost(&x->flows); /* reports what was not received */
+    x->res->evicted += x->flows.evicted;
     progress(x);
     return x->failed ? -ENOMEM : 0;
 }

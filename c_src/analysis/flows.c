@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Sends looked at for one receive: further ones are not certain enough. */
-enum { LOOK_MAX = 256, HASH_BYTES = 512 };
+enum { LOOK_MAX = 256, HASH_BYTES = 512, FIRST_ROOM = 1024 };
 
 struct queue {
     uint32_t first, last; /* index + 1, 0 = none */
@@ -45,13 +45,17 @@ int kymo_flows_init(struct kymo_flows *f)
 {
     memset(f, 0, sizeof *f);
     kymo_map_init(&f->queues, sizeof(struct queue));
-    f->ring = calloc(KYMO_FLOWS_OPEN, sizeof *f->ring);
-    return f->ring != NULL ? 0 : -ENOMEM;
+    f->most = KYMO_FLOWS_OPEN;
+    f->entries = malloc(FIRST_ROOM * sizeof *f->entries);
+    if (f->entries == NULL)
+        return -ENOMEM;
+    f->room = FIRST_ROOM;
+    return 0;
 }
 
 void kymo_flows_free(struct kymo_flows *f)
 {
-    free(f->ring);
+    free(f->entries);
     kymo_map_free(&f->queues);
     memset(f, 0, sizeof *f);
 }
@@ -63,17 +67,31 @@ static uint64_t queue_of(uint64_t from, uint64_t to)
     return KYMO_IDENT_KIND(to) == KYMO_I_REF ? KYMO_IDENT(KYMO_I_REF, from) : to;
 }
 
+static struct kymo_flow_entry *entry(const struct kymo_flows *f, uint32_t i)
+{
+    return &f->entries[i - 1];
+}
+
 /* Takes entry i, which follows prev (0 = it is the first), out of its queue. */
 static void take(struct kymo_flows *f, struct queue *q, uint32_t i, uint32_t prev)
 {
-    struct kymo_flow_entry *e = &f->ring[i - 1];
+    struct kymo_flow_entry *e = entry(f, i);
     if (prev == 0)
         q->first = e->next;
     else
-        f->ring[prev - 1].next = e->next;
+        entry(f, prev)->next = e->next;
     if (q->last == i)
         q->last = prev;
-    e->id = 0;
+    if (e->older != 0)
+        entry(f, e->older)->newer = e->newer;
+    else
+        f->oldest = e->newer;
+    if (e->newer != 0)
+        entry(f, e->newer)->older = e->older;
+    else
+        f->newest = e->older;
+    e->next = f->free;
+    f->free = i;
     if (q->first == 0)
         kymo_map_remove(&f->queues, e->to);
 }
@@ -90,29 +108,60 @@ uint64_t kymo_flows_id(struct kymo_flows *f)
     return ++f->sent;
 }
 
+static bool grow(struct kymo_flows *f)
+{
+    uint32_t room = f->room < f->most / 2 ? 2 * f->room : f->most;
+    struct kymo_flow_entry *p = room > f->room ? realloc(f->entries, (size_t)room * sizeof *p) : NULL;
+    if (p == NULL)
+        return false;
+    f->entries = p;
+    f->room = room;
+    return true;
+}
+
+/* A free entry: index + 1. The oldest of all goes for it when there is none. */
+static uint32_t free_entry(struct kymo_flows *f)
+{
+    if (f->free == 0 && (f->used < f->room || grow(f)))
+        return ++f->used;
+    if (f->free == 0) {
+        /* It is the first of its queue. */
+        struct kymo_flow_entry *e = entry(f, f->oldest);
+        tell_gone(f, e);
+        f->evicted++;
+        take(f, kymo_map_get(&f->queues, e->to), f->oldest, 0);
+    }
+    uint32_t i = f->free;
+    f->free = entry(f, i)->next;
+    return i;
+}
+
 uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
 {
-    uint64_t id = kymo_flows_id(f);
-    uint32_t i = (uint32_t)(id % KYMO_FLOWS_OPEN) + 1;
-    struct kymo_flow_entry *e = &f->ring[i - 1];
-    if (e->id > f->lost_at) {
-        /* The oldest of all is the oldest of its queue. */
-        tell_gone(f, e);
-        take(f, kymo_map_get(&f->queues, e->to), i, 0);
-    }
-    struct queue *q = kymo_map_put(&f->queues, queue_of(m->from, m->to), NULL);
-    if (q == NULL)
+    uint64_t id = kymo_flows_id(f), key = queue_of(m->from, m->to);
+    uint32_t i = free_entry(f); /* before its queue is looked up: it may be the one that ends */
+    struct queue *q = kymo_map_put(&f->queues, key, NULL);
+    if (q == NULL) {
+        entry(f, i)->next = f->free;
+        f->free = i;
         return id;
-    *e = (struct kymo_flow_entry){.id = id,
-                                  .to = queue_of(m->from, m->to),
-                                  .from = m->from,
-                                  .hash = m->hash,
-                                  .ref = m->ref,
-                                  .ns = m->ns,
-                                  .size = m->size,
-                                  .kind = m->kind};
+    }
+    *entry(f, i) = (struct kymo_flow_entry){.id = id,
+                                            .to = key,
+                                            .from = m->from,
+                                            .hash = m->hash,
+                                            .ref = m->ref,
+                                            .ns = m->ns,
+                                            .size = m->size,
+                                            .older = f->newest,
+                                            .kind = m->kind};
+    if (f->newest != 0)
+        entry(f, f->newest)->newer = i;
+    else
+        f->oldest = i;
+    f->newest = i;
     if (q->last != 0)
-        f->ring[q->last - 1].next = i;
+        entry(f, q->last)->next = i;
     else
         q->first = i;
     q->last = i;
@@ -139,20 +188,20 @@ static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kym
         return 0;
     uint32_t found = 0, looked = 0;
     for (uint32_t i = q->first; i != 0 && looked < LOOK_MAX && found == 0; looked++) {
-        const struct kymo_flow_entry *e = &f->ring[i - 1];
+        const struct kymo_flow_entry *e = entry(f, i);
         if (e->from == m->from && fits(e, m))
             found = i;
         i = e->next;
     }
     if (found == 0)
         return 0;
-    uint64_t id = arrow_of(&f->ring[found - 1], m);
-    f->found = f->ring[found - 1];
+    uint64_t id = arrow_of(entry(f, found), m);
+    f->found = *entry(f, found);
     for (uint32_t i = q->first, prev = 0; i != 0;) {
-        uint32_t next = f->ring[i - 1].next;
-        if (f->ring[i - 1].from == m->from) {
+        uint32_t next = entry(f, i)->next;
+        if (entry(f, i)->from == m->from) {
             if (i != found || id == 0)
-                tell_gone(f, &f->ring[i - 1]);
+                tell_gone(f, entry(f, i));
             take(f, q, i, prev);
         } else {
             prev = i;
@@ -176,12 +225,12 @@ static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kym
     uint32_t found = 0, before = 0, looked = 0;
     bool certain = true;
     for (uint32_t i = q->first, prev = 0; i != 0 && looked < LOOK_MAX; looked++) {
-        const struct kymo_flow_entry *e = &f->ring[i - 1];
+        const struct kymo_flow_entry *e = entry(f, i);
         if (fits(e, m)) {
             if (found == 0) {
                 found = i;
                 before = prev;
-            } else if (!ordered || e->from != f->ring[found - 1].from) {
+            } else if (!ordered || e->from != entry(f, found)->from) {
                 certain = false;
                 break;
             }
@@ -191,8 +240,8 @@ static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kym
     }
     if (found == 0)
         return 0;
-    uint64_t id = arrow_of(&f->ring[found - 1], m);
-    f->found = f->ring[found - 1];
+    uint64_t id = arrow_of(entry(f, found), m);
+    f->found = *entry(f, found);
     if (!certain || id == 0)
         tell_gone(f, &f->found);
     take(f, q, found, before);
@@ -218,14 +267,10 @@ uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m)
 
 static void drop_queue(struct kymo_flows *f, uint64_t key)
 {
-    struct queue *q = kymo_map_get(&f->queues, key);
-    if (q == NULL)
-        return;
-    for (uint32_t i = q->first; i != 0; i = f->ring[i - 1].next) {
-        tell_gone(f, &f->ring[i - 1]);
-        f->ring[i - 1].id = 0;
+    for (struct queue *q; (q = kymo_map_get(&f->queues, key)) != NULL;) {
+        tell_gone(f, entry(f, q->first));
+        take(f, q, q->first, 0);
     }
-    kymo_map_remove(&f->queues, key);
 }
 
 void kymo_flows_exit(struct kymo_flows *f, uint64_t ident)
@@ -236,11 +281,8 @@ void kymo_flows_exit(struct kymo_flows *f, uint64_t ident)
 
 void kymo_flows_lost(struct kymo_flows *f)
 {
-    size_t it = 0;
-    for (const struct queue *q; f->gone != NULL && (q = kymo_map_next(&f->queues, &it, NULL)) != NULL;) {
-        for (uint32_t i = q->first; i != 0; i = f->ring[i - 1].next)
-            f->gone(f->gone_arg, &f->ring[i - 1]);
-    }
-    f->lost_at = f->sent;
+    for (uint32_t i = f->gone != NULL ? f->oldest : 0; i != 0; i = entry(f, i)->newer)
+        f->gone(f->gone_arg, entry(f, i));
+    f->used = f->free = f->oldest = f->newest = 0;
     kymo_map_free(&f->queues);
 }

@@ -68,6 +68,19 @@ int cli_analysis_open(struct cli_analysis *a, const char *dir)
                                                   : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
+/* Says why there are no facts at all. */
+static void say_empty(const struct cli_analysis *a)
+{
+    char first_text[32], last_text[32];
+    int64_t first, last;
+    if (kymo_reader_span(a->r, &first, &last) != 0)
+        cli_warn("nothing to show: the recording has no events");
+    else
+        cli_warn("nothing to show: there is no event at that time; the recording has them from %s to %s s",
+                 cli_format_since(a, first, first_text, sizeof first_text),
+                 cli_format_since(a, last, last_text, sizeof last_text));
+}
+
 int cli_analysis_run_window(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n,
                             int64_t from, int64_t to)
 {
@@ -85,7 +98,11 @@ int cli_analysis_run_window(struct cli_analysis *a, const struct kymo_analysis_s
     int rc = kymo_analyse(a->r, &o, all, n + 1, &a->result, err, sizeof err);
     cli_progress_end(&progress);
     free(all);
-    return rc == 0 ? KYMO_EXIT_OK : cli_fail(cli_read_status(rc), "%s", err);
+    if (rc != 0)
+        return cli_fail(cli_read_status(rc), "%s", err);
+    if (a->result.events == 0 && !a->quiet)
+        say_empty(a);
+    return KYMO_EXIT_OK;
 }
 
 int cli_analysis_run(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n)
@@ -98,6 +115,13 @@ int cli_analysis_close(struct cli_analysis *a, int status)
     status = cli_flush(status);
     if (status == KYMO_EXIT_OK && (a->strict || !a->quiet))
         status = cli_say_incomplete(a->r, a->strict);
+    if (status == KYMO_EXIT_OK && a->result.evicted != 0) {
+        if (!a->quiet)
+            cli_warn("more was open at a time than is kept in memory: nothing is known of the end of %" PRIu64
+                     " messages, requests or processes; a shorter time (--from, --to) helps",
+                     a->result.evicted);
+        status = a->strict ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK;
+    }
     kymo_naming_free(a->naming);
     kymo_reader_close(a->r);
     cli_filter_free(&a->filter);
@@ -187,7 +211,7 @@ const char *cli_format_since(const struct cli_analysis *a, int64_t ns, char *buf
 
 void cli_lacks(const struct cli_analysis *a, bool has, const char *events, const char *what)
 {
-    if (!has && !a->quiet)
+    if (!has && !a->quiet && a->result.events != 0)
         cli_warn("the recording has no %s: %s", events, what);
 }
 
@@ -205,6 +229,7 @@ void cli_json_analysis(const struct cli_analysis *a)
     cli_json_since(a, "last_ns", res->last);
     cli_json_uint("events", res->events);
     cli_json_uint("lost", res->lost);
+    cli_json_uint("evicted", res->evicted);
     cli_json_open("has", '{');
     cli_json_bool("calls", res->has_calls);
     cli_json_bool("returns", res->has_ends);

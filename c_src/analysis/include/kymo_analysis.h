@@ -206,7 +206,7 @@ struct kymo_analysis_result {
     uint64_t events;     /* without notes */
     uint64_t lost;       /* events that the recorder reports as lost within the window */
     uint64_t spans, mails, requests, runs, collections;
-    uint64_t evicted;            /* processes and requests that were given up to bound memory */
+    uint64_t evicted;            /* processes, requests and messages that were given up to bound memory */
     bool has_calls, has_ends;    /* calls; how they end */
     bool has_messages, has_refs; /* messages; references in them */
     bool has_running, has_gc;

@@ -6,8 +6,8 @@
  * Where that is not certain there is no answer rather than a wrong one; see
  * doc/exports.md for what remains.
  *
- * Memory is fixed: KYMO_FLOWS_OPEN sends at most are waiting for their receive,
- * the oldest are forgotten first.
+ * Memory grows with the sends that wait for their receive (72 bytes each), up to
+ * KYMO_FLOWS_OPEN of them; then the oldest are forgotten first, and counted.
  */
 #ifndef KYMO_FLOWS_H
 #define KYMO_FLOWS_H
@@ -15,25 +15,30 @@
 #include "kymo_map.h"
 #include "kymo_reader.h"
 
-#define KYMO_FLOWS_OPEN 131072u
+#define KYMO_FLOWS_OPEN (1u << 20)
 
 struct kymo_flow_entry {
-    uint64_t id; /* 0 = free */
+    uint64_t id;
     uint64_t to; /* key of its queue */
     uint64_t from;
     uint64_t hash; /* of the contents or of the reference in it, 0 = not known */
     uint64_t ref;  /* hash of the reference in it, 0 = none */
     int64_t ns;
-    uint32_t size; /* words, KYMO_SIZE_UNKNOWN = not known */
-    uint32_t next; /* index + 1 in the same queue */
-    uint8_t kind;  /* enum kymo_message_kind */
+    uint32_t size;         /* words, KYMO_SIZE_UNKNOWN = not known */
+    uint32_t next;         /* index + 1 in the same queue, or of the free ones; 0 = none */
+    uint32_t older, newer; /* index + 1 of all that wait; 0 = none */
+    uint8_t kind;          /* enum kymo_message_kind */
 };
 
 struct kymo_flows {
-    struct kymo_flow_entry *ring;
-    uint64_t sent;          /* ids given so far: 1 .. sent */
-    uint64_t lost_at;       /* entries up to this id were forgotten by loss */
-    struct kymo_map queues; /* receiver -> first and last index + 1 */
+    struct kymo_flow_entry *entries;
+    uint32_t room, used;     /* entries used so far: [used, room) have never been */
+    uint32_t free;           /* index + 1 of the first free one among them, 0 = none */
+    uint32_t oldest, newest; /* index + 1 of those that wait, 0 = none */
+    uint32_t most;           /* KYMO_FLOWS_OPEN */
+    uint64_t sent;           /* ids given so far: 1 .. sent */
+    uint64_t evicted;        /* sends that were forgotten for want of room */
+    struct kymo_map queues;  /* receiver -> first and last index + 1 */
     /* The send that kymo_flows_receive gave the id of last. */
     struct kymo_flow_entry found;
     /* Called for each send that no receive will be matched with any more; may be NULL. */
