@@ -17,7 +17,7 @@ all() ->
     [
         stats_durations, stats_equal_perfetto, stats_processes, calls, calls_tree, other_requests, mailboxes,
         why_adds_up, diff_finds_the_slower, print_tree, print_json, speedscope, names_of_behaviours,
-        nothing_to_show
+        timeouts_are_no_messages, nothing_to_show
     ].
 
 init_per_suite(Config) ->
@@ -298,6 +298,44 @@ names_of_behaviours(Config) ->
         [<<"kymo_analysis_SUITE:init/1">>],
         lists:usort([N || #{<<"process">> := N, <<"process_pid">> := P} <- Spans, P =:= pid(Front)])
     ).
+
+%% A receive that waits in vain is an event, and no message: of 5 messages that are sent
+%% while 40 receives wait for another one, 5 are received, each with its wait. With the
+%% pattern that tells the sender, and without.
+timeouts_are_no_messages(Config) ->
+    [
+        begin
+            Rec = filename:join(?config(dir, Config), Name),
+            {Pid, Ref} = spawn_monitor(fun() ->
+                receive go -> ok end,
+                [receive nothing -> ok after 1 -> ok end || _ <- lists:seq(1, 40)],
+                [receive hello -> ok end || _ <- lists:seq(1, 5)]
+            end),
+            Record(Rec, Pid, fun() ->
+                Pid ! go,
+                [begin Pid ! hello, timer:sleep(5) end || _ <- lists:seq(1, 5)],
+                receive {'DOWN', Ref, _, _, normal} -> ok end
+            end),
+            Mailboxes = json(["mailboxes", "--json", "--quiet", "--pid", pid_to_list(Pid), Rec]),
+            #{<<"rows">> := [#{<<"received">> := 6, <<"unreceived">> := 0}]} = Mailboxes,
+            Messages = [maps:get(<<"message">>, E, none) || E <- json_lines(["print", "--json", "--quiet", "--tag", "receive",
+                "--pid", pid_to_list(Pid), Rec])],
+            ?assertEqual({40, 6}, {length([M || M <- Messages, M =:= <<"timeout">>]), length([M || M <- Messages, M =:= none])}),
+            ?assertEqual(nomatch, re:run(text(["print", "--quiet", Rec]), "match_spec_result"))
+        end
+     || {Name, Record} <- [
+            {"sender", fun(Rec, Pid, Fun) ->
+                {ok, R} = kymo:start(#{dir => Rec, owner => none}),
+                {ok, _} = kymo:trace(R, #{processes => [Pid, self()], events => [messages]}),
+                try Fun() after kymo:stop(R) end
+            end},
+            {"no_sender", fun(Rec, Pid, Fun) ->
+                {ok, State} = kymo_tracer:open(#{dir => Rec}),
+                [1 = erlang:trace(P, true, [send, 'receive', {tracer, kymo_tracer, State}]) || P <- [Pid, self()]],
+                try Fun() after kymo_tracer:stop(State) end
+            end}
+        ]
+    ].
 
 %% What the recording does not have is said, and nothing is made up.
 nothing_to_show(Config) ->

@@ -21,7 +21,9 @@ static void on_message(struct kymo_an *x, struct kymo_an_process *p, const struc
 {
     x->res->has_messages = true;
     x->res->has_refs = x->res->has_refs || ev->ref != 0;
-    if (ev->id == KYMO_E_RECEIVE) {
+    if (ev->id == KYMO_E_RECEIVE && ev->message == KYMO_MSG_TIMEOUT) {
+        kymo_an_timeout(x, p);
+    } else if (ev->id == KYMO_E_RECEIVE) {
         p->life.received++;
         kymo_an_request_received(x, p, ev, kymo_an_receive(x, p, ev));
     } else {
@@ -43,7 +45,7 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
     /* It may come from a thread whose clock had jumped. */
     if (ev->ns > p->last)
         p->last = ev->ns;
-    if (p->mail == KYMO_AN_MAIL_FIRST && ev->id != KYMO_E_RECEIVE)
+    if (p->mail == KYMO_AN_MAIL_FIRST && (ev->id != KYMO_E_RECEIVE || ev->message == KYMO_MSG_TIMEOUT))
         p->mail = KYMO_AN_MAIL_KNOWN;
     switch (ev->id) {
     case KYMO_E_CALL: on_call(x, p, ev); break;

@@ -146,6 +146,9 @@ const struct kymo_span *kymo_an_innermost(const struct kymo_an_process *p);
 
 /* ---- mails.c ---- */
 
+/* A receive has waited in vain: reported as a mail of kind KYMO_MSG_TIMEOUT. */
+void kymo_an_timeout(struct kymo_an *x, struct kymo_an_process *p);
+
 /* The id of the message; 0 when it got none. */
 uint64_t kymo_an_send(struct kymo_an *x, const struct kymo_event *ev);
 uint64_t kymo_an_receive(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);

@@ -65,6 +65,18 @@ uint64_t kymo_an_send(struct kymo_an *x, const struct kymo_event *ev)
     return kymo_flows_send(&x->flows, &m);
 }
 
+void kymo_an_timeout(struct kymo_an *x, struct kymo_an_process *p)
+{
+    struct kymo_mail mail = {.id = kymo_flows_id(&x->flows),
+                             .from = KYMO_IDENT_NONE,
+                             .to = p->ident,
+                             .sent = KYMO_NO_TIME,
+                             .fetched = p->last,
+                             .taken = KYMO_NO_TIME,
+                             .kind = KYMO_MSG_TIMEOUT};
+    kymo_an_report_mail(x, &mail);
+}
+
 uint64_t kymo_an_receive(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
 {
     struct kymo_message m = {.from = ev->peer, .to = ev->who, .name = p->name};

@@ -50,7 +50,7 @@ void kymo_an_report_mail(struct kymo_an *x, const struct kymo_mail *m)
 {
     if (!overlaps(x, m->sent, m->fetched != KYMO_NO_TIME ? m->fetched : m->sent))
         return;
-    x->res->mails++;
+    x->res->mails += m->kind != KYMO_MSG_TIMEOUT;
     TO_SINKS(mail, m);
 }
 

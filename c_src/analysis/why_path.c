@@ -339,14 +339,13 @@ static size_t without_glances(const struct kymo_why *w, struct kymo_why_range ra
     return before;
 }
 
-/* Who does not say more of itself. The runtime shows a timeout as a received message of
- * no size that nobody has sent. */
+/* Who does not say more of itself. */
 static uint8_t cause_of_sender(const struct kymo_mail *m)
 {
     switch (KYMO_IDENT_KIND(m->from)) {
     case KYMO_I_PORT: return KYMO_WHY_PORT;
     case KYMO_I_ATOM: return KYMO_WHY_TIMER;
-    case KYMO_I_NONE: return m->size == 0 && m->kind == KYMO_MSG_PLAIN ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
+    case KYMO_I_NONE: return m->kind == KYMO_MSG_TIMEOUT ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
     default: return KYMO_WHY_UNKNOWN;
     }
 }

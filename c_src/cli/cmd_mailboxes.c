@@ -80,7 +80,8 @@ static void on_mail(void *arg, const struct kymo_mail *m)
 {
     struct mailboxes *x = arg;
     unsigned kind = KYMO_IDENT_KIND(m->to);
-    if ((kind != KYMO_I_PID && kind != KYMO_I_PORT) || m->to_nobody || !cli_wants_process(&x->a, m->to))
+    if ((kind != KYMO_I_PID && kind != KYMO_I_PORT) || m->to_nobody || m->kind == KYMO_MSG_TIMEOUT ||
+        !cli_wants_process(&x->a, m->to))
         return;
     struct row *row = row_of(x, m->to);
     if (row == NULL)

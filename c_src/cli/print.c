@@ -105,11 +105,11 @@ static void put_time(const struct printer *p, const struct kymo_event *ev)
 /* What a message is, and the reference that its reply will have. */
 static void put_message(const struct printer *p, const struct kymo_event *ev)
 {
-    static const char *const kinds[] = {"", "call", "cast", "reply", "down", "io", "io_reply", "spawn_reply"};
+    const char *kind = kymo_message_name(ev->message);
     char text[64];
-    if (ev->message == KYMO_MSG_PLAIN || ev->message > KYMO_MSG_SPAWNED)
+    if (kind == NULL)
         return;
-    printf(" message=%s", kinds[ev->message]);
+    printf(" message=%s", kind);
     if (ev->ref == 0)
         return;
     kymo_format_ident(p->r, KYMO_IDENT(KYMO_I_REF, ev->ref), text, sizeof text);

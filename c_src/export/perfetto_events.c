@@ -188,7 +188,7 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     kymo_pfx_begin_alive(x, p, ev);
     p->last = ev->ns > p->last ? ev->ns : p->last;
     kymo_stack_lost(&p->stack, x->loss_epoch);
-    if (p->mail == MAIL_FIRST && ev->id != KYMO_E_RECEIVE)
+    if (p->mail == MAIL_FIRST && (ev->id != KYMO_E_RECEIVE || ev->message == KYMO_MSG_TIMEOUT))
         p->mail = MAIL_KNOWN;
     switch (ev->id) {
     case KYMO_E_CALL:

@@ -127,8 +127,9 @@ void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     kymo_message_look(&m, ev);
     if (p->mail == MAIL_FIRST && ev->ns - p->received > BATCH_NS)
         p->mail = MAIL_KNOWN;
+    bool timeout = ev->message == KYMO_MSG_TIMEOUT;
     /* Also takes the send that may belong to it out of the way. */
-    uint64_t flow = kymo_flows_receive(&x->flows, &m);
+    uint64_t flow = timeout ? 0 : kymo_flows_receive(&x->flows, &m);
     make_room(x);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
@@ -136,7 +137,9 @@ void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
         kymo_pfx_peer(x, KYMO_PF_K_FROM, ev->peer);
     add_message(x, ev);
     x->slices++;
-    if (p->mail != MAIL_KNOWN) {
+    if (timeout) {
+        kymo_pf_emit(&x->w, ev->ns);
+    } else if (p->mail != MAIL_KNOWN) {
         p->mail = MAIL_FIRST;
         p->received = ev->ns;
         kymo_pf_emit(&x->w, ev->ns);

@@ -377,7 +377,10 @@ enum kymo_message_kind {
     KYMO_MSG_DOWN = 4,     /* {'DOWN', Reference, Type, Object, Reason} */
     KYMO_MSG_IO = 5,       /* {io_request, Pid, Reference, Request} */
     KYMO_MSG_IO_REPLY = 6, /* {io_reply, Reference, Reply} */
-    KYMO_MSG_SPAWNED = 7   /* {spawn_reply, Reference, ok | error, PidOrReason} */
+    KYMO_MSG_SPAWNED = 7,  /* {spawn_reply, Reference, ok | error, PidOrReason} */
+    KYMO_MSG_TIMEOUT = 8,  /* received only: the atom timeout, and no process is known to have sent
+                              it: how the runtime tells of a `receive ... after` that waited in vain */
+    KYMO_MSG_KINDS = 9
 };
 
 enum kymo_seq {

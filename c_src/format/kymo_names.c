@@ -29,6 +29,13 @@ const char *kymo_loss_name(unsigned cause)
     return cause < KYMO_LOSS_CAUSES ? names[cause] : "unknown";
 }
 
+const char *kymo_message_name(unsigned kind)
+{
+    static const char *const names[KYMO_MSG_KINDS] = {NULL, "call",     "cast",        "reply",  "down",
+                                                      "io", "io_reply", "spawn_reply", "timeout"};
+    return kind < KYMO_MSG_KINDS ? names[kind] : NULL;
+}
+
 const char *kymo_state_name(unsigned state)
 {
     static const char *const names[] = {"idle", "active", "paused", "stopping", "closed"};

@@ -69,7 +69,7 @@
     X(lost, "lost") X(dict, "dict") X(used, "used") X(full, "full")            \
     X(memory, "memory") X(memory_used, "memory_used")                          \
     X(complete_from, "complete_from") X(horizon, "horizon")                    \
-    X(clock_epochs, "clock_epochs") X(files, "files") X(files_removed, "files_removed")    \
+    X(timeout, "timeout") X(clock_epochs, "clock_epochs") X(files, "files") X(files_removed, "files_removed")    \
     X(events_removed, "events_removed") X(io_error, "io_error")                \
     X(kind, "kind") X(number, "number") X(name, "name")                        \
     X(idle, "idle") X(active, "active")                                        \

@@ -89,9 +89,8 @@ static void other(const struct nif_event *ev, const struct nif_input *in)
 
 /* The last base fields of a message, when it is known what it is: the second form of
  * the event. */
-static void message_fields(struct nif_record *r, unsigned id, ERL_NIF_TERM msg)
+static void message_fields(struct nif_record *r, unsigned id, struct nif_message m)
 {
-    struct nif_message m = nif_message_look(msg);
     if (m.kind != KYMO_MSG_PLAIN) {
         r->id = id;
         nif_field8(r, m.kind);
@@ -112,7 +111,7 @@ static void send(const struct nif_event *ev, unsigned id, const struct nif_input
     nif_field64(&r, peer);
     nif_field32(&r, nif_message_size(ev, in->term));
     if (id == KYMO_E_SEND) {
-        message_fields(&r, KYMO_E_SEND_REF, in->term);
+        message_fields(&r, KYMO_E_SEND_REF, nif_message_look(in->term));
     }
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         unsigned kind = KYMO_IDENT_KIND(peer);
@@ -145,14 +144,30 @@ static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
     return peer;
 }
 
+/* A receive that waited in vain comes as the atom timeout, which the clock has sent: the
+ * trace pattern answers undefined for it. */
+static bool is_timeout(uint64_t peer, struct nif_input *in)
+{
+    if (in->term != nif_am.timeout || peer != KYMO_IDENT_NONE) {
+        return false;
+    }
+    if (in->options.msr == nif_am.undefined) {
+        in->options.msr = 0;
+        in->options.flags = (uint8_t)(in->options.flags & ~KYMO_O_MSR);
+    }
+    return true;
+}
+
 static void receive(const struct nif_event *ev, struct nif_input *in)
 {
     struct nif_record r;
     uint64_t peer = sender(ev, &in->options);
+    bool timeout = is_timeout(peer, in);
     start(&r, ev, KYMO_E_RECEIVE, in);
     nif_field64(&r, peer);
     nif_field32(&r, nif_message_size(ev, in->term));
-    message_fields(&r, KYMO_E_RECEIVE_REF, in->term);
+    message_fields(&r, KYMO_E_RECEIVE_REF,
+                   timeout ? (struct nif_message){0, KYMO_MSG_TIMEOUT} : nif_message_look(in->term));
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         one_content(&r, in->term);
     }

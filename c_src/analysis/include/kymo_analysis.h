@@ -79,7 +79,8 @@ struct kymo_span {
 /* ---- messages ---- */
 
 /* One message, reported when it was received, or when it is known that it will not be
- * (the receiver exited), or when the analysis ends. */
+ * (the receiver exited), or when the analysis ends. Of kind KYMO_MSG_TIMEOUT it is none:
+ * the process waited for messages until a time had passed. */
 struct kymo_mail {
     uint64_t id;     /* from 1 */
     uint64_t from;   /* ident; KYMO_IDENT_NONE = not known */
