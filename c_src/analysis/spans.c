@@ -107,7 +107,6 @@ static void end_call(struct kymo_an *x, struct kymo_an_process *p, struct kymo_a
     int64_t busy = kymo_an_busy(x, p);
     s->ended = ended;
     s->end = end;
-    s->doubtful = o->loss_epoch != x->loss_epoch;
     s->self = s->running = s->self_running = s->gc = KYMO_NO_TIME;
     if (end != KYMO_NO_TIME) {
         s->gc = p->life.gc - o->gc;
@@ -132,6 +131,9 @@ static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
         return;
     struct kymo_an_open *o = &p->open[f->depth];
     uint8_t ended = ended_by(why, l->cause);
+    /* It may have ended among the events that were lost, and this be the end of another. */
+    if (ended != KYMO_SPAN_OPEN && o->loss_epoch != x->loss_epoch)
+        ended = KYMO_SPAN_LOST;
     bool known = ended != KYMO_SPAN_LOST && ended != KYMO_SPAN_OPEN;
     int64_t end = known ? p->last : KYMO_NO_TIME;
     if (o->span.id == 0)
@@ -229,6 +231,8 @@ const struct kymo_span *kymo_an_stack_event(struct kymo_an *x, struct kymo_an_pr
     struct kymo_facts *facts = &x->lesson.facts;
     uint32_t mfa = kymo_canonical(x->r, ev->mfa);
     struct kymo_frame *f = NULL;
+    if (p->stack.loss_epoch != x->loss_epoch) /* of the calls that are open nothing is certain any more */
+        kymo_stack_clear(&p->stack, on_leave, &l);
     kymo_stack_lost(&p->stack, x->loss_epoch);
     switch (ev->id) {
     case KYMO_E_CALL:

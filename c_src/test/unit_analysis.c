@@ -196,6 +196,35 @@ static void unknown_stays_unknown(void **state)
     close_scene(&x);
 }
 
+/* What was open when another thread lost events may have ended there: it has no end, and
+ * what is called later is not in it. */
+static void loss_ends_what_is_open(void **state)
+{
+    (void)state;
+    struct scene x;
+    uint8_t lost[9] = {KYMO_LOST_RING_FULL, 3};
+    open_scene(&x);
+    wm(&x, 0, 100, KYMO_E_CALL, PID(1), x.a);
+    wm(&x, 0, 110, KYMO_E_CALL, PID(1), x.b);
+    wm(&x, 1, 120, KYMO_E_CALL, PID(2), x.a);
+    ts_record(&x.s[1], START + 150, KYMO_E_LOST, lost, sizeof lost, false);
+    wm(&x, 0, 200, KYMO_E_RETURN_FROM, PID(1), x.b);
+    wm(&x, 0, 210, KYMO_E_CALL, PID(1), x.handle_call);
+    wm(&x, 0, 250, KYMO_E_RETURN_FROM, PID(1), x.handle_call);
+    wm(&x, 0, 300, KYMO_E_RETURN_FROM, PID(1), x.a);
+    wm(&x, 1, 310, KYMO_E_RETURN_FROM, PID(2), x.a);
+    analyse(&x);
+    assert_int_equal(x.spans, 4);
+    for (size_t i = 0; i < 4; i++) {
+        bool later = x.span[i].mfa == x.handle_call;
+        assert_int_equal(x.span[i].ended, later ? KYMO_SPAN_RETURN : KYMO_SPAN_LOST);
+        assert_true((x.span[i].end != KYMO_NO_TIME) == later);
+        if (later)
+            assert_true(x.span[i].end - x.span[i].start == 40 && x.span[i].parent == 0);
+    }
+    close_scene(&x);
+}
+
 /* A process that goes on elsewhere although its `out` is missing. */
 static void lost_out(void **state)
 {
@@ -486,16 +515,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        T(calls_nest),
-        T(unknown_stays_unknown),
-        T(lost_out),
-        T(requests_are_paired),
-        T(order_of_replies),
-        T(open_and_dead),
-        T(waits_for_a_server),
-        T(waits_in_a_mailbox),
-        T(waits_for_a_waiting_server),
-        T(names),
+        T(calls_nest),          T(unknown_stays_unknown),      T(lost_out),      T(loss_ends_what_is_open),
+        T(requests_are_paired), T(order_of_replies),           T(open_and_dead), T(waits_for_a_server),
+        T(waits_in_a_mailbox),  T(waits_for_a_waiting_server), T(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

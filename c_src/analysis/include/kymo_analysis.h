@@ -50,7 +50,8 @@ enum kymo_span_end {
     KYMO_SPAN_TAIL = 2,      /* a tail call that led to the same function again */
     KYMO_SPAN_HIBERNATE = 3, /* the process hibernated */
     KYMO_SPAN_EXIT = 4,      /* the process exited */
-    KYMO_SPAN_LOST = 5,      /* its end was not recorded: no end, no durations */
+    KYMO_SPAN_LOST = 5,      /* its end was not recorded, or events were lost while it was open: no
+                                end, no durations */
     KYMO_SPAN_OPEN = 6,      /* open when the recording ended: no end, no durations */
     KYMO_SPAN_MOMENT = 7,    /* a call of which only the beginning is recorded (no return
                                  events): start alone is known */
@@ -66,7 +67,6 @@ struct kymo_span {
     uint32_t caller;  /* mfa of the parent, 0 = none */
     uint32_t depth;   /* spans and collections that it is in */
     uint8_t ended;    /* enum kymo_span_end */
-    bool doubtful;    /* events were lost while it was open */
     bool recursive;   /* the same function is open further down: for sums of total */
     int64_t start, end;
     int64_t self;    /* without the calls and collections in it */
