@@ -126,8 +126,6 @@ bool cli_parse_number(const char *text, uint64_t *n);
 
 /* ---- text (text.c) ---- */
 
-/* UTC, "2024-05-01T12:00:00.123456789Z". buf of at least 40 bytes. */
-void cli_format_utc(int64_t unix_ns, char *buf, size_t size);
 /* Local time, "2024-05-01 14:00:00.123 +0200". buf of at least 48 bytes. */
 void cli_format_local(int64_t unix_ns, char *buf, size_t size);
 /* Seconds with nine decimals, "12.000000345". buf of at least 32 bytes. */
@@ -135,8 +133,6 @@ void cli_format_seconds(int64_t ns, char *buf, size_t size);
 /* 1234567 as "1,234,567", 65536 as "64 KiB". buf of at least 32 bytes. */
 const char *cli_format_count(uint64_t n, char *buf, size_t size);
 const char *cli_format_bytes(uint64_t n, char *buf, size_t size);
-/* "s1" scheduler, "c2" dirty CPU, "i3" dirty IO, "t4" any other (slot number). */
-void cli_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, size_t size);
 /* A JSON string of UTF-8 text, quotes included; bytes that are not UTF-8 become
  * U+FFFD. */
 void cli_json_string(const char *text);

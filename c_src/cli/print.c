@@ -90,7 +90,7 @@ static void put_time(const struct printer *p, const struct kymo_event *ev)
 {
     char text[64];
     switch (p->clock) {
-    case WALL: cli_format_utc(kymo_reader_wall_ns(p->r, ev->ns), text, sizeof text); break;
+    case WALL: kymo_format_utc(kymo_reader_wall_ns(p->r, ev->ns), text, sizeof text); break;
     case ERLANG: snprintf(text, sizeof text, "%" PRId64, kymo_reader_erl_ns(p->r, ev->ns)); break;
     default:
         cli_format_seconds((int64_t)((uint64_t)ev->ns - (uint64_t)kymo_reader_meta(p->r)->t0_mono_ns), text,
@@ -98,18 +98,17 @@ static void put_time(const struct printer *p, const struct kymo_event *ev)
     }
     fputs(text, stdout);
     putchar(' ');
-    cli_format_thread(&p->slots[ev->slot], ev->slot, text, sizeof text);
+    kymo_format_thread(&p->slots[ev->slot], ev->slot, text, sizeof text);
     fputs(text, stdout);
 }
 
 /* What a message is, and the reference that its reply will have. */
 static void put_message(const struct printer *p, const struct kymo_event *ev)
 {
-    static const char *const kinds[] = {"", "call", "cast", "reply", "down", "io", "io_reply", "spawn_reply"};
     char text[64];
-    if (ev->message == KYMO_MSG_PLAIN || ev->message > KYMO_MSG_SPAWNED)
+    if (kymo_message_name(ev->message) == NULL)
         return;
-    printf(" message=%s", kinds[ev->message]);
+    printf(" message=%s", kymo_message_name(ev->message));
     if (ev->ref == 0)
         return;
     kymo_format_ident(p->r, KYMO_IDENT(KYMO_I_REF, ev->ref), text, sizeof text);

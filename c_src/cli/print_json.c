@@ -51,8 +51,6 @@ static bool put_arguments(const struct kymo_reader *r, const struct kymo_event *
 
 static void put_fields(const struct kymo_reader *r, const struct kymo_event *ev)
 {
-    static const char *const messages[] = {"",     "call", "cast",     "reply",
-                                           "down", "io",   "io_reply", "spawn_reply"};
     static const char *const gc[] = {
 #define KYMO_X(n) #n,
         KYMO_GC_NAMES(KYMO_X)
@@ -78,8 +76,8 @@ static void put_fields(const struct kymo_reader *r, const struct kymo_event *ev)
         cli_json_uint("words", ev->size & ~KYMO_SIZE_MORE);
         cli_json_bool("words_more", (ev->size & KYMO_SIZE_MORE) != 0);
     }
-    if (ev->message != KYMO_MSG_PLAIN && ev->message <= KYMO_MSG_SPAWNED)
-        cli_json_text("message", messages[ev->message]);
+    if (kymo_message_name(ev->message) != NULL)
+        cli_json_text("message", kymo_message_name(ev->message));
     if (ev->ref != 0) {
         kymo_format_ident(r, KYMO_IDENT(KYMO_I_REF, ev->ref), text, sizeof text);
         cli_json_text("reference", text);
@@ -93,7 +91,7 @@ void cli_print_json(const struct kymo_reader *r, const struct kymo_slot *slots, 
     char text[64];
     cli_json_open(NULL, '{');
     cli_json_int("ns", (int64_t)((uint64_t)ev->ns - (uint64_t)kymo_reader_meta(r)->t0_mono_ns));
-    cli_format_thread(&slots[ev->slot], ev->slot, text, sizeof text);
+    kymo_format_thread(&slots[ev->slot], ev->slot, text, sizeof text);
     cli_json_text("thread", text);
     cli_json_text("event", kymo_event_name(ev->id));
     if (ev->incomplete)

@@ -41,3 +41,10 @@ const char *kymo_reason_name(unsigned reason)
                                         "events", "duration", "unload", "collected"};
     return reason < sizeof names / sizeof *names ? names[reason] : "unknown";
 }
+
+const char *kymo_message_name(unsigned kind)
+{
+    static const char *const names[] = {NULL,   "call", "cast",     "reply",
+                                        "down", "io",   "io_reply", "spawn_reply"};
+    return kind < sizeof names / sizeof *names ? names[kind] : NULL;
+}

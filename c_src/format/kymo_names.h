@@ -23,5 +23,7 @@ static inline const char *kymo_event_fields(unsigned id)
 const char *kymo_loss_name(unsigned cause);
 const char *kymo_state_name(unsigned state);
 const char *kymo_reason_name(unsigned reason);
+/* "call", "reply", ...: NULL for plain messages and for other values. */
+const char *kymo_message_name(unsigned kind);
 
 #endif
