@@ -17,6 +17,7 @@
 enum {
     KYMO_EXIT_OK = 0,
     KYMO_EXIT_INCOMPLETE = 1, /* only with --strict: events are missing, see cli_incomplete */
+    KYMO_EXIT_SQL = 1,        /* SQLite refused a statement */
     KYMO_EXIT_USAGE = 2,
     KYMO_EXIT_READ = 3,  /* the recording can't be opened or read */
     KYMO_EXIT_WRITE = 4, /* the output can't be written */
@@ -61,6 +62,7 @@ int cli_calls(int argc, char **argv);
 int cli_why(int argc, char **argv);
 int cli_mailboxes(int argc, char **argv);
 int cli_diff(int argc, char **argv);
+int cli_sql(int argc, char **argv);
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);

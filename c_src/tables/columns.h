@@ -175,7 +175,7 @@
 
 /* X(enum, name, id column, time column, "what a row is") */
 #define KYMO_TABLE_LIST(X) \
-    X(EVENTS,      events,      EVENTS_id,   EVENTS_time_ns,       "An event as it was recorded.") \
+    X(EVENTS,      events,      -1,          EVENTS_time_ns,       "An event as it was recorded.") \
     X(SPANS,       spans,       SPANS_id,    SPANS_start_ns,       "A call of a traced function.") \
     X(MESSAGES,    messages,    MESSAGES_id, MESSAGES_sent_ns,     "A message.") \
     X(REQUESTS,    requests,    REQUESTS_id, REQUESTS_sent_ns,     "A request of one process to another.") \

@@ -271,9 +271,6 @@ static int next_event(struct kymo_rows *rows, char *err, size_t err_size)
         if (rows->event.id >= KYMO_E_FIRST_NOTE)
             continue;
         rows->event_row.id = ++rows->next;
-        if (rows->choice.by_id && (int64_t)rows->event_row.id != rows->choice.id)
-            continue;
-        rows->at_end = rows->choice.by_id;
         if (in_time(rows))
             return 1;
     }

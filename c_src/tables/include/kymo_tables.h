@@ -47,7 +47,7 @@ struct kymo_table {
     const char *says; /* what a row is, one sentence */
     const struct kymo_column *columns;
     unsigned n_columns;
-    int id_column;   /* numbers that are unique and begin near 1, -1 = there is none */
+    int id_column;   /* unique numbers from 1 on, by which rows can be found; -1 = none */
     int time_column; /* the moment that the row is about, -1 = there is none */
 };
 

@@ -8,7 +8,7 @@
  * for all tables that were announced by then (kymo_view_want), and stores their rows as
  * they are, 48 to 200 bytes each, in memory and beyond 4 MiB for a table in a temporary
  * file (store.h). Text is made when a cell is asked for. Memory: 4 MiB for each table,
- * and 4 bytes for each row of a table that is searched by id.
+ * and 4 bytes for each id of a table that is searched by id.
  *
  * All errors are negative errno with a sentence in err: -ENOMEM, those of
  * kymo_reader_open, -EIO, and those of the temporary file.
