@@ -205,7 +205,7 @@ void cli_sql_begin(struct cli_sql_printer *p, sqlite3_stmt *stmt)
     p->columns = sqlite3_column_count(stmt);
     p->rows = 0;
     if (p->results++ > 0 && p->format != CLI_SQL_JSON)
-        putchar('\n');
+        fputs(p->format == CLI_SQL_CSV ? "\r\n" : "\n", stdout);
     for (int i = 0; i < p->columns && p->format == CLI_SQL_CSV; i++) {
         csv_text(sqlite3_column_name(stmt, i), false);
         fputs(i + 1 < p->columns ? "," : "\r\n", stdout);

@@ -64,7 +64,7 @@
     X(fetched_ns,       INTEGER, "when the receiver moved it into its mailbox") \
     X(taken_ns,         INTEGER, "when it left the mailbox; known on the patched runtime only") \
     X(wait_ns,          INTEGER, "from sent to fetched") \
-    X(words,            INTEGER, "its size; at least that where the recorder stopped counting") \
+    X(words,            INTEGER, "its size; NULL where the recorder stopped counting") \
     X(reference,        TEXT,    "hash of the reference in it: equal in request and reply") \
     X(to_nobody,        BOOLEAN, "the receiver did not exist")
 

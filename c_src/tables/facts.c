@@ -13,7 +13,7 @@ static int sum(struct kymo_cell *c, int64_t ns, uint64_t known)
 
 static int words(struct kymo_cell *c, uint32_t size)
 {
-    return size != KYMO_SIZE_UNKNOWN ? kymo_cell_count(c, size & ~KYMO_SIZE_MORE) : kymo_cell_null(c);
+    return size != KYMO_SIZE_UNKNOWN ? kymo_cell_count(c, size) : kymo_cell_null(c);
 }
 
 static int span(const struct kymo_table_source *s, const struct kymo_span *row, unsigned column,
