@@ -144,7 +144,7 @@ without_root_the_packages_are_named() {
     chmod +x bare/id
     refuses out env -i HOME="$HOME" PATH="$PWD/bare" bash "$TOP/scripts/bootstrap" build demo
     has "apt-get install --no-install-recommends" out
-    for p in erlang-base erlang-dev erlang-inets gcc libc6-dev make zlib1g-dev; do has " $p" out; done
+    for p in erlang-base erlang-dev erlang-inets gcc libc6-dev libsqlite3-dev make zlib1g-dev; do has " $p" out; done
     # There are no lists of packages here, as on a new machine, or there are.
     has "    apt-get update && apt-get install" out
     printf '#!/bin/sh\nexit 0\n' >bare/apt-cache

@@ -20,7 +20,7 @@ struct server {
     uint64_t requests, replied, open, down, casts;
     int64_t total, max, queued, handling;
     uint64_t with_queued, with_handling;
-    struct cli_histogram times;
+    struct kymo_histogram times;
 };
 
 struct calls {
@@ -62,7 +62,7 @@ static void add_to_server(struct calls *c, const struct kymo_request *q, int64_t
     s->open += q->ended == KYMO_REQ_OPEN || q->ended == KYMO_REQ_GONE;
     s->down += q->ended == KYMO_REQ_DOWN;
     s->casts += q->kind == KYMO_REQ_CAST;
-    int64_t queued = cli_request_queued(q), handling = cli_request_handling(q);
+    int64_t queued = kymo_request_queued(q), handling = kymo_request_handling(q);
     if (queued != KYMO_NO_TIME) {
         s->queued += queued;
         s->with_queued++;
@@ -77,7 +77,7 @@ static void add_to_server(struct calls *c, const struct kymo_request *q, int64_t
     s->total += total;
     if (total > s->max)
         s->max = total;
-    if (!cli_histogram_add(&s->times, total))
+    if (!kymo_histogram_add(&s->times, total))
         c->failed = true;
 }
 
@@ -86,7 +86,7 @@ static void on_request(void *arg, const struct kymo_request *q)
     struct calls *c = arg;
     if (!wanted(c, q) || (q->kind == KYMO_REQ_CAST && !c->casts))
         return;
-    int64_t total = cli_request_total(q);
+    int64_t total = kymo_request_total(q);
     c->requests++;
     c->open += q->ended == KYMO_REQ_OPEN;
     add_to_server(c, q, total);
@@ -121,7 +121,7 @@ static int look_again(struct calls *c)
     c->kept_to = INT64_MIN;
     for (size_t i = 0; i < c->slowest.n; i++) {
         const struct kymo_request *q = &c->slowest.q[i];
-        int64_t end = q->sent + cli_request_total(q);
+        int64_t end = q->sent + kymo_request_total(q);
         c->kept_from = q->sent < c->kept_from ? q->sent : c->kept_from;
         c->kept_to = end > c->kept_to ? end : c->kept_to;
     }
@@ -177,8 +177,8 @@ static void text_request(const struct calls *c, const struct kymo_request *q, un
     if (q->handler_mfa != 0)
         kymo_name_function(c->a.naming, q->handler_mfa, function, sizeof function);
     printf("%13s %9s %s%8s %9s %9s %6" PRIu32 "  %*s%s -> %s%s%s%s\n", CLI_SINCE(&c->a, q->sent),
-           CLI_DURATION(cli_request_total(q)), q->inferred ? "~" : " ", CLI_DURATION(cli_request_queued(q)),
-           CLI_DURATION(cli_request_handling(q)), CLI_DURATION(cli_request_reply(q)), q->ahead,
+           CLI_DURATION(kymo_request_total(q)), q->inferred ? "~" : " ", CLI_DURATION(kymo_request_queued(q)),
+           CLI_DURATION(kymo_request_handling(q)), CLI_DURATION(kymo_request_reply(q)), q->ahead,
            (int)depth * 2, "", client, server, function[0] != '\0' ? " " : "", function,
            q->ended == KYMO_REQ_DOWN  ? " (server died)"
            : q->kind == KYMO_REQ_CAST ? " (cast)"
@@ -200,8 +200,8 @@ static void text_server(const struct calls *c, const struct server *s)
     int64_t queued = s->with_queued > 0 ? s->queued / (int64_t)s->with_queued : KYMO_NO_TIME;
     int64_t handling = s->with_handling > 0 ? s->handling / (int64_t)s->with_handling : KYMO_NO_TIME;
     printf("%9s %7s %9s %9s %9s %9s %9s  %s\n", CLI_COUNT(s->requests), CLI_COUNT(s->open),
-           CLI_DURATION(cli_histogram_quantile(&s->times, 0.5)),
-           CLI_DURATION(cli_histogram_quantile(&s->times, 0.99)),
+           CLI_DURATION(kymo_histogram_quantile(&s->times, 0.5)),
+           CLI_DURATION(kymo_histogram_quantile(&s->times, 0.99)),
            CLI_DURATION(s->replied > 0 ? s->max : KYMO_NO_TIME), CLI_DURATION(queued), CLI_DURATION(handling),
            name);
 }
@@ -211,17 +211,17 @@ static void text_server(const struct calls *c, const struct server *s)
 static void json_tree(struct calls *c, const struct kymo_request *q, unsigned depth)
 {
     cli_json_open(NULL, '{');
-    cli_json_text("kind", cli_request_kind(q));
-    cli_json_text("ended", cli_request_end(q));
+    cli_json_text("kind", kymo_request_kind_name(q->kind));
+    cli_json_text("ended", kymo_request_end_name(q->ended));
     cli_json_process(&c->a, "client", q->client);
     cli_json_process(&c->a, "server", q->server);
     cli_json_function(&c->a, "function", q->handler_mfa);
     cli_json_function(&c->a, "client_function", q->waiter_mfa);
     cli_json_since(&c->a, "sent_ns", q->sent);
-    cli_json_ns("total_ns", cli_request_total(q));
-    cli_json_ns("queued_ns", cli_request_queued(q));
-    cli_json_ns("handling_ns", cli_request_handling(q));
-    cli_json_ns("reply_ns", cli_request_reply(q));
+    cli_json_ns("total_ns", kymo_request_total(q));
+    cli_json_ns("queued_ns", kymo_request_queued(q));
+    cli_json_ns("handling_ns", kymo_request_handling(q));
+    cli_json_ns("reply_ns", kymo_request_reply(q));
     cli_json_bool("inferred", q->inferred);
     cli_json_uint("ahead", q->ahead);
     if (c->tree) {
@@ -245,8 +245,8 @@ static void json_server(const struct calls *c, const struct server *s)
     cli_json_uint("down", s->down);
     cli_json_uint("casts", s->casts);
     cli_json_ns("total_ns", s->replied > 0 ? s->total : KYMO_NO_TIME);
-    cli_json_ns("p50_ns", cli_histogram_quantile(&s->times, 0.5));
-    cli_json_ns("p99_ns", cli_histogram_quantile(&s->times, 0.99));
+    cli_json_ns("p50_ns", kymo_histogram_quantile(&s->times, 0.5));
+    cli_json_ns("p99_ns", kymo_histogram_quantile(&s->times, 0.99));
     cli_json_ns("max_ns", s->replied > 0 ? s->max : KYMO_NO_TIME);
     cli_json_ns("queued_ns", s->with_queued > 0 ? s->queued : KYMO_NO_TIME);
     cli_json_uint("with_queued", s->with_queued);
@@ -386,7 +386,7 @@ int cli_calls(int argc, char **argv)
         status = run(&c);
     size_t it = 0;
     for (struct server *s; (s = kymo_map_next(&c.servers, &it, NULL)) != NULL;)
-        cli_histogram_free(&s->times);
+        kymo_histogram_free(&s->times);
     kymo_map_free(&c.servers);
     cli_request_list_free(&c.kept);
     free(c.slowest.q);

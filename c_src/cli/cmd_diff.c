@@ -45,22 +45,23 @@ struct change {
 static double standard_error(const struct cli_stats_row *row, double mean)
 {
     double sum = 0;
-    if (row->times.total < 2)
+    if (row->sums.times.total < 2)
         return INFINITY;
-    for (unsigned i = 0; i < row->times.count; i++) {
-        double d = (double)cli_histogram_value((unsigned)row->times.first + i) - mean;
-        sum += d * d * (double)row->times.n[i];
+    for (unsigned i = 0; i < row->sums.times.count; i++) {
+        double d = (double)kymo_histogram_value((unsigned)row->sums.times.first + i) - mean;
+        sum += d * d * (double)row->sums.times.n[i];
     }
-    double n = (double)row->times.total;
+    double n = (double)row->sums.times.total;
     return sqrt(sum / (n - 1) / n);
 }
 
 static double mean_of(const struct cli_stats_row *row)
 {
     double sum = 0;
-    for (unsigned i = 0; i < row->times.count; i++)
-        sum += (double)cli_histogram_value((unsigned)row->times.first + i) * (double)row->times.n[i];
-    return row->times.total > 0 ? sum / (double)row->times.total : 0;
+    for (unsigned i = 0; i < row->sums.times.count; i++)
+        sum +=
+            (double)kymo_histogram_value((unsigned)row->sums.times.first + i) * (double)row->sums.times.n[i];
+    return row->sums.times.total > 0 ? sum / (double)row->sums.times.total : 0;
 }
 
 static int by_name(const void *a, const void *b)
@@ -90,12 +91,12 @@ static int collect(struct cli_analysis *a, struct sides *out)
             break;
         }
         out->n++;
-        f->calls = r->calls;
-        f->ended = r->ended;
-        f->self = r->self;
-        f->p50 = cli_histogram_quantile(&r->times, 0.5);
-        f->p99 = cli_histogram_quantile(&r->times, 0.99);
-        f->max = r->ended > 0 ? r->max : KYMO_NO_TIME;
+        f->calls = r->sums.calls;
+        f->ended = r->sums.ended;
+        f->self = r->sums.self;
+        f->p50 = kymo_histogram_quantile(&r->sums.times, 0.5);
+        f->p99 = kymo_histogram_quantile(&r->sums.times, 0.99);
+        f->max = r->sums.ended > 0 ? r->sums.max : KYMO_NO_TIME;
         f->mean = mean_of(r);
         f->error = standard_error(r, f->mean);
         f->seconds = out->seconds;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "histogram.h"
 #include "json.h"
+#include "kymo_histogram.h"
 #include "requests.h"
 
 enum { ROWS_MAX = 65536, PAIRS_MAX = 262144, SENDERS = 3 };
@@ -22,9 +22,9 @@ struct row {
     uint64_t received, unreceived, words, from_nobody, senders, processes;
     uint32_t pending_max;
     int64_t waited_max, waited_max_at;
-    struct cli_histogram waits;  /* until fetched */
-    struct cli_histogram queued; /* of requests, until handled */
-    struct sender top[SENDERS];  /* filled in at the end */
+    struct kymo_histogram waits;  /* until fetched */
+    struct kymo_histogram queued; /* of requests, until handled */
+    struct sender top[SENDERS];   /* filled in at the end */
 };
 
 struct pair {
@@ -105,19 +105,19 @@ static void on_mail(void *arg, const struct kymo_mail *m)
         row->waited_max = waited;
         row->waited_max_at = m->sent;
     }
-    if (!cli_histogram_add(&row->waits, waited))
+    if (!kymo_histogram_add(&row->waits, waited))
         x->failed = true;
 }
 
 static void on_request(void *arg, const struct kymo_request *q)
 {
     struct mailboxes *x = arg;
-    int64_t queued = cli_request_queued(q);
+    int64_t queued = kymo_request_queued(q);
     if (queued == KYMO_NO_TIME || KYMO_IDENT_KIND(q->server) != KYMO_I_PID ||
         !cli_wants_process(&x->a, q->server))
         return;
     struct row *row = row_of(x, q->server);
-    if (row != NULL && !cli_histogram_add(&row->queued, queued))
+    if (row != NULL && !kymo_histogram_add(&row->queued, queued))
         x->failed = true;
 }
 
@@ -161,7 +161,7 @@ static void name_of(const struct mailboxes *x, uint64_t ident, char *buf, size_t
         kymo_name_process(x->a.naming, ident, buf, size);
 }
 
-#define QUANTILE(h, q) CLI_DURATION(cli_histogram_quantile(&(h), q))
+#define QUANTILE(h, q) CLI_DURATION(kymo_histogram_quantile(&(h), q))
 
 static void text_row(const struct mailboxes *x, const struct row *r)
 {
@@ -189,11 +189,11 @@ static void json_row(const struct mailboxes *x, const struct row *r)
     cli_json_uint("received", r->received);
     cli_json_uint("unreceived", r->unreceived);
     cli_json_uint("words", r->words);
-    cli_json_ns("p50_ns", cli_histogram_quantile(&r->waits, 0.5));
-    cli_json_ns("p99_ns", cli_histogram_quantile(&r->waits, 0.99));
-    cli_json_ns("max_ns", cli_histogram_quantile(&r->waits, 1.0));
+    cli_json_ns("p50_ns", kymo_histogram_quantile(&r->waits, 0.5));
+    cli_json_ns("p99_ns", kymo_histogram_quantile(&r->waits, 0.99));
+    cli_json_ns("max_ns", kymo_histogram_quantile(&r->waits, 1.0));
     cli_json_since(&x->a, "max_at_ns", r->waits.total > 0 ? r->waited_max_at : KYMO_NO_TIME);
-    cli_json_ns("queued_p99_ns", cli_histogram_quantile(&r->queued, 0.99));
+    cli_json_ns("queued_p99_ns", kymo_histogram_quantile(&r->queued, 0.99));
     cli_json_uint("pending_max", r->pending_max);
     cli_json_uint("senders", r->senders);
     cli_json_uint("from_unknown", r->from_nobody);
@@ -316,8 +316,8 @@ int cli_mailboxes(int argc, char **argv)
     }
     size_t it = 0;
     for (struct row *r; (r = kymo_map_next(&x.rows, &it, NULL)) != NULL;) {
-        cli_histogram_free(&r->waits);
-        cli_histogram_free(&r->queued);
+        kymo_histogram_free(&r->waits);
+        kymo_histogram_free(&r->queued);
     }
     kymo_map_free(&x.rows);
     kymo_map_free(&x.pairs);

@@ -19,14 +19,14 @@ static const char *const column_names[COLUMNS] = {"self", "total", "running", "c
 static int64_t column(const struct cli_stats_row *r, enum column c)
 {
     switch (c) {
-    case SELF: return r->self;
-    case TOTAL: return r->total;
-    case IN_SCHEDULE: return r->running;
-    case CALLS: return (int64_t)r->calls;
-    case MAX: return r->max;
-    case P50: return cli_histogram_quantile(&r->times, 0.5);
-    case P99: return cli_histogram_quantile(&r->times, 0.99);
-    case GC: return r->gc;
+    case SELF: return r->sums.self;
+    case TOTAL: return r->sums.total;
+    case IN_SCHEDULE: return r->sums.running;
+    case CALLS: return (int64_t)r->sums.calls;
+    case MAX: return r->sums.max;
+    case P50: return kymo_histogram_quantile(&r->sums.times, 0.5);
+    case P99: return kymo_histogram_quantile(&r->sums.times, 0.99);
+    case GC: return r->sums.gc;
     case WAITING: return r->waiting;
     case SENT: return (int64_t)r->sent;
     default: return (int64_t)r->received;
@@ -56,8 +56,8 @@ static int largest_first(const void *a, const void *b)
     const struct sorted *x = a, *y = b;
     if (x->value != y->value)
         return x->value > y->value ? -1 : 1;
-    if (x->row->calls != y->row->calls)
-        return x->row->calls > y->row->calls ? -1 : 1;
+    if (x->row->sums.calls != y->row->sums.calls)
+        return x->row->sums.calls > y->row->sums.calls ? -1 : 1;
     return x->row->key < y->row->key ? -1 : x->row->key > y->row->key;
 }
 
@@ -69,15 +69,16 @@ static const char *sum(int64_t ns, uint64_t known, char *buf, size_t size)
     return cli_format_duration(known > 0 ? ns : KYMO_NO_TIME, buf, size);
 }
 #define SUM(ns, known) sum((ns), (known), (char[32]){0}, 32)
-#define QUANTILE(row, q) CLI_DURATION(cli_histogram_quantile(&(row)->times, q))
+#define QUANTILE(row, q) CLI_DURATION(kymo_histogram_quantile(&(row)->sums.times, q))
 
 static void text_function(const struct cli_stats *s, const struct cli_stats_row *r)
 {
     char name[2300];
     cli_stats_name(s, r, name, sizeof name);
-    printf("%10s %9s %9s %9s %9s %9s %9s %9s  %s\n", CLI_COUNT(r->calls), SUM(r->total, r->ended),
-           SUM(r->self, r->ended), SUM(r->running, r->with_running), QUANTILE(r, 0.5), QUANTILE(r, 0.99),
-           SUM(r->max, r->ended), SUM(r->gc, s->a->result.has_gc ? r->ended : 0), name);
+    printf("%10s %9s %9s %9s %9s %9s %9s %9s  %s\n", CLI_COUNT(r->sums.calls),
+           SUM(r->sums.total, r->sums.ended), SUM(r->sums.self, r->sums.ended),
+           SUM(r->sums.running, r->sums.with_running), QUANTILE(r, 0.5), QUANTILE(r, 0.99),
+           SUM(r->sums.max, r->sums.ended), SUM(r->sums.gc, s->a->result.has_gc ? r->sums.ended : 0), name);
 }
 
 static void text_process(const struct cli_stats *s, const struct cli_stats_row *r)
@@ -87,9 +88,10 @@ static void text_process(const struct cli_stats *s, const struct cli_stats_row *
     bool running = s->a->result.has_running;
     if (s->by == CLI_BY_ROLE)
         printf("%9s ", CLI_COUNT(r->processes));
-    printf("%9s %9s %9s %9s %9s %9s %9s %10s %9s %9s  %s\n", SUM(r->running, r->with_running),
-           CLI_COUNT(r->runs), SUM(r->max, r->with_running), SUM(r->waiting, running && r->times.total > 0),
-           QUANTILE(r, 0.99), SUM(r->gc, r->collections), SUM(r->gc_max, r->collections), CLI_COUNT(r->calls),
+    printf("%9s %9s %9s %9s %9s %9s %9s %10s %9s %9s  %s\n", SUM(r->sums.running, r->sums.with_running),
+           CLI_COUNT(r->runs), SUM(r->sums.max, r->sums.with_running),
+           SUM(r->waiting, running && r->sums.times.total > 0), QUANTILE(r, 0.99),
+           SUM(r->sums.gc, r->collections), SUM(r->gc_max, r->collections), CLI_COUNT(r->sums.calls),
            CLI_COUNT(r->sent), CLI_COUNT(r->received), name);
 }
 
@@ -116,29 +118,29 @@ static void json_sum(const char *key, int64_t ns, uint64_t known)
 
 static void json_function(const struct cli_stats *s, const struct cli_stats_row *r)
 {
-    json_sum("total_ns", r->total, r->ended);
-    json_sum("self_ns", r->self, r->ended);
-    json_sum("running_ns", r->running, r->with_running);
-    json_sum("self_running_ns", r->self_running, r->with_running);
-    json_sum("gc_ns", r->gc, s->a->result.has_gc ? r->ended : 0);
-    cli_json_ns("p50_ns", cli_histogram_quantile(&r->times, 0.5));
-    cli_json_ns("p99_ns", cli_histogram_quantile(&r->times, 0.99));
-    json_sum("max_ns", r->max, r->ended);
-    cli_json_uint("calls_with_end", r->ended);
-    cli_json_uint("exceptions", r->exceptions);
+    json_sum("total_ns", r->sums.total, r->sums.ended);
+    json_sum("self_ns", r->sums.self, r->sums.ended);
+    json_sum("running_ns", r->sums.running, r->sums.with_running);
+    json_sum("self_running_ns", r->sums.self_running, r->sums.with_running);
+    json_sum("gc_ns", r->sums.gc, s->a->result.has_gc ? r->sums.ended : 0);
+    cli_json_ns("p50_ns", kymo_histogram_quantile(&r->sums.times, 0.5));
+    cli_json_ns("p99_ns", kymo_histogram_quantile(&r->sums.times, 0.99));
+    json_sum("max_ns", r->sums.max, r->sums.ended);
+    cli_json_uint("calls_with_end", r->sums.ended);
+    cli_json_uint("exceptions", r->sums.exceptions);
 }
 
 static void json_process(const struct cli_stats *s, const struct cli_stats_row *r)
 {
     bool running = s->a->result.has_running;
     cli_json_uint("processes", r->processes);
-    json_sum("running_ns", r->running, r->with_running);
+    json_sum("running_ns", r->sums.running, r->sums.with_running);
     cli_json_uint("runs", r->runs);
-    json_sum("max_ns", r->max, r->with_running);
-    json_sum("waiting_ns", r->waiting, running && r->times.total > 0);
-    cli_json_ns("p99_waiting_ns", cli_histogram_quantile(&r->times, 0.99));
+    json_sum("max_ns", r->sums.max, r->sums.with_running);
+    json_sum("waiting_ns", r->waiting, running && r->sums.times.total > 0);
+    cli_json_ns("p99_waiting_ns", kymo_histogram_quantile(&r->sums.times, 0.99));
     cli_json_uint("collections", r->collections);
-    json_sum("gc_ns", r->gc, r->collections);
+    json_sum("gc_ns", r->sums.gc, r->collections);
     json_sum("gc_max_ns", r->gc_max, r->collections);
     cli_json_uint("sent", r->sent);
     cli_json_uint("received", r->received);
@@ -151,14 +153,14 @@ static void json_row(const struct cli_stats *s, const struct cli_stats_row *r)
     cli_stats_name(s, r, name, sizeof name);
     cli_json_open(NULL, '{');
     cli_json_text(keys[s->by], name);
-    cli_json_uint("calls", r->calls);
+    cli_json_uint("calls", r->sums.calls);
     if (is_of_functions(s->by))
         json_function(s, r);
     else
         json_process(s, r);
-    if (r->max > 0) {
-        cli_json_since(s->a, "max_at_ns", r->max_at);
-        cli_json_process(s->a, "max_process", r->max_process);
+    if (r->sums.max > 0) {
+        cli_json_since(s->a, "max_at_ns", r->sums.max_at);
+        cli_json_process(s->a, "max_process", r->sums.max_process);
     }
     cli_json_close('}');
 }

@@ -50,7 +50,7 @@ static void add_target(struct why *w, const struct target *t)
 static void on_request(void *arg, const struct kymo_request *q)
 {
     struct why *w = arg;
-    if (q->kind == KYMO_REQ_CAST || cli_request_total(q) == KYMO_NO_TIME)
+    if (q->kind == KYMO_REQ_CAST || kymo_request_total(q) == KYMO_NO_TIME)
         return;
     if (w->a.filter.n_pids != 0 && !cli_wants_process(&w->a, q->client) &&
         !cli_wants_process(&w->a, q->server))

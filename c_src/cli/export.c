@@ -25,7 +25,8 @@ static const struct {
              {"ctf", kymo_export_ctf, "events", false},
              {"folded", kymo_export_folded, "stacks", true},
              {"speedscope", kymo_export_speedscope, "stacks", true},
-             {"dbg", kymo_export_dbg, "terms", true}};
+             {"dbg", kymo_export_dbg, "terms", true},
+             {"ndjson", kymo_export_ndjson, "rows", false}};
 
 static int find_kind(const char *name)
 {
@@ -74,7 +75,8 @@ static int run(struct kymo_reader *r, int kind, const struct kymo_export_options
 }
 
 /* What is left after the options: a format and a recording. */
-static int check(int n, char **args, const struct kymo_export_options *o, int *kind)
+static int check(int n, char **args, const struct kymo_export_options *o, const struct cli_filter *filter,
+                 int *kind)
 {
     if (n != 2)
         return cli_usage("export", "a format and one recording are needed");
@@ -93,6 +95,9 @@ static int check(int n, char **args, const struct kymo_export_options *o, int *k
     bool stacks = strcmp(kinds[*kind].name, "folded") == 0 || strcmp(kinds[*kind].name, "speedscope") == 0;
     if (o->wall && !stacks)
         return cli_usage("export", "--wall is for folded and speedscope");
+    bool filtered = filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0;
+    if (strcmp(kinds[*kind].name, "ndjson") == 0 && (filtered || o->all))
+        return cli_usage("export", "ndjson has all events from the horizon on: only --from and --to choose");
     if (o->all && stacks)
         return cli_usage("export", "%s shows times, which nothing before the horizon has: --all won't do",
                          kinds[*kind].name);
@@ -141,7 +146,7 @@ int cli_export(int argc, char **argv)
         }
     }
     if (status == KYMO_EXIT_OK)
-        status = check(argc - optind, argv + optind, &o, &kind);
+        status = check(argc - optind, argv + optind, &o, &filter, &kind);
     if (status == KYMO_EXIT_OK && inside(o.out, argv[optind + 1]))
         status = cli_usage("export", "-o: %s lies in the recording, choose another folder", o.out);
     if (status == KYMO_EXIT_OK)

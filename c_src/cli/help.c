@@ -38,16 +38,19 @@ static const char general[] =
     "  kymo mailboxes RECORDING               who sends to whom, and how long it waits\n"
     "  kymo why RECORDING                     what made one request or call slow\n"
     "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
+    "  kymo sql RECORDING SQL                 any other question, over tables\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
     "  kymo export folded RECORDING -o OUT    stacks for flame graphs, speedscope\n"
     "  kymo export speedscope RECORDING -o OUT  the same for speedscope, by role\n"
     "  kymo export dbg RECORDING -o OUT       for dbg:trace_client/2\n"
+    "  kymo export ndjson RECORDING -o DIR    tables for ClickHouse, DuckDB, BigQuery\n"
     "  kymo help [COMMAND]                    the options of a command\n"
     "  kymo --version\n"
     "\n"
-    "Exit status: 0 done; 1 with --strict: something is missing; 2 wrong usage;\n"
-    "3 the recording can't be read; 4 the output can't be written; 5 no memory.\n"
+    "Exit status: 0 done; 1 with --strict: something is missing, and an error in SQL;\n"
+    "2 wrong usage; 3 the recording can't be read; 4 the output can't be written;\n"
+    "5 no memory.\n"
     "See kymo(1).\n";
 
 static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
@@ -138,6 +141,22 @@ static const char diff[] =
     "\n"
     "  -n, --top N            how many rows (20)\n" ANALYSIS FUNCTIONS COMMON;
 
+static const char sql[] =
+    "Usage: kymo sql [OPTION]... RECORDING SQL\n"
+    "       kymo sql --tables\n"
+    "\n"
+    "Runs statements of SQL (SQLite's) over the recording as tables: events, spans,\n"
+    "messages, requests, processes, collections, running, functions, losses. SQL is one\n"
+    "argument, or - for standard input. NULL is what is not known. Times are integers\n"
+    "in nanoseconds since the start of the recording. The recording is only read;\n"
+    "temporary tables are in memory.\n"
+    "\n"
+    "      --json             one JSON object per row and line\n"
+    "      --csv              comma-separated values\n"
+    "      --tables           the tables and their columns\n" COMMON "\n"
+    "The same tables for other programs with SQLite: load the extension\n"
+    "kymo_sqlite.so, then select kymo_open('RECORDING').\n";
+
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
     "\n"
@@ -148,6 +167,8 @@ static const char export[] =
     "                         nanoseconds, for flamegraph.pl or speedscope\n"
     "  speedscope             the same stacks for speedscope, a profile for each role\n"
     "  dbg                    the trace messages, for dbg:trace_client(file, OUT, F)\n"
+    "  ndjson                 OUT is a new folder; the tables of kymo sql, a file of JSON\n"
+    "                         lines for each; takes --from and --to only\n"
     "\n"
     "  -o, --output OUT       the file to write, - for standard output\n"
     "      --wall             folded, speedscope: by wall clock, not by time scheduled in\n" ALL COMMON
@@ -157,8 +178,9 @@ const char *cli_help(const char *command)
 {
     static const struct {
         const char *name, *text;
-    } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
-                 {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff}};
+    } texts[] = {{"info", info},   {"print", print}, {"export", export},
+                 {"stats", stats}, {"calls", calls}, {"mailboxes", mailboxes},
+                 {"why", why},     {"diff", diff},   {"sql", sql}};
     if (command == NULL)
         return general;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

@@ -24,7 +24,7 @@ static void head(const struct cli_info *in)
             printf(", OTP %.15s, ERTS %.15s", m->otp_release, m->erts_version);
         printf(", os process %" PRIu64 "\n", m->os_pid);
     }
-    cli_format_utc(m->t0_wall_ns, text, sizeof text);
+    kymo_format_utc(m->t0_wall_ns, text, sizeof text);
     printf("started      %s\n", text);
     printf("policy       %s, clock %s", m->policy == KYMO_DISCARD ? "discard" : "overwrite",
            m->clock == KYMO_CLOCK_COUNTER ? "counter" : "monotonic");
@@ -176,7 +176,7 @@ static void threads(const struct cli_info *in)
             printf("\n%-7s %-15s %15s %15s %15s %15s %15s\n", "thread", "name", "here", "older", "recorded",
                    "overwritten", "lost");
         title = true;
-        cli_format_thread(s, i, name, sizeof name);
+        kymo_format_thread(s, i, name, sizeof name);
         printf("%-7s %-15.15s %15s %15s %15s %15s %15s", name, s->thread_name, COUNT(in->slot_events[i]),
                COUNT(in->slot_incomplete[i]), COUNT(s->events), COUNT(s->overwritten), COUNT(lost));
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {

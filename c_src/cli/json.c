@@ -51,6 +51,12 @@ void cli_json_uint(const char *key, uint64_t n)
     printf("%" PRIu64, n);
 }
 
+void cli_json_double(const char *key, double d)
+{
+    begin(key);
+    printf("%.17g", d);
+}
+
 void cli_json_bool(const char *key, bool b)
 {
     begin(key);

@@ -15,6 +15,8 @@ void cli_json_close(char bracket);
 void cli_json_text(const char *key, const char *text);
 void cli_json_int(const char *key, int64_t n);
 void cli_json_uint(const char *key, uint64_t n);
+/* A finite number. */
+void cli_json_double(const char *key, double d);
 void cli_json_bool(const char *key, bool b);
 void cli_json_null(const char *key);
 /* A time or duration in nanoseconds; null for KYMO_NO_TIME. */

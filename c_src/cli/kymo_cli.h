@@ -17,6 +17,7 @@
 enum {
     KYMO_EXIT_OK = 0,
     KYMO_EXIT_INCOMPLETE = 1, /* only with --strict: events are missing, see cli_incomplete */
+    KYMO_EXIT_SQL = 1,        /* SQLite refused a statement */
     KYMO_EXIT_USAGE = 2,
     KYMO_EXIT_READ = 3,  /* the recording can't be opened or read */
     KYMO_EXIT_WRITE = 4, /* the output can't be written */
@@ -61,6 +62,7 @@ int cli_calls(int argc, char **argv);
 int cli_why(int argc, char **argv);
 int cli_mailboxes(int argc, char **argv);
 int cli_diff(int argc, char **argv);
+int cli_sql(int argc, char **argv);
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);
@@ -126,8 +128,6 @@ bool cli_parse_number(const char *text, uint64_t *n);
 
 /* ---- text (text.c) ---- */
 
-/* UTC, "2024-05-01T12:00:00.123456789Z". buf of at least 40 bytes. */
-void cli_format_utc(int64_t unix_ns, char *buf, size_t size);
 /* Local time, "2024-05-01 14:00:00.123 +0200". buf of at least 48 bytes. */
 void cli_format_local(int64_t unix_ns, char *buf, size_t size);
 /* Seconds with nine decimals, "12.000000345". buf of at least 32 bytes. */
@@ -135,8 +135,6 @@ void cli_format_seconds(int64_t ns, char *buf, size_t size);
 /* 1234567 as "1,234,567", 65536 as "64 KiB". buf of at least 32 bytes. */
 const char *cli_format_count(uint64_t n, char *buf, size_t size);
 const char *cli_format_bytes(uint64_t n, char *buf, size_t size);
-/* "s1" scheduler, "c2" dirty CPU, "i3" dirty IO, "t4" any other (slot number). */
-void cli_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, size_t size);
 /* A JSON string of UTF-8 text, quotes included; bytes that are not UTF-8 become
  * U+FFFD. */
 void cli_json_string(const char *text);

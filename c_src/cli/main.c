@@ -19,7 +19,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {{"info", cli_info},           {"print", cli_print}, {"export", cli_export},
                 {"stats", cli_stats},         {"calls", cli_calls}, {"why", cli_why},
-                {"mailboxes", cli_mailboxes}, {"diff", cli_diff}};
+                {"mailboxes", cli_mailboxes}, {"diff", cli_diff},   {"sql", cli_sql}};
 
 static void say(const char *fmt, va_list ap)
 {

@@ -90,7 +90,7 @@ static void put_time(const struct printer *p, const struct kymo_event *ev)
 {
     char text[64];
     switch (p->clock) {
-    case WALL: cli_format_utc(kymo_reader_wall_ns(p->r, ev->ns), text, sizeof text); break;
+    case WALL: kymo_format_utc(kymo_reader_wall_ns(p->r, ev->ns), text, sizeof text); break;
     case ERLANG: snprintf(text, sizeof text, "%" PRId64, kymo_reader_erl_ns(p->r, ev->ns)); break;
     default:
         cli_format_seconds((int64_t)((uint64_t)ev->ns - (uint64_t)kymo_reader_meta(p->r)->t0_mono_ns), text,
@@ -98,7 +98,7 @@ static void put_time(const struct printer *p, const struct kymo_event *ev)
     }
     fputs(text, stdout);
     putchar(' ');
-    cli_format_thread(&p->slots[ev->slot], ev->slot, text, sizeof text);
+    kymo_format_thread(&p->slots[ev->slot], ev->slot, text, sizeof text);
     fputs(text, stdout);
 }
 

@@ -91,7 +91,7 @@ void cli_print_json(const struct kymo_reader *r, const struct kymo_slot *slots, 
     char text[64];
     cli_json_open(NULL, '{');
     cli_json_int("ns", (int64_t)((uint64_t)ev->ns - (uint64_t)kymo_reader_meta(r)->t0_mono_ns));
-    cli_format_thread(&slots[ev->slot], ev->slot, text, sizeof text);
+    kymo_format_thread(&slots[ev->slot], ev->slot, text, sizeof text);
     cli_json_text("thread", text);
     cli_json_text("event", kymo_event_name(ev->id));
     if (ev->incomplete)

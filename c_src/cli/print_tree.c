@@ -43,7 +43,7 @@ static void text_span(struct tree *t, const struct kymo_span *s, uint32_t indent
 {
     char thread[32] = "?", process[1200], function[2300];
     if (s->slot < t->n_slots)
-        cli_format_thread(&t->slots[s->slot], s->slot, thread, sizeof thread);
+        kymo_format_thread(&t->slots[s->slot], s->slot, thread, sizeof thread);
     kymo_name_process(t->a.naming, s->process, process, sizeof process);
     kymo_name_function(t->a.naming, s->mfa, function, sizeof function);
     printf("%s %s %s %9s %*s%s%s%s%s\n", CLI_SINCE(&t->a, s->start), thread, process,
@@ -53,8 +53,6 @@ static void text_span(struct tree *t, const struct kymo_span *s, uint32_t indent
 
 static void json_span(struct tree *t, const struct kymo_span *s)
 {
-    static const char *const ended[] = {"return", "exception", "tail", "hibernate",
-                                        "exit",   "lost",      "open", "moment"};
     cli_json_open(NULL, '{');
     cli_json_uint("id", s->id);
     cli_json_uint("parent", s->parent);
@@ -66,7 +64,7 @@ static void json_span(struct tree *t, const struct kymo_span *s)
     cli_json_ns("self_ns", s->self);
     cli_json_ns("running_ns", s->running);
     cli_json_ns("gc_ns", s->gc);
-    cli_json_text("ended", ended[s->ended <= KYMO_SPAN_MOMENT ? s->ended : 5]);
+    cli_json_text("ended", kymo_span_end_name(s->ended));
     cli_json_close('}');
     cli_json_end();
 }

@@ -7,16 +7,7 @@
 #define KYMO_CLI_REQUESTS_H
 
 #include "analyse.h"
-#include "histogram.h"
-
-/* How long it took: until the reply came, or until a cast was handled; KYMO_NO_TIME. */
-int64_t cli_request_total(const struct kymo_request *q);
-/* Parts of it, which add up to the total where all are known. */
-int64_t cli_request_queued(const struct kymo_request *q);
-int64_t cli_request_handling(const struct kymo_request *q);
-int64_t cli_request_reply(const struct kymo_request *q);
-const char *cli_request_kind(const struct kymo_request *q);
-const char *cli_request_end(const struct kymo_request *q);
+#include "kymo_histogram.h"
 
 /* A list that grows up to `most`, beyond which requests are counted only. */
 struct cli_request_list {

@@ -18,7 +18,7 @@ void cli_stats_free(struct cli_stats *s)
 {
     size_t it = 0;
     for (struct cli_stats_row *row; (row = kymo_map_next(&s->rows, &it, NULL)) != NULL;)
-        cli_histogram_free(&row->times);
+        kymo_call_sums_free(&row->sums);
     kymo_map_free(&s->rows);
 }
 
@@ -55,31 +55,7 @@ static void on_span(void *arg, const struct kymo_span *span)
     struct cli_stats_row *row = row_of(s, key, span->process);
     if (row == NULL)
         return;
-    row->calls++;
-    row->exceptions += span->ended == KYMO_SPAN_EXCEPTION;
-    int64_t total = kymo_since(span->start, span->end);
-    if (span->ended == KYMO_SPAN_MOMENT || total == KYMO_NO_TIME)
-        return;
-    row->ended++;
-    if (span->self != KYMO_NO_TIME)
-        row->self += span->self;
-    if (span->running != KYMO_NO_TIME) {
-        row->with_running++;
-        if (!span->recursive)
-            row->running += span->running;
-    }
-    if (span->self_running != KYMO_NO_TIME)
-        row->self_running += span->self_running;
-    if (!span->recursive) {
-        row->total += total;
-        row->gc += span->gc;
-    }
-    if (total >= row->max) {
-        row->max = total;
-        row->max_at = span->start;
-        row->max_process = span->process;
-    }
-    if (!cli_histogram_add(&row->times, total))
+    if (!kymo_call_sums_add(&row->sums, span))
         s->failed = true;
 }
 
@@ -100,17 +76,17 @@ static void on_run(void *arg, const struct kymo_run *run)
     row->runs++;
     int64_t time = kymo_since(run->start, run->end);
     if (time != KYMO_NO_TIME) {
-        row->running += time;
-        row->with_running++;
-        if (time >= row->max) {
-            row->max = time;
-            row->max_at = run->start;
-            row->max_process = run->process;
+        row->sums.running += time;
+        row->sums.with_running++;
+        if (time >= row->sums.max) {
+            row->sums.max = time;
+            row->sums.max_at = run->start;
+            row->sums.max_process = run->process;
         }
     }
     if (run->waited != KYMO_NO_TIME) {
         row->waiting += run->waited;
-        if (!cli_histogram_add(&row->times, run->waited))
+        if (!kymo_histogram_add(&row->sums.times, run->waited))
             s->failed = true;
     }
 }
@@ -125,7 +101,7 @@ static void on_collection(void *arg, const struct kymo_collection *c)
     int64_t time = kymo_since(c->start, c->end);
     if (time == KYMO_NO_TIME)
         return;
-    row->gc += time;
+    row->sums.gc += time;
     if (time > row->gc_max)
         row->gc_max = time;
 }
@@ -137,7 +113,7 @@ static void on_life(void *arg, const struct kymo_life *life)
     if (row == NULL)
         return;
     row->processes++;
-    row->calls += life->calls;
+    row->sums.calls += life->calls;
     row->sent += life->sent;
     row->received += life->received;
 }

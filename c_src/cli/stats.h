@@ -7,22 +7,16 @@
 #define KYMO_CLI_STATS_H
 
 #include "analyse.h"
-#include "histogram.h"
+#include "kymo_call_sums.h"
 
 enum cli_stats_by { CLI_BY_FUNCTION, CLI_BY_MODULE, CLI_BY_PROCESS, CLI_BY_ROLE };
 
-/* Times are sums in nanoseconds of what is known; the counts beside them say of how
- * many. */
+/* One row of the table. Of processes, sums.calls is what they called, sums.running and
+ * sums.max are runs, sums.times is waiting at a time. */
 struct cli_stats_row {
     uint64_t key;
-    uint64_t ident;        /* process, or one of the role */
-    uint64_t calls, ended; /* ended: calls whose duration is known */
-    uint64_t exceptions;
-    int64_t total, self, running, self_running, gc, max;
-    uint64_t with_running; /* calls whose time scheduled in is known */
-    int64_t max_at;        /* when the longest began */
-    uint64_t max_process;
-    struct cli_histogram times;
+    uint64_t ident; /* process, or one of the role */
+    struct kymo_call_sums sums;
     /* Of processes. */
     uint64_t processes, runs, collections, sent, received;
     int64_t waiting, gc_max;

@@ -9,22 +9,6 @@
 
 enum { NS = 1000000000 };
 
-void cli_format_utc(int64_t unix_ns, char *buf, size_t size)
-{
-    int64_t frac = unix_ns % NS;
-    time_t seconds = (time_t)(unix_ns / NS);
-    if (frac < 0) {
-        frac += NS;
-        seconds--;
-    }
-    struct tm tm;
-    char date[32];
-    if (gmtime_r(&seconds, &tm) == NULL || strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm) == 0)
-        snprintf(buf, size, "?");
-    else
-        snprintf(buf, size, "%s.%09" PRId64 "Z", date, frac);
-}
-
 void cli_format_local(int64_t unix_ns, char *buf, size_t size)
 {
     int64_t ms = unix_ns / 1000000 % 1000;
@@ -73,15 +57,6 @@ const char *cli_format_bytes(uint64_t n, char *buf, size_t size)
     }
     snprintf(buf, size, u == 0 || v == (double)(uint64_t)v ? "%.0f %s" : "%.1f %s", v, units[u]);
     return buf;
-}
-
-void cli_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, size_t size)
-{
-    static const char letters[] = {'t', 's', 'c', 'i'};
-    if (slot->thread_kind == KYMO_T_OTHER || slot->thread_kind >= sizeof letters || slot->thread_no == 0)
-        snprintf(buf, size, "t%" PRIu32, index);
-    else
-        snprintf(buf, size, "%c%" PRIu32, letters[slot->thread_kind], slot->thread_no);
 }
 
 void cli_json_string(const char *text)

@@ -4,23 +4,21 @@
  * holds its segments as CTF packets, and a file with the dictionary. The folder
  * appears under its name only when it is whole.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "ctf_metadata.h"
 #include "ctf_packets.h"
 #include "export_util.h"
+#include "outdir.h"
 
 /* Header and context of a packet of stream 1, in bytes. */
 enum { DICT_HEADER = 72, DICT_PACKET = 65536, DICT_ENTRY_MAX = 24576 };
 
 struct ctf {
     struct kymo_reader *r;
-    char *temp;          /* the folder while it is written */
+    struct kymo_outdir dir;
     struct kymo_out out; /* the file being written */
     uint64_t first_ns;   /* of all packets */
     uint64_t bytes;
@@ -34,33 +32,14 @@ struct ctf {
 static int open_file(struct ctf *x, const char *name, char *err, size_t err_size)
 {
     char path[4096];
-    int n = snprintf(path, sizeof path, "%s/%s", x->temp, name);
-    if (n < 0 || (size_t)n >= sizeof path) {
-        snprintf(err, err_size, "%s: the name is too long", x->temp);
-        return -ENAMETOOLONG;
-    }
-    return kymo_out_open(&x->out, path, err, err_size);
+    int rc = kymo_outdir_file(&x->dir, name, path, sizeof path, err, err_size);
+    return rc != 0 ? rc : kymo_out_open(&x->out, path, err, err_size);
 }
 
 static int close_file(struct ctf *x, char *err, size_t err_size)
 {
     x->bytes += kymo_out_bytes(&x->out);
     return kymo_out_finish(&x->out, err, err_size);
-}
-
-/* Removes the temporary folder with the files in it. */
-static void remove_all(const char *dir)
-{
-    DIR *d = opendir(dir);
-    if (d != NULL) {
-        for (const struct dirent *e; (e = readdir(d)) != NULL;) {
-            int at = dirfd(d);
-            if (at >= 0 && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-                unlinkat(at, e->d_name, 0);
-        }
-        closedir(d);
-    }
-    rmdir(dir);
 }
 
 /* ---- segments ---- */
@@ -242,55 +221,11 @@ static int write_trace(struct ctf *x, struct kymo_feed *feed, char *err, size_t 
     return rc;
 }
 
-/* A new folder beside the one asked for. 0 or a negative errno. */
-static int make_folder(struct ctf *x, const char *out, char *err, size_t err_size)
-{
-    size_t n = strlen(out);
-    while (n > 1 && out[n - 1] == '/')
-        n--;
-    x->temp = malloc(n + sizeof ".XXXXXX");
-    if (x->temp == NULL) {
-        snprintf(err, err_size, "not enough memory");
-        return -ENOMEM;
-    }
-    memcpy(x->temp, out, n);
-    memcpy(x->temp + n, ".XXXXXX", sizeof ".XXXXXX");
-    if (mkdtemp(x->temp) == NULL) {
-        int rc = -errno;
-        snprintf(err, err_size, "can't create %s: %s", out, strerror(-rc));
-        free(x->temp);
-        x->temp = NULL;
-        return rc;
-    }
-    return 0;
-}
-
-/* An empty folder may be replaced, anything else is in the way. */
-static int check_out(const char *out, char *err, size_t err_size)
-{
-    struct stat st;
-    if (lstat(out, &st) != 0)
-        return 0;
-    int rc = -EEXIST;
-    if (S_ISDIR(st.st_mode)) {
-        DIR *d = opendir(out);
-        int entries = 0;
-        while (d != NULL && readdir(d) != NULL)
-            entries++;
-        if (d != NULL)
-            closedir(d);
-        rc = d != NULL && entries <= 2 ? 0 : -EEXIST;
-    }
-    if (rc != 0)
-        snprintf(err, err_size, "%s exists: a CTF trace needs a new folder", out);
-    return rc;
-}
-
 int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o,
                     struct kymo_export_result *res, char *err, size_t err_size)
 {
     struct kymo_feed feed;
-    int rc = check_out(o->out, err, err_size);
+    int rc = kymo_outdir_check(o->out, "a CTF trace", err, err_size);
     if (rc == 0)
         rc = kymo_feed_start(&feed, r, o, res, err, err_size);
     if (rc != 0)
@@ -301,18 +236,14 @@ int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o,
         snprintf(err, err_size, "not enough memory");
         return -ENOMEM;
     }
-    rc = make_folder(&x, o->out, err, err_size);
+    rc = kymo_outdir_make(&x.dir, o->out, err, err_size);
     if (rc == 0)
         rc = write_trace(&x, &feed, err, err_size);
     kymo_out_abort(&x.out);
-    if (rc == 0 && rename(x.temp, o->out) != 0) {
-        rc = -errno;
-        snprintf(err, err_size, "can't create %s: %s", o->out, strerror(-rc));
-    }
-    if (rc != 0 && x.temp != NULL)
-        remove_all(x.temp);
+    if (rc == 0)
+        rc = kymo_outdir_finish(&x.dir, err, err_size);
+    kymo_outdir_abort(&x.dir);
     res->bytes = x.bytes;
-    free(x.temp);
     free(x.packet);
     return rc;
 }

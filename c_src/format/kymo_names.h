@@ -21,7 +21,7 @@ static inline const char *kymo_event_fields(unsigned id)
 
 /* "unknown" for other values. */
 const char *kymo_loss_name(unsigned cause);
-/* Of enum kymo_message_kind; NULL for KYMO_MSG_PLAIN and other values. */
+/* "call", "reply", ...; NULL for KYMO_MSG_PLAIN and other values. */
 const char *kymo_message_name(unsigned kind);
 const char *kymo_state_name(unsigned state);
 const char *kymo_reason_name(unsigned reason);

@@ -5,9 +5,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "kymo_reader_int.h"
 #include "kymo_sink.h"
+
+enum { NS = 1000000000 };
 
 static const struct kymo_def *definition(const struct kymo_reader *r, uint32_t id, uint8_t kind)
 {
@@ -139,4 +142,28 @@ size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf,
     default: kymo_sink_printf(&out, "#Term<%015" PRIx64 ">", data); break;
     }
     return kymo_sink_end(&out);
+}
+
+size_t kymo_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, size_t size)
+{
+    static const char letters[] = {'t', 's', 'c', 'i'};
+    bool other =
+        slot->thread_kind == KYMO_T_OTHER || slot->thread_kind >= sizeof letters || slot->thread_no == 0;
+    return (size_t)snprintf(buf, size, "%c%" PRIu32, other ? 't' : letters[slot->thread_kind],
+                            other ? index : slot->thread_no);
+}
+
+size_t kymo_format_utc(int64_t unix_ns, char *buf, size_t size)
+{
+    int64_t frac = unix_ns % NS;
+    time_t seconds = (time_t)(unix_ns / NS);
+    if (frac < 0) {
+        frac += NS;
+        seconds--;
+    }
+    struct tm tm;
+    char date[32];
+    if (gmtime_r(&seconds, &tm) == NULL || strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm) == 0)
+        return (size_t)snprintf(buf, size, "?");
+    return (size_t)snprintf(buf, size, "%s.%09" PRId64 "Z", date, frac);
 }

@@ -135,6 +135,18 @@ struct kymo_request {
     uint32_t ahead;   /* requests to this server without a reply when it was sent */
 };
 
+/* How long it took: until the reply came, or until a cast was handled; KYMO_NO_TIME. */
+int64_t kymo_request_total(const struct kymo_request *q);
+/* Parts of it, which add up to the total where all are known. */
+int64_t kymo_request_queued(const struct kymo_request *q);
+int64_t kymo_request_handling(const struct kymo_request *q);
+int64_t kymo_request_reply(const struct kymo_request *q);
+/* "call", "cast", ... and "replied", "down", ...; "?" for other numbers. */
+const char *kymo_request_kind_name(unsigned kind);
+const char *kymo_request_end_name(unsigned end);
+/* "return", "exception", ...; "?" for other numbers. */
+const char *kymo_span_end_name(unsigned end);
+
 /* ---- running, collections, life ---- */
 
 /* A process or port had a scheduler. */

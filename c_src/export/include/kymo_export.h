@@ -19,7 +19,8 @@
 #include "kymo_reader.h"
 
 struct kymo_export_options {
-    const char *out; /* file, or directory for ctf; "-" = standard output where the format is a stream */
+    const char
+        *out; /* file, or directory for ctf and ndjson; "-" = standard output where the format is a stream */
     /* Window, in ns since the start of the recording (meta.t0_mono_ns), both
      * ends included; INT64_MIN and INT64_MAX = no bound. */
     int64_t from_ns, to_ns;
@@ -51,5 +52,9 @@ int kymo_export_speedscope(struct kymo_reader *r, const struct kymo_export_optio
                            struct kymo_export_result *res, char *err, size_t err_size);
 int kymo_export_dbg(struct kymo_reader *r, const struct kymo_export_options *o,
                     struct kymo_export_result *res, char *err, size_t err_size);
+/* Tables (kymo_tables.h) as lines of JSON, a file for each in a new folder. The window
+ * is that of the analysis; keep and all are not looked at. */
+int kymo_export_ndjson(struct kymo_reader *r, const struct kymo_export_options *o,
+                       struct kymo_export_result *res, char *err, size_t err_size);
 
 #endif

@@ -121,6 +121,10 @@ uint8_t kymo_reader_dict_kind(const struct kymo_reader *r, uint32_t id);
 size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size);
 size_t kymo_format_mfa(const struct kymo_reader *r, uint32_t id, char *buf, size_t size);
 size_t kymo_format_atom(struct kymo_text t, char *buf, size_t size);
+/* "s1" scheduler, "c2" dirty CPU, "i3" dirty IO, "t4" any other (slot number). */
+size_t kymo_format_thread(const struct kymo_slot *slot, uint32_t index, char *buf, size_t size);
+/* UTC, "2024-05-01T12:00:00.123456789Z"; "?" for a time that no calendar has. */
+size_t kymo_format_utc(int64_t unix_ns, char *buf, size_t size);
 /* An external term (no 131) as text; damage prints as '...'. */
 size_t kymo_format_term(const uint8_t *etf, size_t len, char *buf, size_t size);
 /* The same, with the pids, ports and references of the recorded node written as

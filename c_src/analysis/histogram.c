@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "histogram.h"
+#include "kymo_histogram.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static unsigned bucket_of(int64_t ns)
     return (shift + 1) * SUB + (unsigned)((v >> shift) - SUB);
 }
 
-int64_t cli_histogram_value(unsigned bucket)
+int64_t kymo_histogram_value(unsigned bucket)
 {
     if (bucket < SUB)
         return bucket;
@@ -27,7 +27,7 @@ int64_t cli_histogram_value(unsigned bucket)
 }
 
 /* Makes room for the bucket. */
-static bool reach(struct cli_histogram *h, unsigned bucket)
+static bool reach(struct kymo_histogram *h, unsigned bucket)
 {
     if (h->n != NULL && bucket >= h->first && bucket < (unsigned)h->first + h->count)
         return true;
@@ -46,7 +46,7 @@ static bool reach(struct cli_histogram *h, unsigned bucket)
     return true;
 }
 
-bool cli_histogram_add(struct cli_histogram *h, int64_t ns)
+bool kymo_histogram_add(struct kymo_histogram *h, int64_t ns)
 {
     unsigned bucket = bucket_of(ns);
     if (!reach(h, bucket))
@@ -59,7 +59,7 @@ bool cli_histogram_add(struct cli_histogram *h, int64_t ns)
     return true;
 }
 
-int64_t cli_histogram_quantile(const struct cli_histogram *h, double q)
+int64_t kymo_histogram_quantile(const struct kymo_histogram *h, double q)
 {
     if (h->total == 0)
         return KYMO_NO_TIME;
@@ -67,14 +67,14 @@ int64_t cli_histogram_quantile(const struct cli_histogram *h, double q)
     for (unsigned i = 0; i < h->count; i++) {
         seen += (double)h->n[i];
         if (seen >= wanted && seen > 0) {
-            int64_t v = cli_histogram_value(h->first + i);
+            int64_t v = kymo_histogram_value(h->first + i);
             return v < h->max ? v : h->max;
         }
     }
     return h->max;
 }
 
-void cli_histogram_free(struct cli_histogram *h)
+void kymo_histogram_free(struct kymo_histogram *h)
 {
     free(h->n);
     memset(h, 0, sizeof *h);

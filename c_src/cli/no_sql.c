@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo sql where SQLite was not there when this program was built.
+ */
+#include "kymo_cli.h"
+
+int cli_sql(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return cli_fail(
+        KYMO_EXIT_USAGE,
+        "this kymo was built without SQLite: install libsqlite3-dev (sqlite3ext.h) and build it again");
+}
