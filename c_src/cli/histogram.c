@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json.h"
 #include "kymo_analysis.h"
 
 enum { BITS = 5, SUB = 1 << BITS };
@@ -72,6 +73,25 @@ int64_t cli_histogram_quantile(const struct cli_histogram *h, double q)
         }
     }
     return h->max;
+}
+
+void cli_json_histogram(const char *key, const struct cli_histogram *h)
+{
+    enum { TOGETHER = SUB / 4 }; /* four to each power of two */
+    cli_json_open(key, '[');
+    for (unsigned i = 0; i < h->count;) {
+        unsigned group = (h->first + i) / TOGETHER;
+        uint64_t n = 0;
+        for (; i < h->count && (h->first + i) / TOGETHER == group; i++)
+            n += h->n[i];
+        if (n == 0)
+            continue;
+        cli_json_open(NULL, '[');
+        cli_json_int(NULL, cli_histogram_value(group * TOGETHER + TOGETHER / 2));
+        cli_json_uint(NULL, n);
+        cli_json_close(']');
+    }
+    cli_json_close(']');
 }
 
 void cli_histogram_free(struct cli_histogram *h)

@@ -24,6 +24,8 @@ bool cli_histogram_add(struct cli_histogram *h, int64_t ns);
 int64_t cli_histogram_quantile(const struct cli_histogram *h, double q);
 /* The duration that bucket `bucket` (from `first` on) stands for. */
 int64_t cli_histogram_value(unsigned bucket);
+/* JSON: [[ns, n], ...], n durations of about ns (within 10 %); empty ones are left out. */
+void cli_json_histogram(const char *key, const struct cli_histogram *h);
 void cli_histogram_free(struct cli_histogram *h);
 
 #endif

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON on standard output, for the commands that are views of the analysis. Commas
- * come by themselves. key is NULL for elements of arrays. One document at a time.
+ * JSON on standard output or another stream, for the commands that are views of the
+ * analysis. Commas come by themselves. key is NULL for elements of arrays. One document
+ * at a time.
  */
 #ifndef KYMO_CLI_JSON_H
 #define KYMO_CLI_JSON_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
+/* Writes to this stream from now on; NULL = standard output. Also where
+ * cli_json_string (kymo_cli.h) writes. */
+void cli_json_to(FILE *f);
+FILE *cli_json_stream(void);
+/* A key alone; the next call writes its value, with a NULL key. */
+void cli_json_key(const char *key);
 /* bracket is '{' or '['; the end takes '}' or ']'. */
 void cli_json_open(const char *key, char bracket);
 void cli_json_close(char bracket);
