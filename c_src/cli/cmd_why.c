@@ -222,17 +222,13 @@ void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
 
 /* ---- the command ---- */
 
-int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t,
-                    const struct kymo_analysis_sink *other, struct kymo_why_answer *answer)
+int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t, struct kymo_why_answer *answer)
 {
     struct kymo_why *facts = kymo_why_new(a->r);
     if (facts == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    struct kymo_analysis_sink sinks[2] = {kymo_why_sink(facts)};
-    if (other != NULL)
-        sinks[1] = *other;
-    int status = cli_analysis_run_window(a, sinks, other != NULL ? 2 : 1, t->start - a->t0 - BEFORE_NS,
-                                         t->end - a->t0);
+    struct kymo_analysis_sink sink = kymo_why_sink(facts);
+    int status = cli_analysis_run_window(a, &sink, 1, t->start - a->t0 - BEFORE_NS, t->end - a->t0);
     if (status == KYMO_EXIT_OK && kymo_why_explain(facts, t->process, t->start, t->end, answer) != 0)
         status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     kymo_why_free(facts);
@@ -244,7 +240,7 @@ static int explain(struct why *w, const struct cli_why_target *t, bool first)
     struct kymo_why_answer *answer = malloc(sizeof *answer);
     if (answer == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    int status = cli_why_explain(&w->a, t, NULL, answer);
+    int status = cli_why_explain(&w->a, t, answer);
     if (status == KYMO_EXIT_OK && w->a.json) {
         cli_why_json(&w->a, t, answer);
     } else if (status == KYMO_EXIT_OK) {

@@ -38,6 +38,7 @@ static const char general[] =
     "  kymo mailboxes RECORDING               who sends to whom, and how long it waits\n"
     "  kymo why RECORDING                     what made one request or call slow\n"
     "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
+    "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
     "  kymo export folded RECORDING -o OUT    stacks for flame graphs, speedscope\n"
@@ -138,6 +139,17 @@ static const char diff[] =
     "\n"
     "  -n, --top N            how many rows (20)\n" ANALYSIS FUNCTIONS COMMON;
 
+static const char report[] =
+    "Usage: kymo report [OPTION]... RECORDING -o OUT.html\n"
+    "\n"
+    "Writes one HTML file that needs neither kymo nor a network: what was slow and why, a\n"
+    "flame graph, a timeline, latencies, mailboxes, collections, schedulers, losses.\n"
+    "The numbers are those of stats, calls, mailboxes and why.\n"
+    "\n"
+    "  -o, --output OUT       the file to write, - for standard output\n"
+    "      --from TIME        what ends before TIME does not count; see kymo help print\n"
+    "      --to TIME          nor what begins after it\n" COMMON;
+
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
     "\n"
@@ -157,8 +169,9 @@ const char *cli_help(const char *command)
 {
     static const struct {
         const char *name, *text;
-    } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
-                 {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff}};
+    } texts[] = {{"info", info},   {"print", print}, {"export", export},
+                 {"stats", stats}, {"calls", calls}, {"mailboxes", mailboxes},
+                 {"why", why},     {"diff", diff},   {"report", report}};
     if (command == NULL)
         return general;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

@@ -17,10 +17,9 @@ struct cli_why_target {
     int64_t start, end;
 };
 
-/* Reads the recording once more, the time of the target only: `other` (may be NULL) gets
- * the facts of that time too. 0, or an exit status after a message. */
-int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t,
-                    const struct kymo_analysis_sink *other, struct kymo_why_answer *answer);
+/* Reads the recording once more, up to the end of the target. 0, or an exit status after a
+ * message. */
+int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t, struct kymo_why_answer *answer);
 /* A JSON object, without a key. */
 void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
                   const struct kymo_why_answer *answer);
