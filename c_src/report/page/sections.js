@@ -111,7 +111,7 @@ function strip(thread) {
   return picture;
 }
 
-const KINDS = { s: "Scheduler", c: "Dirty CPU scheduler", i: "Dirty I/O scheduler", t: "Thread" };
+const THREADS = { s: "Scheduler", c: "Dirty CPU scheduler", i: "Dirty I/O scheduler", t: "Thread" };
 
 export function schedulers(report) {
   const ns = report.last_ns - report.first_ns;
@@ -120,7 +120,7 @@ export function schedulers(report) {
     sort: "running_ns", empty: "Running events were not recorded.",
     columns: [{ key: "share", title: "Busy", number: true, sort: (r) => r.running_ns, text: (r) => percent(r.running_ns, ns) }, time("running_ns", "Running"), number("runs", "Runs"),
       { key: "strip", title: "Over time", sort: (r) => r.running_ns, number: true, text: strip },
-      { key: "thread", title: "Thread", text: (r) => `${KINDS[r.thread[0]] || "Thread"} ${r.thread.slice(1)}` }],
+      { key: "thread", title: "Thread", text: (r) => `${THREADS[r.thread[0]] || "Thread"} ${r.thread.slice(1)}` }],
   });
 }
 
