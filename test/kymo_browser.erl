@@ -85,7 +85,7 @@ key(B, Key) ->
     Codes = #{"Tab" => 9, "Enter" => 13, "Escape" => 27, "ArrowLeft" => 37, "ArrowUp" => 38, "ArrowRight" => 39,
               "ArrowDown" => 40},
     Text = case Key of "Enter" -> [{"text", "\r"}]; [_] -> [{"text", Key}]; _ -> [] end,
-    Common = [{"key", Key}, {"code", Key}, {"windowsVirtualKeyCode", maps:get(Key, Codes, 0)}],
+    Common = [{"key", Key}, {"windowsVirtualKeyCode", maps:get(Key, Codes, 0)}],
     command(B, "Input.dispatchKeyEvent", [{"type", "keyDown"} | Common ++ Text]),
     command(B, "Input.dispatchKeyEvent", [{"type", "keyUp"} | Common]),
     ok.

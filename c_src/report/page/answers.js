@@ -3,12 +3,12 @@
 
 import { count, date, duration, percent, plural, since } from "./format.js";
 import { button, code, el } from "./dom.js";
-import { CAUSES, lacks, phrase, shortcomings } from "./words.js";
+import { CAUSES, lacks, phrase, process, shortcomings } from "./words.js";
 
 const PARTS_SHOWN = 6;
 
 function words(list) {
-  return list.map((x) => (typeof x === "string" ? x : code(x.name)));
+  return list.map((x) => (typeof x === "string" ? x : [code(x.name), x.pid && el("span", { class: "pid" }, " " + x.pid)]));
 }
 
 function sentence(part) {
@@ -73,17 +73,17 @@ function parts(why) {
 
 function title(why) {
   if (why.kind === "request") {
-    return ["A request to ", code(why.server), " took ", el("strong", null, duration(why.total_ns))];
+    return ["A request to ", words([process(why.server, why.server_pid)]), " took ", el("strong", null, duration(why.total_ns))];
   }
   return [why.function === null ? "A call" : code(why.function), " took ", el("strong", null, duration(why.total_ns)),
-    " in ", code(why.process)];
+    " in ", words([process(why.process, why.process_pid)])];
 }
 
 function context(answer) {
   const { why } = answer;
   const list = [];
   if (why.kind === "request") {
-    list.push("Asked by ", code(why.process));
+    list.push("Asked by ", words([process(why.process, why.process_pid)]));
     if (why.function !== null) list.push(", handled by ", code(why.function));
     list.push(`, sent at ${since(why.start_ns)}`);
   } else {
@@ -101,7 +101,7 @@ function verdict(why) {
   if (!first) return el("p", { class: "verdict" }, "Nothing in the recording says why.");
   const share = first.ns / Math.max(1, why.total_ns);
   return el("p", { class: "verdict" }, el("strong", null,
-    share > 0.99 ? "All of the time: " : share >= 0.5 ? `${percent(first.ns, why.total_ns)} of the time: ` : `Most of it, ${percent(first.ns, why.total_ns)}: `),
+    share > 0.99 ? "All of the time: " : share >= 0.5 ? `${percent(first.ns, why.total_ns)} of the time: ` : `The largest part, ${percent(first.ns, why.total_ns)}: `),
   words(phrase(first)), ".");
 }
 

@@ -20,12 +20,13 @@ export function stretches(columns) {
   return rows;
 }
 
-// The frames of a flame graph as a tree below one root; the largest children first.
-export function tree(columns) {
-  const root = { name: "all", parent: null, children: [], self: 0, running: 0, calls: 0, total: 0, depth: 0 };
+// The frames of a flame graph as a tree below one root; the largest children first. `own` is
+// the column with the own time: self, or running.
+export function tree(columns, own) {
+  const root = { name: "all", parent: null, children: [], self: 0, calls: 0, total: 0, depth: 0 };
   const nodes = columns.parent.map((parent, i) => ({
-    name: columns.name[i], parent, children: [], self: columns.self[i], running: columns.running[i],
-    calls: columns.calls[i], total: columns.self[i], depth: 0,
+    name: columns.name[i], parent, children: [], self: columns[own][i], calls: columns.calls[i],
+    total: columns[own][i], depth: 0,
   }));
   for (const node of nodes) {
     node.parent = node.parent < 0 ? root : nodes[node.parent];

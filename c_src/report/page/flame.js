@@ -39,8 +39,11 @@ export function sums(top, nameOf) {
 }
 
 export function flame(report) {
-  const trees = { role: tree(report.flame.role), process: tree(report.flame.process) };
-  const state = { by: "role", zoom: trees.role, text: "", focus: null };
+  const own = report.has.running ? ["running", "self"] : ["self"];
+  const trees = Object.fromEntries(["role", "process"].flatMap((by) => own.map((o) => [by + o, tree(report.flame[by], o)])));
+  const state = { by: "role", own: own[0], zoom: null, text: "", focus: null };
+  const whole = () => trees[state.by + state.own];
+  state.zoom = whole();
   const nameOf = (node) => (node.parent === null ? "all" : node.name < 0 ? "(many small ones)" : report.names[node.name]);
   const frames = el("div", { class: "flame", role: "tree", "aria-label": "Flame graph" });
   const said = el("p", { class: "said", "aria-live": "polite" });
@@ -49,14 +52,13 @@ export function flame(report) {
   const search = el("input", { type: "search", placeholder: "Search functions", "aria-label": "Search functions in the flame graph" });
   let elements = new Map();
 
-  const describe = (node) => `${nameOf(node)}: total ${duration(node.total)}, ${percent(node.total, trees[state.by].total)} of all; `
+  const describe = (node) => `${nameOf(node)}: total ${duration(node.total)}, ${percent(node.total, whole().total)} of all; `
     + `self ${duration(node.self)}${node.depth > 1 ? `; ${count(node.calls)} calls` : ""}`;
 
   function say(node) {
-    replace(said, code(nameOf(node)), ` – total ${duration(node.total)} (${percent(node.total, trees[state.by].total)} of all, `
+    replace(said, code(nameOf(node)), ` – total ${duration(node.total)} (${percent(node.total, whole().total)} of all, `
       + `${percent(node.total, state.zoom.total)} of what is shown), self ${duration(node.self)}`,
-    node.depth > 1 && node.name >= 0 && `, ${count(node.calls)} calls`,
-    node.running > 0 && node.self > 0 && `, scheduled in for ${duration(node.running)} of self`);
+    node.depth > 1 && node.name >= 0 && `, ${count(node.calls)} calls`);
   }
 
   function zoomTo(node) {
@@ -153,18 +155,24 @@ export function flame(report) {
   });
   search.addEventListener("input", () => { state.text = search.value.toLowerCase(); draw(); });
 
-  const choices = ["role", "process"].map((by) => button("By " + by, () => {
-    state.by = by;
-    choices.forEach((c, i) => c.setAttribute("aria-pressed", String(["role", "process"][i] === by)));
-    zoomTo(trees[by]);
-  }, { "aria-pressed": by === "role" ? "true" : "false" }));
+  // Buttons of which one is pressed.
+  function choice(key, values) {
+    const buttons = values.map(([value, title]) => button(title, () => {
+      state[key] = value;
+      buttons.forEach((b, i) => b.setAttribute("aria-pressed", String(values[i][0] === value)));
+      zoomTo(whole());
+    }, { "aria-pressed": String(state[key] === value) }));
+    return el("span", { class: "choice" }, buttons);
+  }
 
-  if (trees.role.total === 0) {
+  if (trees.roleself.total === 0) {
     return { node: el("p", { class: "empty" }, "No call has a known end: record calls with return_to or return events."), draw() {} };
   }
   const node = el("div", null,
-    el("div", { class: "tools" }, choices, button("Show all", () => zoomTo(trees[state.by])), search, found),
-    el("p", { class: "hint" }, "Width is time. Press a frame to look at it alone. Keys: arrows move, Enter zooms in, Escape zooms out."),
+    el("div", { class: "tools" }, choice("by", [["role", "By role"], ["process", "By process"]]),
+      own.length > 1 && choice("own", [["running", "Time scheduled in"], ["self", "Wall clock"]]),
+      button("Show all", () => zoomTo(whole())), search, found),
+    el("p", { class: "hint" }, "Width is time, with the wall clock also that of waiting. Press a frame to look at it alone. Keys: arrows move, Enter zooms in, Escape zooms out."),
     frames, said, sumsPlace);
   return { node, draw };
 }

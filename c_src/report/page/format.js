@@ -26,6 +26,7 @@ export function count(n) {
 export function percent(part, whole) {
   if (!(whole > 0)) return UNKNOWN;
   const p = (100 * part) / whole;
+  if (p > 0 && p < 0.05) return "<\u00a00.1\u00a0%";
   return (p >= 99.95 || p === 0 ? p.toFixed(0) : p >= 10 ? p.toFixed(0) : p.toFixed(1)) + "\u00a0%";
 }
 

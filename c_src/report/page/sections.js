@@ -11,16 +11,16 @@ import { table } from "./table.js";
 const time = (key, title, hint) => ({ key, title, hint, number: true, text: (r) => duration(r[key]) });
 const number = (key, title, hint) => ({ key, title, hint, number: true, text: (r) => count(r[key]) });
 
-// A table whose rows show their latencies when their name is pressed.
-function withHistogram({ caption, rows, inAll, name, columns, sort, empty, marks }) {
+// A table whose rows show their histograms when their name is pressed.
+function withHistogram({ caption, rows, inAll, name, columns, sort, empty, marks, what = "Latency of" }) {
   const place = el("div", { class: "latency", "aria-live": "polite" });
-  const show = (row) => replace(place, histogram(`Latency of ${row[name]}`, row.histogram, marks(row)));
+  const show = (row) => replace(place, histogram(`${what} ${row[name]}`, row.histogram, marks(row)));
   const best = rows.filter((r) => r.histogram.length > 0)[0];
   if (best) show(best);
   return [table({ caption, rows, inAll, sort, empty, filter: (r) => r[name], columns: [...columns,
     { key: name, title: name[0].toUpperCase() + name.slice(1),
       text: (r) => button(code(r[name]), () => { show(r); place.scrollIntoView({ block: "nearest" }); },
-        { class: "link", title: "Show its latencies" }) }] }), place];
+        { class: "link", title: "Show its histogram" }) }] }), place];
 }
 
 const quantiles = (r) => [["p50", r.p50_ns], ["p99", r.p99_ns], ["max", r.max_ns]];
@@ -58,18 +58,17 @@ export function requests(report) {
 export function mailboxes(report) {
   const top = (r) => r.top_senders[0];
   const sum = (r) => Math.max(1, r.received + r.unreceived);
-  return table({
+  return withHistogram({
     caption: "Mailboxes: who receives messages, and how long they wait", rows: report.mailboxes.rows, inAll: report.mailboxes.rows_in_all,
-    sort: "received", filter: (r) => r.process, empty: "No messages were recorded.",
+    name: "process", sort: "received", empty: "No messages were recorded.", marks: quantiles, what: "Waiting in the mailbox of",
     columns: [number("received", "Received"), number("unreceived", "Unfetched", "sent, but never seen to be received"), time("p50_ns", "p50 wait", "until fetched into the mailbox"),
       time("p99_ns", "p99 wait"), time("max_ns", "Max wait"), time("queued_p99_ns", "p99 queue", "requests, until handled"),
       number("pending_max", "Backlog", "most requests without a reply"), number("senders", "Senders"),
-      { key: "sender", title: "Most from", sort: (r) => (top(r) ? top(r).sender : ""), text: (r) => (top(r) ? [code(top(r).sender), ` ${percent(top(r).messages, sum(r))}`] : "–") },
-      { key: "process", title: "Receiver", text: (r) => code(r.process) }],
+      { key: "sender", title: "Most from", sort: (r) => (top(r) ? top(r).sender : ""), text: (r) => (top(r) ? [code(top(r).sender), ` ${percent(top(r).messages, sum(r))}`] : "–") }],
   });
 }
 
-function busy(caption, name, source) {
+function atWork(caption, name, source) {
   return table({
     caption, rows: source.rows, inAll: source.rows_in_all, sort: "running_ns", filter: (r) => r[name],
     empty: "No process was seen to run, wait, call or collect.",
@@ -81,8 +80,8 @@ function busy(caption, name, source) {
 }
 
 export function processes(report) {
-  return [busy("Processes: running and waiting", "process", report.processes),
-    el("h3", null, "By role"), busy("Roles: what processes have in common", "role", report.roles)];
+  return [atWork("Processes: running and waiting", "process", report.processes),
+    el("h3", null, "By role"), atWork("Roles: what processes have in common", "role", report.roles)];
 }
 
 export function collections(report) {

@@ -288,7 +288,7 @@ export function timeline(report) {
   function showAnswer({ why }) {
     const byPid = new Map(lanes.map((lane) => [lane.process_pid, lane.index]));
     state.path = why.path.map((s) => ({ cause: s.cause, start: s.start_ns, end: s.start_ns + s.ns, lane: byPid.get(s.process_pid) }));
-    const wanted = new Set([why.process_pid, why.server_pid, ...why.parts.map((p) => p.process_pid)]);
+    const wanted = new Set([why.process_pid, why.server_pid, ...why.parts.map((p) => p.process_pid)].filter((pid) => pid !== null));
     order = [...lanes].sort((a, b) => wanted.has(b.process_pid) - wanted.has(a.process_pid) || a.index - b.index);
     state.text = search.value = "";
     show(why.start_ns - why.total_ns * 0.1, why.start_ns + why.total_ns * 1.1);
@@ -305,7 +305,8 @@ export function timeline(report) {
       button("Earlier", () => move(-0.5)), button("Later", () => move(0.5)),
       button("Show all", () => { state.path = null; show(full.from, full.to); }), search,
       el("label", { for: "arrows", class: "check" }, arrows, "Messages and requests"), range),
-    el("p", { class: "hint" }, "Upper band: how much the process ran (blue) and collected garbage (orange). Below: its calls, outermost first. "
+    el("p", { class: "hint" }, "Upper band: how much the process ran (blue) and collected garbage (orange). Below: its calls, outermost first; "
+      + "and, of an answer that is shown, its part of the time in the colour of the cause. "
       + "Drag to move, Ctrl and the wheel or a double click to zoom. Keys: arrows, + and −, 0."),
     el("div", { class: "chart" }, labels, canvas), said, more, list,
     el("p", { class: "note" }, `Kept are the longest of the whole and of each of 480 parts of the time: ${kept.join(", ")}. `

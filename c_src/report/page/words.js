@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the causes of kymo why mean, in words. A phrase is an array of texts and of
-// { name } for what the recorded program calls something.
+// { name, pid } for what the recorded program calls something.
 
 import { count, duration } from "./format.js";
 
@@ -13,6 +13,10 @@ export const CAUSES = {
 };
 
 const name = (text) => ({ name: text === null ? "?" : text });
+// A process, with its pid where its name does not tell it from others.
+export const process = (text, pid) => ({ name: text === null ? "?" : text, pid: pid === text ? null : pid });
+const busy = (p) => process(p.process, p.process_pid);
+const blamed = (p) => process(p.blame, p.blame_pid);
 
 function mostlyIn(part, words) {
   if (part.function === null) return [];
@@ -21,26 +25,26 @@ function mostlyIn(part, words) {
 
 function meanwhile(part) {
   if (part.blame === null) return [];
-  return ["; ", name(part.blame), " ran meanwhile, for " + duration(part.blame_ns)];
+  return ["; ", blamed(part), " ran meanwhile, for " + duration(part.blame_ns)];
 }
 
 const PHRASES = {
-  running: (p) => [name(p.process), " was running", ...mostlyIn(p, ", mostly in ")],
-  dirty: (p) => [name(p.process), " was running on a dirty scheduler", ...mostlyIn(p, ", mostly in ")],
-  active: (p) => [name(p.process), " was busy", ...mostlyIn(p, ", mostly in "),
+  running: (p) => [busy(p), " was running", ...mostlyIn(p, ", mostly in ")],
+  dirty: (p) => [busy(p), " was running on a dirty scheduler", ...mostlyIn(p, ", mostly in ")],
+  active: (p) => [busy(p), " was busy", ...mostlyIn(p, ", mostly in "),
     "; whether it ran or waited was not recorded"],
-  gc: (p) => [name(p.process), " collected garbage", p.stretches > 1 ? `, ${count(p.stretches)} times` : ""],
-  queue: (p) => ["the request waited in the mailbox of ", name(p.process), p.requests > 0
+  gc: (p) => [busy(p), " collected garbage", p.stretches > 1 ? `, ${count(p.stretches)} times` : ""],
+  queue: (p) => ["the request waited in the mailbox of ", busy(p), p.requests > 0
     ? ` behind ${count(p.requests)} other request${p.requests === 1 ? "" : "s"}` : "",
   ...mostlyIn(p, "; meanwhile the process was mostly in ")],
-  scheduler: (p) => [name(p.process), " could run but waited for a scheduler", ...meanwhile(p)],
-  dirty_queue: (p) => [name(p.process), " waited for a dirty scheduler",
+  scheduler: (p) => [busy(p), " could run but waited for a scheduler", ...meanwhile(p)],
+  dirty_queue: (p) => [busy(p), " waited for a dirty scheduler",
     ...mostlyIn({ ...p, function_ns: 0 }, " to run "), ...meanwhile(p)],
-  port: (p) => [name(p.process), " waited for ", p.blame !== null ? name(p.blame) : "a port"],
-  timer: (p) => [name(p.process), " waited for a time to pass", ...mostlyIn({ ...p, function_ns: 0 }, ", in ")],
-  suspended: (p) => [name(p.process), " was suspended by ", name(p.blame)],
-  node: (p) => [name(p.process), " could run, but no process of the node ran"],
-  unknown: (p) => ["nothing in the recording says what ", name(p.process), " waited for"],
+  port: (p) => [busy(p), " waited for ", p.blame !== null ? blamed(p) : "a port"],
+  timer: (p) => [busy(p), " waited for a time to pass", ...mostlyIn({ ...p, function_ns: 0 }, ", in ")],
+  suspended: (p) => [busy(p), " was suspended by ", blamed(p)],
+  node: (p) => [busy(p), " could run, but no process of the node ran"],
+  unknown: (p) => ["nothing in the recording says what ", busy(p), " waited for"],
 };
 
 export function phrase(part) {
