@@ -183,8 +183,8 @@ usage(Config) ->
     ?assertMatch(<<"<!doctype html>", _/binary>>, ToOut),
     %% A part of the time has a part of the events.
     Part = report(Dir, Dir ++ "-part.html", ["--to", "-50ms"]),
-    {#{<<"events">> := Fewer}, _} = data(Part),
-    {#{<<"events">> := All}, _} = data(page(Config, timer)),
+    {#{<<"events">> := Fewer, <<"part">> := true}, _} = data(Part),
+    {#{<<"events">> := All, <<"part">> := false}, _} = data(page(Config, timer)),
     ?assert(Fewer < All).
 
 %% ---- the page ----

@@ -139,6 +139,7 @@ static int write_data(struct report *x)
     cli_json_open(NULL, '{');
     cli_json_text("version", cli_version());
     cli_json_analysis(&x->a);
+    cli_json_bool("part", x->a.filter.from != INT64_MIN || x->a.filter.to != INT64_MAX);
     report_health_json(&x->a, "recording", x->dir);
     report_answers_json(&x->answers, "answers");
     int status = write_tables(x);

@@ -24,7 +24,8 @@ export function health(report) {
     missing.map(([events, what], i) => [i > 0 && "; ", el("strong", null, events), " – " + what]), ".");
   if (problems.length === 0) {
     return el("div", { class: "health good" }, el("p", null, el("strong", null, "Complete. "),
-      `Nothing was lost: the report covers all ${count(report.events)} events that were recorded.`), unknown);
+      report.part ? `Nothing was lost. The report covers the part of the recording that was asked for: ${count(report.events)} events.`
+        : `Nothing was lost: the report covers all ${count(report.events)} events that were recorded.`), unknown);
   }
   return el("div", { class: "health bad" }, el("p", null, el("strong", null, "Not complete. "),
     problems.map((text, i) => [i > 0 ? "; " : "", i === 0 ? text[0].toUpperCase() + text.slice(1) : text]), ". ",

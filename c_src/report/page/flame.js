@@ -11,6 +11,7 @@ const ROW = 20;
 const HUES = 6;
 
 function hue(name) {
+  if (name === "(garbage collection)") return "gc";
   let h = 7;
   for (let i = 0; i < name.length && name[i] !== ":"; i++) h = (h * 31 + name.charCodeAt(i)) >>> 0;
   return h % HUES;
