@@ -109,7 +109,7 @@ static bool is_part(const struct group *const *groups, size_t i)
 static int choose(struct report_answers *x, size_t most)
 {
     const struct kymo_map *from = x->requests.count > 0 ? &x->requests : &x->calls;
-    const struct group **groups = calloc(from->count + 1, sizeof *groups);
+    const struct group **groups = calloc(from->count + 1, sizeof(const struct group *));
     size_t n = 0, it = 0;
     /* More than these are not looked at, for each is compared with all before it. */
     enum { LOOKED_AT = 1000 };
@@ -119,7 +119,7 @@ static int choose(struct report_answers *x, size_t most)
     }
     for (const struct group *g; (g = kymo_map_next(from, &it, NULL)) != NULL;)
         groups[n++] = g;
-    qsort(groups, n, sizeof *groups, slowest_first);
+    qsort(groups, n, sizeof(const struct group *), slowest_first);
     for (size_t i = 0; i < n && i < LOOKED_AT && x->n < most; i++) {
         if (!is_part(groups, i))
             x->answer[x->n++] =

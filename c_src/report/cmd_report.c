@@ -45,7 +45,7 @@ struct report {
 
 static int init(struct report *x)
 {
-    int64_t first = x->a.t0, last = x->a.t0;
+    int64_t first = x->a.t0, last = first;
     (void)kymo_reader_span(x->a.r, &first, &last); /* an empty recording has none */
     cli_stats_init(&x->functions, &x->a, CLI_BY_FUNCTION);
     cli_stats_init(&x->processes, &x->a, CLI_BY_PROCESS);
@@ -219,9 +219,7 @@ static int check(const char *out, int n, char **args)
     int status = cli_one_recording("report", n, args);
     if (status != KYMO_EXIT_OK)
         return status;
-    if (out == NULL)
-        return cli_usage("report", "-o is missing: where to?");
-    return *out == '\0' ? cli_usage("report", "-o: the name is empty") : KYMO_EXIT_OK;
+    return *out == '\0' ? cli_usage("report", "-o is missing or empty: where to?") : KYMO_EXIT_OK;
 }
 
 int cli_report(int argc, char **argv)
@@ -231,7 +229,7 @@ int cli_report(int argc, char **argv)
         {"output", required_argument, NULL, 'o'},        {"quiet", no_argument, NULL, CLI_OPT_QUIET},
         {"strict", no_argument, NULL, CLI_OPT_STRICT},   {NULL, 0, NULL, 0}};
     struct report *x = calloc(1, sizeof *x);
-    const char *out = NULL;
+    const char *out = "";
     int status = KYMO_EXIT_OK;
     if (x == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");

@@ -66,13 +66,13 @@ static int busiest_first(const void *a, const void *b)
 /* All lanes but that of others, the busiest first. NULL: no memory. */
 static struct report_lane **sorted(const struct report_lanes *l, size_t *n)
 {
-    struct report_lane **list = calloc(l->processes.count + 1, sizeof *list);
+    struct report_lane **list = calloc(l->processes.count + 1, sizeof(struct report_lane *));
     size_t it = 0;
     *n = 0;
     for (struct report_lane **p; list != NULL && (p = kymo_map_next(&l->processes, &it, NULL)) != NULL;)
         list[(*n)++] = *p;
     if (list != NULL)
-        qsort(list, *n, sizeof *list, busiest_first);
+        qsort(list, *n, sizeof(struct report_lane *), busiest_first);
     return list;
 }
 
@@ -102,15 +102,17 @@ static struct report_lane *lane_of(struct report_lanes *l, uint64_t ident)
             make_others(l, list, n, LANES_MAX / 2);
         free(list);
     }
-    struct report_lane *lane = calloc(1, sizeof *lane);
-    struct report_lane **place = lane != NULL ? kymo_map_put(&l->processes, ident, NULL) : NULL;
+    struct report_lane **place = kymo_map_put(&l->processes, ident, NULL);
+    if (place != NULL && (*place = calloc(1, sizeof **place)) == NULL) {
+        kymo_map_remove(&l->processes, ident);
+        place = NULL;
+    }
     if (place == NULL) {
-        free(lane);
         l->failed = true;
         return l->others;
     }
-    lane->ident = ident;
-    return *place = lane;
+    (*place)->ident = ident;
+    return *place;
 }
 
 /* Gives each part its share of start .. end. */
