@@ -6,7 +6,8 @@
 
 #include "kymo_analysis.h"
 
-enum { BITS = 5, SUB = 1 << BITS };
+enum { BITS = 5, SUB = KYMO_HISTOGRAM_SUB };
+_Static_assert(SUB == 1 << BITS, "buckets of a power of two");
 
 static unsigned bucket_of(int64_t ns)
 {

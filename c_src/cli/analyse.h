@@ -21,6 +21,7 @@ struct cli_analysis {
     int64_t t0;   /* CLOCK_MONOTONIC of the start of the recording */
     uint64_t top; /* how many lines to show */
     bool json, quiet, strict;
+    bool histograms; /* JSON: members "histogram" too, see cli_json_histogram */
     /* Functions chosen by --function, as given; and the answers by canonical id: 0 not
      * asked yet, 1 no, 2 yes. */
     const char **functions;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls.h"
 #include "json.h"
-#include "requests.h"
 
 /* Requests kept to find those that were made for the slowest, servers with sums, and how
  * deep and how wide the tree below one request is drawn. */
@@ -23,32 +23,21 @@ struct server {
     struct kymo_histogram times;
 };
 
-struct calls {
-    struct cli_analysis a;
-    struct kymo_map servers; /* role -> struct server */
-    struct cli_slowest slowest;
-    struct cli_request_list kept; /* of the second look */
-    int64_t kept_from, kept_to;
-    uint64_t requests, open;
-    size_t inner; /* requests drawn below the one at hand */
-    bool casts, tree, failed;
-};
-
 /* ---- the first look: sums, and the slowest ---- */
 
-static bool wanted(struct calls *c, const struct kymo_request *q)
+static bool wanted(struct cli_calls *c, const struct kymo_request *q)
 {
-    if (c->a.filter.n_pids != 0 && !cli_wants_process(&c->a, q->client) &&
-        !cli_wants_process(&c->a, q->server))
+    if (c->a->filter.n_pids != 0 && !cli_wants_process(c->a, q->client) &&
+        !cli_wants_process(c->a, q->server))
         return false;
-    if (c->a.filter.n_modules == 0 && c->a.n_functions == 0)
+    if (c->a->filter.n_modules == 0 && c->a->n_functions == 0)
         return true;
-    return cli_wants_function(&c->a, q->handler_mfa) || cli_wants_function(&c->a, q->waiter_mfa);
+    return cli_wants_function(c->a, q->handler_mfa) || cli_wants_function(c->a, q->waiter_mfa);
 }
 
-static void add_to_server(struct calls *c, const struct kymo_request *q, int64_t total)
+static void add_to_server(struct cli_calls *c, const struct kymo_request *q, int64_t total)
 {
-    uint64_t role = kymo_naming_role(c->a.naming, q->server);
+    uint64_t role = kymo_naming_role(c->a->naming, q->server);
     if (c->servers.count >= SERVERS_MAX && kymo_map_get(&c->servers, role) == NULL)
         return;
     struct server *s = kymo_map_put(&c->servers, role, NULL);
@@ -83,7 +72,7 @@ static void add_to_server(struct calls *c, const struct kymo_request *q, int64_t
 
 static void on_request(void *arg, const struct kymo_request *q)
 {
-    struct calls *c = arg;
+    struct cli_calls *c = arg;
     if (!wanted(c, q) || (q->kind == KYMO_REQ_CAST && !c->casts))
         return;
     int64_t total = kymo_request_total(q);
@@ -98,7 +87,7 @@ static void on_request(void *arg, const struct kymo_request *q)
 
 static void on_other_request(void *arg, const struct kymo_request *q)
 {
-    struct calls *c = arg;
+    struct cli_calls *c = arg;
     if (q->kind == KYMO_REQ_CAST || q->sent < c->kept_from || q->sent > c->kept_to)
         return;
     cli_request_list_add(&c->kept, q);
@@ -114,7 +103,7 @@ static int by_client(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static int look_again(struct calls *c)
+static int look_again(struct cli_calls *c)
 {
     struct kymo_analysis_sink sink = {.arg = c, .request = on_other_request};
     c->kept_from = INT64_MAX;
@@ -125,14 +114,14 @@ static int look_again(struct calls *c)
         c->kept_from = q->sent < c->kept_from ? q->sent : c->kept_from;
         c->kept_to = end > c->kept_to ? end : c->kept_to;
     }
-    int status = cli_analysis_run(&c->a, &sink, 1);
+    int status = cli_analysis_run(c->a, &sink, 1);
     if (c->kept.n > 1)
         qsort(c->kept.q, c->kept.n, sizeof *c->kept.q, by_client);
     return status;
 }
 
 /* The first that this client made at this time or later. */
-static size_t first_of(const struct calls *c, uint64_t client, int64_t sent)
+static size_t first_of(const struct cli_calls *c, uint64_t client, int64_t sent)
 {
     size_t low = 0, high = c->kept.n;
     while (low < high) {
@@ -148,8 +137,8 @@ static size_t first_of(const struct calls *c, uint64_t client, int64_t sent)
 
 /* The next one after index *i that the server of q made while it handled it; NULL: none
  * is left. Start with *i = 0. */
-static const struct kymo_request *next_inner(struct calls *c, const struct kymo_request *q, unsigned depth,
-                                             size_t *i)
+static const struct kymo_request *next_inner(struct cli_calls *c, const struct kymo_request *q,
+                                             unsigned depth, size_t *i)
 {
     int64_t begin = q->handled, end = q->kind == KYMO_REQ_CAST ? q->handled_end : q->replied;
     if (!c->tree || depth >= DEPTH_MAX || begin == KYMO_NO_TIME || end == KYMO_NO_TIME)
@@ -169,14 +158,14 @@ static const struct kymo_request *next_inner(struct calls *c, const struct kymo_
 
 /* ---- text ---- */
 
-static void text_request(const struct calls *c, const struct kymo_request *q, unsigned depth)
+static void text_request(const struct cli_calls *c, const struct kymo_request *q, unsigned depth)
 {
     char client[1100], server[1100], function[2300] = "";
-    kymo_name_process(c->a.naming, q->client, client, sizeof client);
-    kymo_name_process(c->a.naming, q->server, server, sizeof server);
+    kymo_name_process(c->a->naming, q->client, client, sizeof client);
+    kymo_name_process(c->a->naming, q->server, server, sizeof server);
     if (q->handler_mfa != 0)
-        kymo_name_function(c->a.naming, q->handler_mfa, function, sizeof function);
-    printf("%13s %9s %s%8s %9s %9s %6" PRIu32 "  %*s%s -> %s%s%s%s\n", CLI_SINCE(&c->a, q->sent),
+        kymo_name_function(c->a->naming, q->handler_mfa, function, sizeof function);
+    printf("%13s %9s %s%8s %9s %9s %6" PRIu32 "  %*s%s -> %s%s%s%s\n", CLI_SINCE(c->a, q->sent),
            CLI_DURATION(kymo_request_total(q)), q->inferred ? "~" : " ", CLI_DURATION(kymo_request_queued(q)),
            CLI_DURATION(kymo_request_handling(q)), CLI_DURATION(kymo_request_reply(q)), q->ahead,
            (int)depth * 2, "", client, server, function[0] != '\0' ? " " : "", function,
@@ -185,7 +174,7 @@ static void text_request(const struct calls *c, const struct kymo_request *q, un
                                       : "");
 }
 
-static void text_tree(struct calls *c, const struct kymo_request *q, unsigned depth)
+static void text_tree(struct cli_calls *c, const struct kymo_request *q, unsigned depth)
 {
     size_t i = 0;
     text_request(c, q, depth);
@@ -193,10 +182,10 @@ static void text_tree(struct calls *c, const struct kymo_request *q, unsigned de
         text_tree(c, r, depth + 1);
 }
 
-static void text_server(const struct calls *c, const struct server *s)
+static void text_server(const struct cli_calls *c, const struct server *s)
 {
     char name[1100];
-    kymo_name_role(c->a.naming, s->ident, name, sizeof name);
+    kymo_name_role(c->a->naming, s->ident, name, sizeof name);
     int64_t queued = s->with_queued > 0 ? s->queued / (int64_t)s->with_queued : KYMO_NO_TIME;
     int64_t handling = s->with_handling > 0 ? s->handling / (int64_t)s->with_handling : KYMO_NO_TIME;
     printf("%9s %7s %9s %9s %9s %9s %9s  %s\n", CLI_COUNT(s->requests), CLI_COUNT(s->open),
@@ -208,16 +197,16 @@ static void text_server(const struct calls *c, const struct server *s)
 
 /* ---- JSON ---- */
 
-static void json_tree(struct calls *c, const struct kymo_request *q, unsigned depth)
+static void json_tree(struct cli_calls *c, const struct kymo_request *q, unsigned depth)
 {
     cli_json_open(NULL, '{');
     cli_json_text("kind", kymo_request_kind_name(q->kind));
     cli_json_text("ended", kymo_request_end_name(q->ended));
-    cli_json_process(&c->a, "client", q->client);
-    cli_json_process(&c->a, "server", q->server);
-    cli_json_function(&c->a, "function", q->handler_mfa);
-    cli_json_function(&c->a, "client_function", q->waiter_mfa);
-    cli_json_since(&c->a, "sent_ns", q->sent);
+    cli_json_process(c->a, "client", q->client);
+    cli_json_process(c->a, "server", q->server);
+    cli_json_function(c->a, "function", q->handler_mfa);
+    cli_json_function(c->a, "client_function", q->waiter_mfa);
+    cli_json_since(c->a, "sent_ns", q->sent);
     cli_json_ns("total_ns", kymo_request_total(q));
     cli_json_ns("queued_ns", kymo_request_queued(q));
     cli_json_ns("handling_ns", kymo_request_handling(q));
@@ -234,10 +223,10 @@ static void json_tree(struct calls *c, const struct kymo_request *q, unsigned de
     cli_json_close('}');
 }
 
-static void json_server(const struct calls *c, const struct server *s)
+static void json_server(const struct cli_calls *c, const struct server *s)
 {
     char name[1100];
-    kymo_name_role(c->a.naming, s->ident, name, sizeof name);
+    kymo_name_role(c->a->naming, s->ident, name, sizeof name);
     cli_json_open(NULL, '{');
     cli_json_text("server", name);
     cli_json_uint("requests", s->requests);
@@ -252,6 +241,8 @@ static void json_server(const struct calls *c, const struct server *s)
     cli_json_uint("with_queued", s->with_queued);
     cli_json_ns("handling_ns", s->with_handling > 0 ? s->handling : KYMO_NO_TIME);
     cli_json_uint("with_handling", s->with_handling);
+    if (c->a->histograms)
+        cli_json_histogram("histogram", &s->times);
     cli_json_close('}');
 }
 
@@ -265,44 +256,44 @@ static int by_total(const void *x, const void *y)
     return a->role < b->role ? -1 : a->role > b->role;
 }
 
-static void show_servers(const struct calls *c, const struct server **servers, size_t n)
+static void show_servers(const struct cli_calls *c, const struct server **servers, size_t n)
 {
-    if (c->a.json)
+    if (c->a->json)
         cli_json_open("servers", '[');
     else
         printf("%9s %7s %9s %9s %9s %9s %9s  %s\n", "requests", "open", "p50", "p99", "max", "queued",
                "handling", "server (queued and handling: mean)");
-    for (size_t i = 0; i < n && i < c->a.top && !cli_output_lost(); i++) {
-        if (c->a.json)
+    for (size_t i = 0; i < n && i < c->a->top && !cli_output_lost(); i++) {
+        if (c->a->json)
             json_server(c, servers[i]);
         else
             text_server(c, servers[i]);
     }
-    if (c->a.json)
+    if (c->a->json)
         cli_json_close(']');
-    else if (n > c->a.top)
-        printf("%s more servers; -n shows more of them\n", CLI_COUNT(n - c->a.top));
+    else if (n > c->a->top)
+        printf("%s more servers; -n shows more of them\n", CLI_COUNT(n - c->a->top));
 }
 
-static void show_slowest(struct calls *c)
+static void show_slowest(struct cli_calls *c)
 {
-    if (c->a.json)
+    if (c->a->json)
         cli_json_open("slowest", '[');
     else
         printf("\n%13s %9s %9s %9s %9s %6s  %s\n", "sent", "total", "queued", "handling", "reply", "ahead",
                "client -> server");
     for (size_t i = 0; i < c->slowest.n && !cli_output_lost(); i++) {
         c->inner = 0;
-        if (c->a.json)
+        if (c->a->json)
             json_tree(c, &c->slowest.q[i], 0);
         else
             text_tree(c, &c->slowest.q[i], 0);
     }
-    if (c->a.json)
+    if (c->a->json)
         cli_json_close(']');
 }
 
-static int show(struct calls *c)
+int cli_calls_show(struct cli_calls *c)
 {
     const struct server **servers = calloc(c->servers.count + 1, sizeof(const struct server *));
     size_t n = 0, it = 0;
@@ -313,49 +304,69 @@ static int show(struct calls *c)
     for (const struct server *s; (s = kymo_map_next(&c->servers, &it, NULL)) != NULL;)
         servers[n++] = s;
     qsort(servers, n, sizeof(const struct server *), by_total);
-    if (c->a.json) {
+    if (c->a->json) {
         cli_json_open(NULL, '{');
-        cli_json_analysis(&c->a);
+        cli_json_analysis(c->a);
         cli_json_uint("requests", c->requests);
         cli_json_uint("open", c->open);
     }
-    if (c->requests > 0 || c->a.json) {
+    if (c->requests > 0 || c->a->json) {
         show_servers(c, servers, n);
         show_slowest(c);
     }
-    if (c->a.json) {
+    if (c->a->json)
         cli_json_close('}');
-        cli_json_end();
-    }
     free(servers);
     return KYMO_EXIT_OK;
 }
 
-static void say_what_lacks(const struct calls *c)
+static void say_what_lacks(const struct cli_calls *c)
 {
-    const struct kymo_analysis_result *res = &c->a.result;
-    cli_lacks(&c->a, res->has_messages, "messages", "there are no requests to pair with their replies");
+    const struct kymo_analysis_result *res = &c->a->result;
+    cli_lacks(c->a, res->has_messages, "messages", "there are no requests to pair with their replies");
     if (res->has_messages)
-        cli_lacks(&c->a, res->has_refs, "references in its messages",
+        cli_lacks(c->a, res->has_refs, "references in its messages",
                   "no request can be paired with its reply");
     if (c->kept.left_out > 0)
         cli_warn("%s requests are left out of the tree", CLI_COUNT(c->kept.left_out));
 }
 
-static int run(struct calls *c)
+int cli_calls_init(struct cli_calls *c, struct cli_analysis *a)
 {
-    struct kymo_analysis_sink sink = {.arg = c, .request = on_request};
-    c->slowest.room = c->a.top < TOP_MAX ? c->a.top : TOP_MAX;
+    *c = (struct cli_calls){.a = a, .kept.most = KEPT_MAX};
+    kymo_map_init(&c->servers, sizeof(struct server));
+    c->slowest.room = a->top < TOP_MAX ? a->top : TOP_MAX;
     c->slowest.q = calloc(c->slowest.room + 1, sizeof *c->slowest.q);
-    if (c->slowest.q == NULL)
-        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    int status = cli_analysis_run(&c->a, &sink, 1);
+    return c->slowest.q != NULL ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+}
+
+void cli_calls_free(struct cli_calls *c)
+{
+    size_t it = 0;
+    for (struct server *s; (s = kymo_map_next(&c->servers, &it, NULL)) != NULL;)
+        kymo_histogram_free(&s->times);
+    kymo_map_free(&c->servers);
+    cli_request_list_free(&c->kept);
+    free(c->slowest.q);
+}
+
+struct kymo_analysis_sink cli_calls_sink(struct cli_calls *c)
+{
+    return (struct kymo_analysis_sink){.arg = c, .request = on_request};
+}
+
+static int run(struct cli_calls *c)
+{
+    struct kymo_analysis_sink sink = cli_calls_sink(c);
+    int status = cli_analysis_run(c->a, &sink, 1);
     if (status == KYMO_EXIT_OK && c->tree && c->slowest.n > 0)
         status = look_again(c);
-    if (status == KYMO_EXIT_OK) {
-        say_what_lacks(c);
-        status = show(c);
-    }
+    if (status != KYMO_EXIT_OK)
+        return status;
+    say_what_lacks(c);
+    status = cli_calls_show(c);
+    if (c->a->json && status == KYMO_EXIT_OK)
+        cli_json_end();
     return status;
 }
 
@@ -366,29 +377,29 @@ int cli_calls(int argc, char **argv)
                                             {"casts", no_argument, NULL, OPT_CASTS},
                                             {"tree", no_argument, NULL, OPT_TREE},
                                             {NULL, 0, NULL, 0}};
-    struct calls c = {.kept.most = KEPT_MAX};
+    struct cli_analysis a;
+    struct cli_calls c = {.a = &a};
+    bool casts = false, tree = false;
     int status = KYMO_EXIT_OK;
-    cli_analysis_init(&c.a, "calls", 10);
-    kymo_map_init(&c.servers, sizeof(struct server));
+    cli_analysis_init(&a, "calls", 10);
     for (int o;
          status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT, options, NULL)) != -1;) {
         switch (o) {
-        case OPT_CASTS: c.casts = true; break;
-        case OPT_TREE: c.tree = true; break;
-        default: status = cli_analysis_option(&c.a, o, optarg);
+        case OPT_CASTS: casts = true; break;
+        case OPT_TREE: tree = true; break;
+        default: status = cli_analysis_option(&a, o, optarg);
         }
     }
     if (status == KYMO_EXIT_OK)
         status = cli_one_recording("calls", argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
-        status = cli_analysis_open(&c.a, argv[optind]);
+        status = cli_analysis_open(&a, argv[optind]);
+    if (status == KYMO_EXIT_OK)
+        status = cli_calls_init(&c, &a);
+    c.casts = casts;
+    c.tree = tree;
     if (status == KYMO_EXIT_OK)
         status = run(&c);
-    size_t it = 0;
-    for (struct server *s; (s = kymo_map_next(&c.servers, &it, NULL)) != NULL;)
-        kymo_histogram_free(&s->times);
-    kymo_map_free(&c.servers);
-    cli_request_list_free(&c.kept);
-    free(c.slowest.q);
-    return cli_analysis_close(&c.a, status);
+    cli_calls_free(&c);
+    return cli_analysis_close(&a, status);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "json.h"
-#include "kymo_histogram.h"
+#include "mailboxes.h"
 #include "requests.h"
 
 enum { ROWS_MAX = 65536, PAIRS_MAX = 262144, SENDERS = 3 };
@@ -31,20 +31,12 @@ struct pair {
     uint64_t to, from, ident, n;
 };
 
-struct mailboxes {
-    struct cli_analysis a;
-    struct kymo_map rows;  /* key -> struct row */
-    struct kymo_map pairs; /* mixed keys -> struct pair */
-    bool by_role, failed;
-    uint64_t left_out; /* messages of pairs that found no room */
-};
-
-static uint64_t key_of(const struct mailboxes *x, uint64_t ident)
+static uint64_t key_of(const struct cli_mailboxes *x, uint64_t ident)
 {
-    return x->by_role ? kymo_naming_role(x->a.naming, ident) : ident;
+    return x->by_role ? kymo_naming_role(x->a->naming, ident) : ident;
 }
 
-static struct row *row_of(struct mailboxes *x, uint64_t ident)
+static struct row *row_of(struct cli_mailboxes *x, uint64_t ident)
 {
     uint64_t key = key_of(x, ident);
     struct row *row = kymo_map_get(&x->rows, key);
@@ -57,7 +49,7 @@ static struct row *row_of(struct mailboxes *x, uint64_t ident)
     return row;
 }
 
-static void count_sender(struct mailboxes *x, struct row *row, uint64_t from)
+static void count_sender(struct cli_mailboxes *x, struct row *row, uint64_t from)
 {
     uint64_t key = key_of(x, from), mixed = (row->key * 0x9e3779b97f4a7c15ull) ^ key;
     struct pair *p = kymo_map_get(&x->pairs, mixed);
@@ -78,10 +70,10 @@ static void count_sender(struct mailboxes *x, struct row *row, uint64_t from)
 
 static void on_mail(void *arg, const struct kymo_mail *m)
 {
-    struct mailboxes *x = arg;
+    struct cli_mailboxes *x = arg;
     unsigned kind = KYMO_IDENT_KIND(m->to);
     if ((kind != KYMO_I_PID && kind != KYMO_I_PORT) || m->to_nobody || m->kind == KYMO_MSG_TIMEOUT ||
-        !cli_wants_process(&x->a, m->to))
+        !cli_wants_process(x->a, m->to))
         return;
     struct row *row = row_of(x, m->to);
     if (row == NULL)
@@ -111,10 +103,10 @@ static void on_mail(void *arg, const struct kymo_mail *m)
 
 static void on_request(void *arg, const struct kymo_request *q)
 {
-    struct mailboxes *x = arg;
+    struct cli_mailboxes *x = arg;
     int64_t queued = kymo_request_queued(q);
     if (queued == KYMO_NO_TIME || KYMO_IDENT_KIND(q->server) != KYMO_I_PID ||
-        !cli_wants_process(&x->a, q->server))
+        !cli_wants_process(x->a, q->server))
         return;
     struct row *row = row_of(x, q->server);
     if (row != NULL && !kymo_histogram_add(&row->queued, queued))
@@ -123,9 +115,9 @@ static void on_request(void *arg, const struct kymo_request *q)
 
 static void on_life(void *arg, const struct kymo_life *life)
 {
-    struct mailboxes *x = arg;
+    struct cli_mailboxes *x = arg;
     struct row *row =
-        cli_wants_process(&x->a, life->process) ? kymo_map_get(&x->rows, key_of(x, life->process)) : NULL;
+        cli_wants_process(x->a, life->process) ? kymo_map_get(&x->rows, key_of(x, life->process)) : NULL;
     if (row == NULL)
         return;
     row->processes++;
@@ -135,7 +127,7 @@ static void on_life(void *arg, const struct kymo_life *life)
 
 /* ---- output ---- */
 
-static void find_senders(struct mailboxes *x)
+static void find_senders(struct cli_mailboxes *x)
 {
     size_t it = 0;
     for (const struct pair *p; (p = kymo_map_next(&x->pairs, &it, NULL)) != NULL;) {
@@ -153,17 +145,17 @@ static void find_senders(struct mailboxes *x)
     }
 }
 
-static void name_of(const struct mailboxes *x, uint64_t ident, char *buf, size_t size)
+static void name_of(const struct cli_mailboxes *x, uint64_t ident, char *buf, size_t size)
 {
     if (x->by_role)
-        kymo_name_role(x->a.naming, ident, buf, size);
+        kymo_name_role(x->a->naming, ident, buf, size);
     else
-        kymo_name_process(x->a.naming, ident, buf, size);
+        kymo_name_process(x->a->naming, ident, buf, size);
 }
 
 #define QUANTILE(h, q) CLI_DURATION(kymo_histogram_quantile(&(h), q))
 
-static void text_row(const struct mailboxes *x, const struct row *r)
+static void text_row(const struct cli_mailboxes *x, const struct row *r)
 {
     char name[1200], from[1200] = "";
     name_of(x, r->ident, name, sizeof name);
@@ -179,7 +171,7 @@ static void text_row(const struct mailboxes *x, const struct row *r)
     putchar('\n');
 }
 
-static void json_row(const struct mailboxes *x, const struct row *r)
+static void json_row(const struct cli_mailboxes *x, const struct row *r)
 {
     char name[1200];
     name_of(x, r->ident, name, sizeof name);
@@ -192,9 +184,11 @@ static void json_row(const struct mailboxes *x, const struct row *r)
     cli_json_ns("p50_ns", kymo_histogram_quantile(&r->waits, 0.5));
     cli_json_ns("p99_ns", kymo_histogram_quantile(&r->waits, 0.99));
     cli_json_ns("max_ns", kymo_histogram_quantile(&r->waits, 1.0));
-    cli_json_since(&x->a, "max_at_ns", r->waits.total > 0 ? r->waited_max_at : KYMO_NO_TIME);
+    cli_json_since(x->a, "max_at_ns", r->waits.total > 0 ? r->waited_max_at : KYMO_NO_TIME);
     cli_json_ns("queued_p99_ns", kymo_histogram_quantile(&r->queued, 0.99));
     cli_json_uint("pending_max", r->pending_max);
+    if (x->a->histograms)
+        cli_json_histogram("histogram", &r->waits);
     cli_json_uint("senders", r->senders);
     cli_json_uint("from_unknown", r->from_nobody);
     cli_json_open("top_senders", '[');
@@ -226,7 +220,7 @@ static int longest_first(const void *a, const void *b)
     return most_first(a, b);
 }
 
-static int show(struct mailboxes *x, bool by_wait)
+int cli_mailboxes_show(struct cli_mailboxes *x, bool by_wait)
 {
     const struct row **rows = calloc(x->rows.count + 1, sizeof(const struct row *));
     size_t n = 0, it = 0;
@@ -238,9 +232,9 @@ static int show(struct mailboxes *x, bool by_wait)
     for (const struct row *r; (r = kymo_map_next(&x->rows, &it, NULL)) != NULL;)
         rows[n++] = r;
     qsort(rows, n, sizeof(const struct row *), by_wait ? longest_first : most_first);
-    if (x->a.json) {
+    if (x->a->json) {
         cli_json_open(NULL, '{');
-        cli_json_analysis(&x->a);
+        cli_json_analysis(x->a);
         cli_json_text("by", x->by_role ? "role" : "process");
         cli_json_uint("rows_in_all", n);
         cli_json_open("rows", '[');
@@ -248,18 +242,17 @@ static int show(struct mailboxes *x, bool by_wait)
         printf("%10s %9s %9s %9s %9s %9s %8s %8s  %s\n", "received", "p50 wait", "p99 wait", "max wait",
                "p99 queue", "unfetched", "backlog", "senders", "receiver <- most frequent sender");
     }
-    for (size_t i = 0; i < n && i < x->a.top && !cli_output_lost(); i++) {
-        if (x->a.json)
+    for (size_t i = 0; i < n && i < x->a->top && !cli_output_lost(); i++) {
+        if (x->a->json)
             json_row(x, rows[i]);
         else
             text_row(x, rows[i]);
     }
-    if (x->a.json) {
+    if (x->a->json) {
         cli_json_close(']');
         cli_json_close('}');
-        cli_json_end();
-    } else if (n > x->a.top) {
-        printf("%s more; -n shows more of them\n", CLI_COUNT(n - x->a.top));
+    } else if (n > x->a->top) {
+        printf("%s more; -n shows more of them\n", CLI_COUNT(n - x->a->top));
     }
     free(rows);
     return KYMO_EXIT_OK;
@@ -275,6 +268,29 @@ static int read_choice(const char *option, const char *value, const char *no, co
     return cli_usage("mailboxes", "--%s: '%s' is neither %s nor %s", option, value, no, yes);
 }
 
+void cli_mailboxes_init(struct cli_mailboxes *x, struct cli_analysis *a)
+{
+    *x = (struct cli_mailboxes){.a = a};
+    kymo_map_init(&x->rows, sizeof(struct row));
+    kymo_map_init(&x->pairs, sizeof(struct pair));
+}
+
+void cli_mailboxes_free(struct cli_mailboxes *x)
+{
+    size_t it = 0;
+    for (struct row *r; (r = kymo_map_next(&x->rows, &it, NULL)) != NULL;) {
+        kymo_histogram_free(&r->waits);
+        kymo_histogram_free(&r->queued);
+    }
+    kymo_map_free(&x->rows);
+    kymo_map_free(&x->pairs);
+}
+
+struct kymo_analysis_sink cli_mailboxes_sink(struct cli_mailboxes *x)
+{
+    return (struct kymo_analysis_sink){.arg = x, .mail = on_mail, .request = on_request, .life = on_life};
+}
+
 int cli_mailboxes(int argc, char **argv)
 {
     enum { OPT_BY = 1, OPT_SORT };
@@ -282,12 +298,12 @@ int cli_mailboxes(int argc, char **argv)
                                             {"by", required_argument, NULL, OPT_BY},
                                             {"sort", required_argument, NULL, OPT_SORT},
                                             {NULL, 0, NULL, 0}};
-    struct mailboxes x = {.by_role = false};
+    struct cli_analysis a;
+    struct cli_mailboxes x;
     bool by_wait = false;
     int status = KYMO_EXIT_OK;
-    cli_analysis_init(&x.a, "mailboxes", 20);
-    kymo_map_init(&x.rows, sizeof(struct row));
-    kymo_map_init(&x.pairs, sizeof(struct pair));
+    cli_analysis_init(&a, "mailboxes", 20);
+    cli_mailboxes_init(&x, &a);
     for (int o;
          status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT, options, NULL)) != -1;) {
         switch (o) {
@@ -297,29 +313,25 @@ int cli_mailboxes(int argc, char **argv)
         case CLI_OPT_FUNCTION:
             status = cli_usage("mailboxes", "messages have no function to choose them by");
             break;
-        default: status = cli_analysis_option(&x.a, o, optarg);
+        default: status = cli_analysis_option(&a, o, optarg);
         }
     }
     if (status == KYMO_EXIT_OK)
         status = cli_one_recording("mailboxes", argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
-        status = cli_analysis_open(&x.a, argv[optind]);
+        status = cli_analysis_open(&a, argv[optind]);
     if (status == KYMO_EXIT_OK) {
-        struct kymo_analysis_sink sink = {.arg = &x, .mail = on_mail, .request = on_request, .life = on_life};
-        status = cli_analysis_run(&x.a, &sink, 1);
+        struct kymo_analysis_sink sink = cli_mailboxes_sink(&x);
+        status = cli_analysis_run(&a, &sink, 1);
     }
     if (status == KYMO_EXIT_OK) {
-        cli_lacks(&x.a, x.a.result.has_messages, "messages", "there are no mailboxes to show");
+        cli_lacks(&a, a.result.has_messages, "messages", "there are no mailboxes to show");
         if (x.left_out > 0)
             cli_warn("the senders of %s messages are left out", CLI_COUNT(x.left_out));
-        status = show(&x, by_wait);
+        status = cli_mailboxes_show(&x, by_wait);
+        if (a.json && status == KYMO_EXIT_OK)
+            cli_json_end();
     }
-    size_t it = 0;
-    for (struct row *r; (r = kymo_map_next(&x.rows, &it, NULL)) != NULL;) {
-        kymo_histogram_free(&r->waits);
-        kymo_histogram_free(&r->queued);
-    }
-    kymo_map_free(&x.rows);
-    kymo_map_free(&x.pairs);
-    return cli_analysis_close(&x.a, status);
+    cli_mailboxes_free(&x);
+    return cli_analysis_close(&a, status);
 }

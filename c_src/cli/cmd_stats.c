@@ -12,23 +12,22 @@
 
 /* ---- order ---- */
 
-enum column { SELF, TOTAL, IN_SCHEDULE, CALLS, MAX, P50, P99, GC, WAITING, SENT, RECEIVED, COLUMNS };
-static const char *const column_names[COLUMNS] = {"self", "total", "running", "calls", "max",     "p50",
-                                                  "p99",  "gc",    "waiting", "sent",  "received"};
+static const char *const column_names[CLI_COLUMNS] = {"self", "total", "running", "calls", "max",     "p50",
+                                                      "p99",  "gc",    "waiting", "sent",  "received"};
 
-static int64_t column(const struct cli_stats_row *r, enum column c)
+static int64_t column(const struct cli_stats_row *r, enum cli_stats_column c)
 {
     switch (c) {
-    case SELF: return r->sums.self;
-    case TOTAL: return r->sums.total;
-    case IN_SCHEDULE: return r->sums.running;
-    case CALLS: return (int64_t)r->sums.calls;
-    case MAX: return r->sums.max;
-    case P50: return kymo_histogram_quantile(&r->sums.times, 0.5);
-    case P99: return kymo_histogram_quantile(&r->sums.times, 0.99);
-    case GC: return r->sums.gc;
-    case WAITING: return r->waiting;
-    case SENT: return (int64_t)r->sent;
+    case CLI_SELF: return r->sums.self;
+    case CLI_TOTAL: return r->sums.total;
+    case CLI_RUNNING: return r->sums.running;
+    case CLI_CALLS: return (int64_t)r->sums.calls;
+    case CLI_MAX: return r->sums.max;
+    case CLI_P50: return kymo_histogram_quantile(&r->sums.times, 0.5);
+    case CLI_P99: return kymo_histogram_quantile(&r->sums.times, 0.99);
+    case CLI_GC: return r->sums.gc;
+    case CLI_WAITING: return r->waiting;
+    case CLI_SENT: return (int64_t)r->sent;
     default: return (int64_t)r->received;
     }
 }
@@ -38,12 +37,12 @@ static bool is_of_functions(enum cli_stats_by by)
     return by == CLI_BY_FUNCTION || by == CLI_BY_MODULE;
 }
 
-static bool has_column(enum cli_stats_by by, enum column c)
+static bool has_column(enum cli_stats_by by, enum cli_stats_column c)
 {
-    if (c == CALLS || c == IN_SCHEDULE || c == MAX || c == GC)
+    if (c == CLI_CALLS || c == CLI_RUNNING || c == CLI_MAX || c == CLI_GC)
         return true;
-    return is_of_functions(by) ? c == SELF || c == TOTAL || c == P50 || c == P99
-                               : c == WAITING || c == SENT || c == RECEIVED;
+    return is_of_functions(by) ? c == CLI_SELF || c == CLI_TOTAL || c == CLI_P50 || c == CLI_P99
+                               : c == CLI_WAITING || c == CLI_SENT || c == CLI_RECEIVED;
 }
 
 struct sorted {
@@ -128,6 +127,8 @@ static void json_function(const struct cli_stats *s, const struct cli_stats_row 
     json_sum("max_ns", r->sums.max, r->sums.ended);
     cli_json_uint("calls_with_end", r->sums.ended);
     cli_json_uint("exceptions", r->sums.exceptions);
+    if (s->a->histograms)
+        cli_json_histogram("histogram", &r->sums.times);
 }
 
 static void json_process(const struct cli_stats *s, const struct cli_stats_row *r)
@@ -167,7 +168,7 @@ static void json_row(const struct cli_stats *s, const struct cli_stats_row *r)
 
 /* ---- the command ---- */
 
-static int show(const struct cli_stats *s, enum column order)
+int cli_stats_show(const struct cli_stats *s, enum cli_stats_column order)
 {
     static const char *const names[] = {"function", "module", "process", "role"};
     struct sorted *rows = calloc(s->rows.count + 1, sizeof *rows);
@@ -201,7 +202,6 @@ static int show(const struct cli_stats *s, enum column order)
     if (s->a->json) {
         cli_json_close(']');
         cli_json_close('}');
-        cli_json_end();
     } else if (shown < n) {
         printf("%s more; -n shows more of them\n", CLI_COUNT(n - shown));
     }
@@ -238,11 +238,11 @@ static int read_by(const char *text, enum cli_stats_by *by)
     return cli_usage("stats", "--by: '%s' is none of function, module, process, role", text);
 }
 
-static int read_order(const char *text, enum column *order)
+static int read_order(const char *text, enum cli_stats_column *order)
 {
-    for (unsigned i = 0; i < COLUMNS; i++) {
+    for (unsigned i = 0; i < CLI_COLUMNS; i++) {
         if (strcmp(text, column_names[i]) == 0) {
-            *order = (enum column)i;
+            *order = (enum cli_stats_column)i;
             return KYMO_EXIT_OK;
         }
     }
@@ -259,7 +259,7 @@ int cli_stats(int argc, char **argv)
     struct cli_analysis a;
     struct cli_stats s;
     enum cli_stats_by by = CLI_BY_FUNCTION;
-    enum column order = COLUMNS;
+    enum cli_stats_column order = CLI_COLUMNS;
     int status = KYMO_EXIT_OK;
     cli_analysis_init(&a, "stats", 20);
     for (int o;
@@ -271,8 +271,8 @@ int cli_stats(int argc, char **argv)
         else
             status = cli_analysis_option(&a, o, optarg);
     }
-    if (order == COLUMNS)
-        order = is_of_functions(by) ? SELF : IN_SCHEDULE;
+    if (order == CLI_COLUMNS)
+        order = is_of_functions(by) ? CLI_SELF : CLI_RUNNING;
     if (status == KYMO_EXIT_OK && !has_column(by, order))
         status = cli_usage("stats", "--sort %s: this table has no such column", column_names[order]);
     if (status == KYMO_EXIT_OK)
@@ -286,7 +286,9 @@ int cli_stats(int argc, char **argv)
     }
     if (status == KYMO_EXIT_OK) {
         say_what_lacks(&s);
-        status = show(&s, order);
+        status = cli_stats_show(&s, order);
+        if (a.json && status == KYMO_EXIT_OK)
+            cli_json_end();
     }
     cli_stats_free(&s);
     return cli_analysis_close(&a, status);

@@ -9,23 +9,15 @@
 #include <string.h>
 
 #include "json.h"
-#include "kymo_why.h"
 #include "requests.h"
+#include "why.h"
 
 /* What happens shortly before belongs to the explanation: who was running. */
 enum { BEFORE_NS = 1000000, TOP_MAX = 1000 };
 
-/* A request or a call to explain. */
-struct target {
-    uint64_t process, server; /* server: KYMO_IDENT_NONE for a call */
-    uint32_t mfa;
-    uint32_t ahead;
-    int64_t start, end;
-};
-
 struct why {
     struct cli_analysis a;
-    struct target *targets; /* the longest first */
+    struct cli_why_target *targets; /* the longest first */
     size_t n, room;
     const char *at_text;
     int64_t at; /* CLOCK_MONOTONIC, with at_text */
@@ -34,7 +26,7 @@ struct why {
 
 /* ---- what to explain ---- */
 
-static void add_target(struct why *w, const struct target *t)
+static void add_target(struct why *w, const struct cli_why_target *t)
 {
     int64_t value = t->end - t->start;
     if (w->at_text != NULL && (t->start > w->at || t->end < w->at))
@@ -55,7 +47,7 @@ static void on_request(void *arg, const struct kymo_request *q)
     if (w->a.filter.n_pids != 0 && !cli_wants_process(&w->a, q->client) &&
         !cli_wants_process(&w->a, q->server))
         return;
-    struct target t = {q->client, q->server, q->handler_mfa, q->ahead, q->sent, q->received};
+    struct cli_why_target t = {q->client, q->server, q->handler_mfa, q->ahead, q->sent, q->received};
     add_target(w, &t);
 }
 
@@ -65,7 +57,7 @@ static void on_span(void *arg, const struct kymo_span *s)
     if (s->end == KYMO_NO_TIME || s->ended == KYMO_SPAN_MOMENT || !cli_wants_process(&w->a, s->process) ||
         !cli_wants_function(&w->a, s->mfa))
         return;
-    struct target t = {s->process, KYMO_IDENT_NONE, s->mfa, 0, s->start, s->end};
+    struct cli_why_target t = {s->process, KYMO_IDENT_NONE, s->mfa, 0, s->start, s->end};
     add_target(w, &t);
 }
 
@@ -154,7 +146,7 @@ static void text_part(const struct why *w, const struct kymo_why_part *p, int64_
     putchar('\n');
 }
 
-static void text_head(const struct why *w, const struct target *t)
+static void text_head(const struct why *w, const struct cli_why_target *t)
 {
     printf("%s", PROCESS(w, t->process));
     if (t->server != KYMO_IDENT_NONE)
@@ -174,7 +166,8 @@ static void text_path(const struct why *w, const struct kymo_why_answer *answer)
     }
 }
 
-static void text_answer(const struct why *w, const struct target *t, const struct kymo_why_answer *answer)
+static void text_answer(const struct why *w, const struct cli_why_target *t,
+                        const struct kymo_why_answer *answer)
 {
     text_head(w, t);
     for (size_t i = 0; i < answer->n; i++)
@@ -185,14 +178,15 @@ static void text_answer(const struct why *w, const struct target *t, const struc
 
 /* ---- JSON ---- */
 
-static void json_answer(const struct why *w, const struct target *t, const struct kymo_why_answer *answer)
+void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
+                  const struct kymo_why_answer *answer)
 {
     cli_json_open(NULL, '{');
     cli_json_text("kind", t->server != KYMO_IDENT_NONE ? "request" : "call");
-    cli_json_process(&w->a, "process", t->process);
-    cli_json_process(&w->a, "server", t->server);
-    cli_json_function(&w->a, "function", t->mfa);
-    cli_json_since(&w->a, "start_ns", t->start);
+    cli_json_process(a, "process", t->process);
+    cli_json_process(a, "server", t->server);
+    cli_json_function(a, "function", t->mfa);
+    cli_json_since(a, "start_ns", t->start);
     cli_json_int("total_ns", t->end - t->start);
     cli_json_uint("ahead", t->ahead);
     cli_json_bool("cut", answer->cut);
@@ -202,10 +196,10 @@ static void json_answer(const struct why *w, const struct target *t, const struc
         cli_json_open(NULL, '{');
         cli_json_text("cause", kymo_why_cause_name(p->cause));
         cli_json_int("ns", p->ns);
-        cli_json_process(&w->a, "process", p->process);
-        cli_json_process(&w->a, "blame", p->blame);
+        cli_json_process(a, "process", p->process);
+        cli_json_process(a, "blame", p->blame);
         cli_json_int("blame_ns", p->blame_ns);
-        cli_json_function(&w->a, "function", p->mfa);
+        cli_json_function(a, "function", p->mfa);
         cli_json_int("function_ns", p->mfa_ns);
         cli_json_uint("stretches", p->times);
         cli_json_uint("requests", p->requests);
@@ -217,8 +211,8 @@ static void json_answer(const struct why *w, const struct target *t, const struc
         const struct kymo_why_step *s = &answer->step[i];
         cli_json_open(NULL, '{');
         cli_json_text("cause", kymo_why_cause_name(s->cause));
-        cli_json_process(&w->a, "process", s->process);
-        cli_json_since(&w->a, "start_ns", s->start);
+        cli_json_process(a, "process", s->process);
+        cli_json_since(a, "start_ns", s->start);
         cli_json_int("ns", s->end - s->start);
         cli_json_close('}');
     }
@@ -228,21 +222,27 @@ static void json_answer(const struct why *w, const struct target *t, const struc
 
 /* ---- the command ---- */
 
-static int explain(struct why *w, const struct target *t, bool first)
+int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t, struct kymo_why_answer *answer)
 {
-    struct kymo_why *facts = kymo_why_new(w->a.r);
+    struct kymo_why *facts = kymo_why_new(a->r);
+    if (facts == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    struct kymo_analysis_sink sink = kymo_why_sink(facts);
+    int status = cli_analysis_run_window(a, &sink, 1, t->start - a->t0 - BEFORE_NS, t->end - a->t0);
+    if (status == KYMO_EXIT_OK && kymo_why_explain(facts, t->process, t->start, t->end, answer) != 0)
+        status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    kymo_why_free(facts);
+    return status;
+}
+
+static int explain(struct why *w, const struct cli_why_target *t, bool first)
+{
     struct kymo_why_answer *answer = malloc(sizeof *answer);
-    int status = KYMO_EXIT_MEMORY;
-    if (facts != NULL && answer != NULL) {
-        struct kymo_analysis_sink sink = kymo_why_sink(facts);
-        status = cli_analysis_run_window(&w->a, &sink, 1, t->start - w->a.t0 - BEFORE_NS, t->end - w->a.t0);
-        if (status == KYMO_EXIT_OK && kymo_why_explain(facts, t->process, t->start, t->end, answer) != 0)
-            status = KYMO_EXIT_MEMORY;
-    }
-    if (status == KYMO_EXIT_MEMORY)
-        cli_fail(status, "out of memory");
+    if (answer == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    int status = cli_why_explain(&w->a, t, answer);
     if (status == KYMO_EXIT_OK && w->a.json) {
-        json_answer(w, t, answer);
+        cli_why_json(&w->a, t, answer);
     } else if (status == KYMO_EXIT_OK) {
         if (!first)
             putchar('\n');
@@ -251,7 +251,6 @@ static int explain(struct why *w, const struct target *t, bool first)
             cli_warn("the time is too full of events: parts of the explanation are left out");
     }
     free(answer);
-    kymo_why_free(facts);
     return status;
 }
 

@@ -104,8 +104,7 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
     return KYMO_EXIT_OK;
 }
 
-/* True when the output would be a file in the recording, in place of one of its own. */
-static bool inside(const char *out, const char *recording)
+bool cli_inside(const char *out, const char *recording)
 {
     char folder[PATH_MAX];
     struct stat a, b;
@@ -147,7 +146,7 @@ int cli_export(int argc, char **argv)
     }
     if (status == KYMO_EXIT_OK)
         status = check(argc - optind, argv + optind, &o, &filter, &kind);
-    if (status == KYMO_EXIT_OK && inside(o.out, argv[optind + 1]))
+    if (status == KYMO_EXIT_OK && cli_inside(o.out, argv[optind + 1]))
         status = cli_usage("export", "-o: %s lies in the recording, choose another folder", o.out);
     if (status == KYMO_EXIT_OK)
         status = cli_open(argv[optind + 1], &r);

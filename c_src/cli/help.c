@@ -39,6 +39,7 @@ static const char general[] =
     "  kymo why RECORDING                     what made one request or call slow\n"
     "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
     "  kymo sql RECORDING SQL                 any other question, over tables\n"
+    "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
     "  kymo export folded RECORDING -o OUT    stacks for flame graphs, speedscope\n"
@@ -157,6 +158,17 @@ static const char sql[] =
     "The same tables for other programs with SQLite: load the extension\n"
     "kymo_sqlite.so, then select kymo_open('RECORDING').\n";
 
+static const char report[] =
+    "Usage: kymo report [OPTION]... RECORDING -o OUT.html\n"
+    "\n"
+    "Writes one HTML file that needs neither kymo nor a network: what was slow and why, a\n"
+    "flame graph, a timeline, latencies, mailboxes, collections, schedulers, losses.\n"
+    "The numbers are those of stats, calls, mailboxes and why.\n"
+    "\n"
+    "  -o, --output OUT       the file to write, - for standard output\n"
+    "      --from TIME        what ends before TIME does not count; see kymo help print\n"
+    "      --to TIME          nor what begins after it\n" COMMON;
+
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
     "\n"
@@ -178,9 +190,10 @@ const char *cli_help(const char *command)
 {
     static const struct {
         const char *name, *text;
-    } texts[] = {{"info", info},   {"print", print}, {"export", export},
-                 {"stats", stats}, {"calls", calls}, {"mailboxes", mailboxes},
-                 {"why", why},     {"diff", diff},   {"sql", sql}};
+    } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
+                 {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff},
+                 {"sql", sql},     {"report", report}};
+
     if (command == NULL)
         return general;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

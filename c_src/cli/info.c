@@ -14,9 +14,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What the state is called, for people. */
-static const char *state_of(const struct cli_info *in)
+const char *cli_state_text(const struct kymo_reader *r)
 {
+    const struct kymo_meta *meta = kymo_reader_meta(r);
     static const char *const ended[] = {"closed",
                                         "closed: stopped",
                                         "closed: the owner of the recording died",
@@ -25,25 +25,25 @@ static const char *state_of(const struct cli_info *in)
                                         "closed: the limit on duration was reached",
                                         "closed: the tracer was unloaded or the node halted",
                                         "closed: nothing referred to the recorder any more"};
-    if (in->meta->snapshot != 0)
+    if (meta->snapshot != 0)
         return "snapshot";
-    if (kymo_reader_crashed(in->r))
+    if (kymo_reader_crashed(r))
         return "never closed: the node died while recording";
-    switch (in->meta->state) {
+    switch (meta->state) {
     case KYMO_ACTIVE: return "recording";
     case KYMO_PAUSED: return "paused";
     case KYMO_STOPPING: return "stopping";
-    case KYMO_CLOSED:
-        return in->meta->reason < sizeof ended / sizeof *ended ? ended[in->meta->reason] : ended[0];
-    default: return kymo_state_name(in->meta->state);
+    case KYMO_CLOSED: return meta->reason < sizeof ended / sizeof *ended ? ended[meta->reason] : ended[0];
+    default: return kymo_state_name(meta->state);
     }
 }
 
-static const char *state_word_of(const struct cli_info *in)
+const char *cli_state_word(const struct kymo_reader *r)
 {
-    if (in->meta->snapshot != 0)
+    const struct kymo_meta *meta = kymo_reader_meta(r);
+    if (meta->snapshot != 0)
         return "snapshot";
-    return kymo_reader_crashed(in->r) ? "crashed" : kymo_state_name(in->meta->state);
+    return kymo_reader_crashed(r) ? "crashed" : kymo_state_name(meta->state);
 }
 
 static inline void count(struct cli_info *in, const struct kymo_event *ev, uint32_t n_ids)
@@ -172,8 +172,8 @@ static int fill(struct cli_info *in, size_t top, bool quiet)
     in->meta = kymo_reader_meta(in->r);
     in->slots = kymo_reader_slots(in->r, &in->n_slots);
     in->damage = kymo_reader_damage(in->r);
-    in->state = state_of(in);
-    in->state_word = state_word_of(in);
+    in->state = cli_state_text(in->r);
+    in->state_word = cli_state_word(in->r);
     kymo_reader_pool(in->r, &in->pool_segments, &in->pool_bytes);
     in->slot_events = calloc(in->n_slots, sizeof *in->slot_events);
     in->slot_incomplete = calloc(in->n_slots, sizeof *in->slot_incomplete);

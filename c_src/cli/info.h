@@ -57,6 +57,10 @@ static inline int64_t cli_info_complete_ns(const struct cli_info *in)
     return in->events == 0 ? 0 : (int64_t)((uint64_t)in->last_ns - (uint64_t)in->horizon_ns);
 }
 
+/* The state of a recording and how it ended, for people and for programs (info.c). */
+const char *cli_state_text(const struct kymo_reader *r);
+const char *cli_state_word(const struct kymo_reader *r);
+
 void cli_info_text(const struct cli_info *in);
 void cli_info_json(const struct cli_info *in);
 

@@ -2,34 +2,50 @@
 #include "json.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "kymo_analysis.h"
 #include "kymo_cli.h"
 
-static bool after; /* something stands before, in the same brackets */
+static bool after;   /* something stands before, in the same brackets */
+static FILE *stream; /* NULL = standard output */
+
+void cli_json_to(FILE *f)
+{
+    stream = f;
+}
+
+FILE *cli_json_stream(void)
+{
+    return stream != NULL ? stream : stdout;
+}
 
 static void begin(const char *key)
 {
     if (after)
-        putchar(',');
+        putc(',', cli_json_stream());
     after = true;
     if (key != NULL) {
         cli_json_string(key);
-        putchar(':');
+        putc(':', cli_json_stream());
     }
+}
+
+void cli_json_key(const char *key)
+{
+    begin(key);
+    after = false;
 }
 
 void cli_json_open(const char *key, char bracket)
 {
     begin(key);
-    putchar(bracket);
+    putc(bracket, cli_json_stream());
     after = false;
 }
 
 void cli_json_close(char bracket)
 {
-    putchar(bracket);
+    putc(bracket, cli_json_stream());
     after = true;
 }
 
@@ -42,13 +58,13 @@ void cli_json_text(const char *key, const char *text)
 void cli_json_int(const char *key, int64_t n)
 {
     begin(key);
-    printf("%" PRId64, n);
+    fprintf(cli_json_stream(), "%" PRId64, n);
 }
 
 void cli_json_uint(const char *key, uint64_t n)
 {
     begin(key);
-    printf("%" PRIu64, n);
+    fprintf(cli_json_stream(), "%" PRIu64, n);
 }
 
 void cli_json_double(const char *key, double d)
@@ -60,13 +76,13 @@ void cli_json_double(const char *key, double d)
 void cli_json_bool(const char *key, bool b)
 {
     begin(key);
-    fputs(b ? "true" : "false", stdout);
+    fputs(b ? "true" : "false", cli_json_stream());
 }
 
 void cli_json_null(const char *key)
 {
     begin(key);
-    fputs("null", stdout);
+    fputs("null", cli_json_stream());
 }
 
 void cli_json_ns(const char *key, int64_t ns)
@@ -77,8 +93,27 @@ void cli_json_ns(const char *key, int64_t ns)
         cli_json_int(key, ns);
 }
 
+void cli_json_histogram(const char *key, const struct kymo_histogram *h)
+{
+    enum { TOGETHER = KYMO_HISTOGRAM_SUB / 4 }; /* four to each power of two */
+    cli_json_open(key, '[');
+    for (unsigned i = 0; i < h->count;) {
+        unsigned group = (h->first + i) / TOGETHER;
+        uint64_t n = 0;
+        for (; i < h->count && (h->first + i) / TOGETHER == group; i++)
+            n += h->n[i];
+        if (n == 0)
+            continue;
+        cli_json_open(NULL, '[');
+        cli_json_int(NULL, kymo_histogram_value(group * TOGETHER + TOGETHER / 2));
+        cli_json_uint(NULL, n);
+        cli_json_close(']');
+    }
+    cli_json_close(']');
+}
+
 void cli_json_end(void)
 {
-    putchar('\n');
+    putc('\n', cli_json_stream());
     after = false;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON on standard output, for the commands that are views of the analysis. Commas
- * come by themselves. key is NULL for elements of arrays. One document at a time.
+ * JSON on standard output or another stream, for the commands that are views of the
+ * analysis. Commas come by themselves. key is NULL for elements of arrays. One document
+ * at a time.
  */
 #ifndef KYMO_CLI_JSON_H
 #define KYMO_CLI_JSON_H
@@ -9,6 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kymo_histogram.h"
+#include <stdio.h>
+
+/* Writes to this stream from now on; NULL = standard output. Also where
+ * cli_json_string (kymo_cli.h) writes. */
+void cli_json_to(FILE *f);
+FILE *cli_json_stream(void);
+/* A key alone; the next call writes its value, with a NULL key. */
+void cli_json_key(const char *key);
 /* bracket is '{' or '['; the end takes '}' or ']'. */
 void cli_json_open(const char *key, char bracket);
 void cli_json_close(char bracket);
@@ -21,6 +31,8 @@ void cli_json_bool(const char *key, bool b);
 void cli_json_null(const char *key);
 /* A time or duration in nanoseconds; null for KYMO_NO_TIME. */
 void cli_json_ns(const char *key, int64_t ns);
+/* [[ns, n], ...]: n durations of about ns (within 10 %); empty ones are left out. */
+void cli_json_histogram(const char *key, const struct kymo_histogram *h);
 /* Ends the document, or a line of JSON Lines. */
 void cli_json_end(void);
 

@@ -63,9 +63,17 @@ int cli_why(int argc, char **argv);
 int cli_mailboxes(int argc, char **argv);
 int cli_diff(int argc, char **argv);
 int cli_sql(int argc, char **argv);
+int cli_report(int argc, char **argv); /* of report/ */
+
+/* Of this program, as kymo.app has it. */
+const char *cli_version(void);
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);
+
+/* True when the output would be a file in the recording, in place of one of its own
+ * (export.c). */
+bool cli_inside(const char *out, const char *recording);
 
 /* ---- progress (progress.c) ---- */
 

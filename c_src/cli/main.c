@@ -19,7 +19,13 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {{"info", cli_info},           {"print", cli_print}, {"export", cli_export},
                 {"stats", cli_stats},         {"calls", cli_calls}, {"why", cli_why},
-                {"mailboxes", cli_mailboxes}, {"diff", cli_diff},   {"sql", cli_sql}};
+                {"mailboxes", cli_mailboxes}, {"diff", cli_diff},   {"sql", cli_sql},
+                {"report", cli_report}};
+
+const char *cli_version(void)
+{
+    return KYMO_VERSION;
+}
 
 static void say(const char *fmt, va_list ap)
 {
@@ -183,7 +189,7 @@ int main(int argc, char **argv)
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         if (argc > 2)
             return cli_usage(NULL, "--version takes no argument, not '%s'", argv[2]);
-        printf("kymo %s (recording format %u)\n", KYMO_VERSION, KYMO_FORMAT_VERSION);
+        printf("kymo %s (recording format %u)\n", cli_version(), KYMO_FORMAT_VERSION);
         return cli_flush(KYMO_EXIT_OK);
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {

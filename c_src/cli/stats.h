@@ -9,6 +9,20 @@
 #include "analyse.h"
 #include "kymo_call_sums.h"
 
+enum cli_stats_column {
+    CLI_SELF,
+    CLI_TOTAL,
+    CLI_RUNNING,
+    CLI_CALLS,
+    CLI_MAX,
+    CLI_P50,
+    CLI_P99,
+    CLI_GC,
+    CLI_WAITING,
+    CLI_SENT,
+    CLI_RECEIVED,
+    CLI_COLUMNS
+};
 enum cli_stats_by { CLI_BY_FUNCTION, CLI_BY_MODULE, CLI_BY_PROCESS, CLI_BY_ROLE };
 
 /* One row of the table. Of processes, sums.calls is what they called, sums.running and
@@ -35,5 +49,8 @@ void cli_stats_free(struct cli_stats *s);
 struct kymo_analysis_sink cli_stats_sink(struct cli_stats *s);
 /* The name of a row, as it is shown. */
 void cli_stats_name(const struct cli_stats *s, const struct cli_stats_row *row, char *buf, size_t size);
+/* The table, the largest of the column first (cmd_stats.c): as text or, with a->json, as one
+ * JSON object, without the end of its line. 0, or an exit status. */
+int cli_stats_show(const struct cli_stats *s, enum cli_stats_column order);
 
 #endif

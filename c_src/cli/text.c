@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "json.h"
 #include "kymo_cli.h"
 #include "kymo_sink.h"
 
@@ -63,23 +64,24 @@ void cli_json_string(const char *text)
 {
     const uint8_t *p = (const uint8_t *)text;
     size_t n = strlen(text);
-    putchar('"');
+    FILE *f = cli_json_stream();
+    putc('"', f);
     while (n > 0) {
         uint32_t c;
         size_t len = kymo_utf8_decode(p, n, &c);
         if (len == 0) {
-            fputs("\\ufffd", stdout);
+            fputs("\\ufffd", f);
             len = 1;
         } else if (c == '"' || c == '\\') {
-            putchar('\\');
-            putchar((int)c);
+            putc('\\', f);
+            putc((int)c, f);
         } else if (c < 32 || c == 127) {
-            printf("\\u%04x", c);
+            fprintf(f, "\\u%04x", c);
         } else {
-            (void)fwrite(p, 1, len, stdout); /* cli_flush looks for errors */
+            (void)fwrite(p, 1, len, f); /* cli_flush looks for errors */
         }
         p += len;
         n -= len;
     }
-    putchar('"');
+    putc('"', f);
 }

@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Buckets of each power of two. */
+#define KYMO_HISTOGRAM_SUB 32u
+
 struct kymo_histogram {
     uint32_t *n;           /* by bucket, from `first` on; NULL = empty */
     uint16_t first, count; /* buckets */

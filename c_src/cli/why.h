@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One slow request or call and its explanation: what kymo why and kymo report show. One
+ * thread.
+ */
+#ifndef KYMO_CLI_WHY_H
+#define KYMO_CLI_WHY_H
+
+#include "analyse.h"
+#include "kymo_why.h"
+
+/* A request or a call to explain; times of CLOCK_MONOTONIC. */
+struct cli_why_target {
+    uint64_t process, server; /* server: KYMO_IDENT_NONE for a call */
+    uint32_t mfa;
+    uint32_t ahead;
+    int64_t start, end;
+};
+
+/* Reads the recording once more, up to the end of the target. 0, or an exit status after a
+ * message. */
+int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t, struct kymo_why_answer *answer);
+/* A JSON object, without a key. */
+void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
+                  const struct kymo_why_answer *answer);
+
+#endif

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts the page together.
+
+import { el } from "./dom.js";
+import { load } from "./data.js";
+import { answers, head } from "./answers.js";
+import { flame } from "./flame.js";
+import { timeline } from "./timeline.js";
+import { about, collections, functions, mailboxes, processes, requests, schedulers } from "./sections.js";
+
+function section(id, title, ...children) {
+  return el("section", { id, "aria-labelledby": id + "-title" }, el("h2", { id: id + "-title", tabindex: "-1" }, title), children);
+}
+
+function build(report) {
+  const lanes = timeline(report);
+  const stacks = flame(report);
+  const show = (answer) => {
+    lanes.showAnswer(answer);
+    const heading = document.getElementById("timeline-title");
+    heading.scrollIntoView();
+    heading.focus({ preventScroll: true });
+  };
+  const sections = [
+    ["answers", "Why", answers(report, show)],
+    ["timeline", "Timeline", section("timeline", "Timeline", lanes.node)],
+    ["flame", "Flame graph", section("flame", "Flame graph: where the time went", stacks.node)],
+    ["functions", "Functions", section("functions", "Functions", functions(report))],
+    ["requests", "Requests", section("requests", "Requests", requests(report))],
+    ["mailboxes", "Mailboxes", section("mailboxes", "Mailboxes", mailboxes(report))],
+    ["processes", "Processes", section("processes", "Processes", processes(report))],
+    ["collections", "Collections", section("collections", "Garbage collections", collections(report))],
+    ["schedulers", "Schedulers", section("schedulers", "Schedulers", schedulers(report))],
+    ["about", "About", section("about", "About this recording", about(report))],
+  ];
+  document.title = `kymo report: ${report.recording.node || report.recording.recording}`;
+  document.body.append(
+    el("a", { class: "skip", href: "#answers" }, "Skip to what was slow"),
+    head(report),
+    el("nav", { "aria-label": "Sections" }, el("ul", null, sections.map(([id, title]) => el("li", null, el("a", { href: "#" + id }, title))))),
+    el("main", null, sections.map(([, , node]) => node)));
+  stacks.draw();
+  lanes.draw();
+}
+
+build(load());

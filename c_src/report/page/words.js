@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the causes of kymo why mean, in words. A phrase is an array of texts and of
+// { name, pid } for what the recorded program calls something.
+
+import { count, duration } from "./format.js";
+
+export const CAUSES = {
+  running: "running", dirty: "running on a dirty scheduler", gc: "collecting garbage",
+  queue: "waiting in a mailbox", scheduler: "waiting for a scheduler",
+  dirty_queue: "waiting for a dirty scheduler", port: "waiting for a port", timer: "waiting for a timer",
+  suspended: "suspended", node: "the whole node stood still", active: "running or waiting",
+  unknown: "not known",
+};
+
+const name = (text) => ({ name: text === null ? "?" : text });
+// A process, with its pid where its name does not tell it from others.
+export const process = (text, pid) => ({ name: text === null ? "?" : text, pid: pid === text ? null : pid });
+const busy = (p) => process(p.process, p.process_pid);
+const blamed = (p) => process(p.blame, p.blame_pid);
+
+function mostlyIn(part, words) {
+  if (part.function === null) return [];
+  return [words, name(part.function), part.function_ns > 0 ? ` (${duration(part.function_ns)})` : ""];
+}
+
+function meanwhile(part) {
+  if (part.blame === null) return [];
+  return ["; ", blamed(part), " ran meanwhile, for " + duration(part.blame_ns)];
+}
+
+const PHRASES = {
+  running: (p) => [busy(p), " was running", ...mostlyIn(p, ", mostly in ")],
+  dirty: (p) => [busy(p), " was running on a dirty scheduler", ...mostlyIn(p, ", mostly in ")],
+  active: (p) => [busy(p), " was busy", ...mostlyIn(p, ", mostly in "),
+    "; whether it ran or waited was not recorded"],
+  gc: (p) => [busy(p), " collected garbage", p.stretches > 1 ? `, ${count(p.stretches)} times` : ""],
+  queue: (p) => ["the request waited in the mailbox of ", busy(p), p.requests > 0
+    ? ` behind ${count(p.requests)} other request${p.requests === 1 ? "" : "s"}` : "",
+  ...mostlyIn(p, "; meanwhile the process was mostly in ")],
+  scheduler: (p) => [busy(p), " could run but waited for a scheduler", ...meanwhile(p)],
+  dirty_queue: (p) => [busy(p), " waited for a dirty scheduler",
+    ...mostlyIn({ ...p, function_ns: 0 }, " to run "), ...meanwhile(p)],
+  port: (p) => [busy(p), " waited for ", p.blame !== null ? blamed(p) : "a port"],
+  timer: (p) => [busy(p), " waited for a time to pass", ...mostlyIn({ ...p, function_ns: 0 }, ", in ")],
+  suspended: (p) => [busy(p), " was suspended by ", blamed(p)],
+  node: (p) => [busy(p), " could run, but no process of the node ran"],
+  unknown: (p) => ["nothing in the recording says what ", busy(p), " waited for"],
+};
+
+export function phrase(part) {
+  return (PHRASES[part.cause] || PHRASES.unknown)(part).filter((x) => x !== "");
+}
+
+// What is missing from the recording, one phrase each; none when it is whole.
+export function shortcomings(report) {
+  const r = report.recording;
+  const list = [];
+  if (r.lost_total > 0) list.push(`${count(r.lost_total)} events were lost while recording`);
+  if (!r.whole) {
+    list.push(`older events were overwritten: it is complete from ${(r.complete_from_ns / 1e9).toFixed(3)} s on`);
+  }
+  if (Object.values(r.damage).some((n) => n > 0)) list.push("its files are damaged: what could not be read is left out");
+  if (r.taken > 0) list.push("another tool took the recorder's tracing away");
+  if (r.dict_full > 0) list.push(`${count(r.dict_full)} names found no room and are shown as ?`);
+  if (r.sample > 1) list.push(`only one in ${count(r.sample)} ${r.sample_kind === "process" ? "processes" : "events"} was recorded`);
+  if (r.given_up > 0) list.push(`${count(r.given_up)} processes or requests were given up to bound the memory`);
+  return list;
+}
+
+// What the recording has no events of, and what is unknown for that.
+export function lacks(has) {
+  const list = [];
+  if (!has.calls) list.push(["calls", "there are no functions to show"]);
+  else if (!has.returns) list.push(["return_to or return events", "how long calls take is not known"]);
+  if (!has.running) list.push(["running events", "when processes ran or waited for a scheduler is not known"]);
+  if (!has.messages) list.push(["messages", "there are no mailboxes and no requests"]);
+  else if (!has.references) list.push(["references in messages", "no request can be paired with its reply"]);
+  if (!has.gc) list.push(["garbage_collection events", "what collections cost is not known"]);
+  return list;
+}

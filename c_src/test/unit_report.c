@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The longest of many stretches: what report/largest.c keeps, against a sort of all.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "largest.h"
+
+enum { N = 20000, MOST = 300, PARTS = 10, EACH = 7, LAST = 1000000 };
+
+static struct report_stretch all[N];
+
+/* The same numbers each time; many are equal. */
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static void fill(struct report_largest *l)
+{
+    uint32_t state = 17;
+    assert_true(report_largest_init(l, MOST, PARTS, EACH, 0, LAST));
+    for (uint32_t i = 0; i < N; i++) {
+        int64_t start = next_random(&state) % LAST;
+        all[i] = (struct report_stretch){.id = i, .start = start, .end = start + next_random(&state) % 5000};
+        report_largest_add(l, &all[i]);
+    }
+}
+
+/* How many of all, or of one part, are longer. */
+static size_t longer(const struct report_stretch *s, int64_t from, int64_t to)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < N; i++)
+        n += all[i].start >= from && all[i].start < to && all[i].end - all[i].start > s->end - s->start;
+    return n;
+}
+
+static void keeps_the_longest(void **state)
+{
+    struct report_largest l;
+    size_t n, of_all = 0;
+    fill(&l);
+    struct report_stretch *kept = report_largest_list(&l, &n);
+    assert_non_null(kept);
+    assert_int_equal(l.seen, N);
+    assert_in_range(n, MOST, MOST + PARTS * EACH);
+    for (size_t i = 0; i < n; i++) {
+        int64_t part = kept[i].start / (LAST / PARTS) * (LAST / PARTS);
+        bool long_of_all = longer(&kept[i], 0, LAST) < MOST;
+        assert_true(long_of_all || longer(&kept[i], part, part + LAST / PARTS) < EACH);
+        of_all += long_of_all;
+    }
+    assert_true(of_all >= MOST);
+    free(kept);
+    report_largest_free(&l);
+    (void)state;
+}
+
+static void lists_each_once_by_start(void **state)
+{
+    struct report_largest l;
+    size_t n;
+    fill(&l);
+    struct report_stretch *kept = report_largest_list(&l, &n);
+    assert_non_null(kept);
+    for (size_t i = 1; i < n; i++) {
+        assert_true(kept[i - 1].start <= kept[i].start);
+        assert_true(kept[i - 1].start < kept[i].start || kept[i - 1].id != kept[i].id);
+    }
+    free(kept);
+    report_largest_free(&l);
+    (void)state;
+}
+
+/* A recording of one moment has no parts. */
+static void takes_no_time(void **state)
+{
+    struct report_largest l;
+    struct report_stretch s = {.start = 5, .end = 5};
+    size_t n;
+    assert_true(report_largest_init(&l, 2, PARTS, EACH, 5, 5));
+    for (s.id = 1; s.id <= 3; s.id++)
+        report_largest_add(&l, &s);
+    struct report_stretch *kept = report_largest_list(&l, &n);
+    assert_non_null(kept);
+    assert_int_equal(n, 2);
+    free(kept);
+    report_largest_free(&l);
+    (void)state;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keeps_the_longest),
+        cmocka_unit_test(lists_each_once_by_start),
+        cmocka_unit_test(takes_no_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
