@@ -23,6 +23,9 @@ enum {
     KYMO_EXIT_MEMORY = 5
 };
 
+/* The version of kymo: "1.2.3". */
+const char *cli_version(void);
+
 /* ---- messages (main.c) ---- */
 
 /* "kymo: ..." on standard error; returns status. */

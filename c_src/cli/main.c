@@ -21,6 +21,11 @@ static const struct {
                 {"stats", cli_stats},         {"calls", cli_calls}, {"why", cli_why},
                 {"mailboxes", cli_mailboxes}, {"diff", cli_diff}};
 
+const char *cli_version(void)
+{
+    return KYMO_VERSION;
+}
+
 static void say(const char *fmt, va_list ap)
 {
     fputs("kymo: ", stderr);

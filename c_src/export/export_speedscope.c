@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "folded.h"
-#include "kymo_sink.h"
+#include "json_text.h"
 #include "outfile.h"
 
 enum { KEY_SLOTS = 2 }; /* the two collections, beside functions */
@@ -35,29 +35,14 @@ static void say_number(struct writer *w, uint64_t n)
     kymo_out_write(&w->out, text, (size_t)len);
 }
 
-/* A JSON string; bytes that are no UTF-8 become U+FFFD. */
+static void put(void *out, const void *bytes, size_t n)
+{
+    kymo_out_write(out, bytes, n);
+}
+
 static void say_string(struct writer *w, const char *text)
 {
-    const uint8_t *p = (const uint8_t *)text;
-    size_t n = strlen(text);
-    char escaped[8];
-    say(w, "\"");
-    while (n > 0) {
-        uint32_t c;
-        size_t len = kymo_utf8_decode(p, n, &c);
-        if (len == 0) {
-            say(w, "\\ufffd");
-            len = 1;
-        } else if (c < 32 || c == 127 || c == '"' || c == '\\') {
-            snprintf(escaped, sizeof escaped, "\\u%04x", c);
-            say(w, escaped);
-        } else {
-            kymo_out_write(&w->out, p, len);
-        }
-        p += len;
-        n -= len;
-    }
-    say(w, "\"");
+    kymo_json_string(put, &w->out, text);
 }
 
 static uint32_t *frame_of(struct writer *w, uint32_t key)
