@@ -133,7 +133,7 @@ static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const stru
 
 int cli_export(int argc, char **argv)
 {
-    enum { OPT_WALL = 1, OPT_OUTPUT, OPT_ALL, OPT_QUIET, OPT_STRICT, OPT_ENDPOINT, OPT_HEADER };
+    enum { OPT_WALL = 1, OPT_OUTPUT, OPT_ALL, OPT_QUIET, OPT_STRICT, OPT_ENDPOINT, OPT_HEADER, OPT_CACERT };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"output", required_argument, NULL, OPT_OUTPUT},
                                             {"wall", no_argument, NULL, OPT_WALL},
@@ -142,6 +142,7 @@ int cli_export(int argc, char **argv)
                                             {"strict", no_argument, NULL, OPT_STRICT},
                                             {"endpoint", required_argument, NULL, OPT_ENDPOINT},
                                             {"header", required_argument, NULL, OPT_HEADER},
+                                            {"cacert", required_argument, NULL, OPT_CACERT},
                                             {NULL, 0, NULL, 0}};
     struct kymo_export_options o = {.keep = NULL};
     struct cli_otlp otlp = {.out = NULL};
@@ -161,6 +162,7 @@ int cli_export(int argc, char **argv)
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;
         case OPT_ENDPOINT: otlp.endpoint = optarg; break;
+        case OPT_CACERT: otlp.cacert = optarg; break;
         case OPT_HEADER: status = cli_otlp_header(&otlp, optarg); break;
         case '?': status = cli_bad_option("export"); break;
         default: status = cli_filter_option(&filter, "export", opt, optarg);
@@ -175,8 +177,8 @@ int cli_export(int argc, char **argv)
         cli_filter_free(&filter);
         return status;
     }
-    if (status == KYMO_EXIT_OK && (otlp.endpoint != NULL || otlp.n_headers > 0))
-        status = cli_usage("export", "--endpoint and --header are for otlp");
+    if (status == KYMO_EXIT_OK && (otlp.endpoint != NULL || otlp.n_headers > 0 || otlp.cacert != NULL))
+        status = cli_usage("export", "--endpoint, --header and --cacert are for otlp");
     cli_otlp_free(&otlp);
     if (status == KYMO_EXIT_OK)
         status = check(argc - optind, argv + optind, &o, &kind);

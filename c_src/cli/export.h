@@ -13,6 +13,7 @@ struct cli_otlp {
     const char *endpoint; /* ... or the collector's address; the other one is NULL */
     const char **headers; /* of its HTTP requests */
     size_t n_headers;
+    const char *cacert; /* certificates to trust, or NULL */
     bool quiet, strict;
 };
 

@@ -132,8 +132,12 @@ static int to_collector(const struct cli_otlp *o, const struct input *in, struct
     char err[1024] = "", all[32];
     const char *why;
     struct kymo_otlp_http *http;
-    int rc =
-        kymo_otlp_http_open(o->endpoint, o->headers, o->n_headers, cli_version(), &http, err, sizeof err);
+    struct kymo_otlp_collector collector = {.url = o->endpoint,
+                                            .headers = o->headers,
+                                            .n_headers = o->n_headers,
+                                            .cacert = o->cacert,
+                                            .version = cli_version()};
+    int rc = kymo_otlp_http_open(&collector, &http, err, sizeof err);
     if (rc != 0)
         return say_failed(rc, err);
     struct kymo_otlp_target target = kymo_otlp_http_target(http);

@@ -43,11 +43,13 @@ static const char general[] =
     "  kymo export folded RECORDING -o OUT    stacks for flame graphs, speedscope\n"
     "  kymo export speedscope RECORDING -o OUT  the same for speedscope, by role\n"
     "  kymo export dbg RECORDING -o OUT       for dbg:trace_client/2\n"
+    "  kymo export otlp RECORDING... -o OUT   requests as spans, for OpenTelemetry\n"
     "  kymo help [COMMAND]                    the options of a command\n"
     "  kymo --version\n"
     "\n"
-    "Exit status: 0 done; 1 with --strict: something is missing; 2 wrong usage;\n"
-    "3 the recording can't be read; 4 the output can't be written; 5 no memory.\n"
+    "Exit status: 0 done; 1 with --strict: something is missing, or a collector has\n"
+    "not taken everything; 2 wrong usage; 3 the recording can't be read; 4 the output\n"
+    "can't be written; 5 no memory.\n"
     "See kymo(1).\n";
 
 static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
@@ -148,9 +150,15 @@ static const char export[] =
     "                         nanoseconds, for flamegraph.pl or speedscope\n"
     "  speedscope             the same stacks for speedscope, a profile for each role\n"
     "  dbg                    the trace messages, for dbg:trace_client(file, OUT, F)\n"
+    "  otlp                   requests, their parts and causes as spans of\n"
+    "                         OpenTelemetry; takes several recordings\n"
     "\n"
     "  -o, --output OUT       the file to write, - for standard output\n"
-    "      --wall             folded, speedscope: by wall clock, not by time scheduled in\n" ALL COMMON
+    "      --wall             folded, speedscope: by wall clock, not by time scheduled in\n"
+    "      --endpoint URL     otlp: post to this collector, http://localhost:4318,\n"
+    "                         instead of writing a file\n"
+    "      --header H         with it: 'Name: value'; may be repeated\n"
+    "      --cacert FILE      with it: the certificates to trust, for https\n" ALL COMMON
     "\n" FILTERS;
 
 const char *cli_help(const char *command)

@@ -105,22 +105,11 @@ static bool add_header(struct kymo_otlp_http *h, const char *text)
     return true;
 }
 
-static int set_up(struct kymo_otlp_http *h, const char *url, const char *const *headers, size_t n,
-                  const char *version)
+static int set_options(struct kymo_otlp_http *h, const struct kymo_otlp_collector *c)
 {
     char agent[64];
-    CURLcode rc = h->c.global_init(CURL_GLOBAL_DEFAULT);
-    h->url = traces_url(url);
-    h->curl = rc == CURLE_OK ? h->c.init() : NULL;
-    /* Without Expect a line goes out at once. */
-    bool ok = h->curl != NULL && h->url != NULL && add_header(h, "Content-Type: application/json") &&
-              add_header(h, "Expect:");
-    for (size_t i = 0; ok && i < n; i++)
-        ok = add_header(h, headers[i]);
-    if (!ok)
-        return -ENOMEM;
-    snprintf(agent, sizeof agent, "kymo/%s", version);
-    rc = h->c.setopt(h->curl, CURLOPT_URL, h->url);
+    snprintf(agent, sizeof agent, "kymo/%s", c->version);
+    CURLcode rc = h->c.setopt(h->curl, CURLOPT_URL, h->url);
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_HTTPHEADER, h->headers) : rc;
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_USERAGENT, agent) : rc;
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_ERRORBUFFER, h->problem) : rc;
@@ -129,31 +118,43 @@ static int set_up(struct kymo_otlp_http *h, const char *url, const char *const *
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_NOSIGNAL, 1L) : rc;
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS) : rc;
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_TIMEOUT, (long)POST_SECONDS) : rc;
+    if (c->cacert != NULL && rc == CURLE_OK)
+        rc = h->c.setopt(h->curl, CURLOPT_CAINFO, c->cacert);
     return rc == CURLE_OK ? 0 : rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL;
 }
 
-int kymo_otlp_http_open(const char *url, const char *const *headers, size_t n, const char *version,
-                        struct kymo_otlp_http **out, char *err, size_t err_size)
+static int set_up(struct kymo_otlp_http *h, const struct kymo_otlp_collector *c)
 {
-    struct kymo_otlp_http *h = NULL;
-    int rc = -EINVAL;
+    CURLcode rc = h->c.global_init(CURL_GLOBAL_DEFAULT);
+    h->url = traces_url(c->url);
+    h->curl = rc == CURLE_OK ? h->c.init() : NULL;
+    /* Without Expect a line goes out at once. */
+    bool ok = h->curl != NULL && h->url != NULL && add_header(h, "Content-Type: application/json") &&
+              add_header(h, "Expect:");
+    for (size_t i = 0; ok && i < c->n_headers; i++)
+        ok = add_header(h, c->headers[i]);
+    return ok ? set_options(h, c) : -ENOMEM;
+}
+
+int kymo_otlp_http_open(const struct kymo_otlp_collector *c, struct kymo_otlp_http **out, char *err,
+                        size_t err_size)
+{
     *out = NULL;
-    if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
-        snprintf(err, err_size, "%s: a collector's address begins with http:// or https://", url);
-        return rc;
+    if (strncmp(c->url, "http://", 7) != 0 && strncmp(c->url, "https://", 8) != 0) {
+        snprintf(err, err_size, "%s: a collector's address begins with http:// or https://", c->url);
+        return -EINVAL;
     }
-    h = calloc(1, sizeof *h);
-    rc = h != NULL ? load(&h->c, err, err_size) : -ENOMEM;
-    if (rc == 0 && (rc = set_up(h, url, headers, n, version)) == -EINVAL)
-        snprintf(err, err_size, "%s: libcurl does not take this address", url);
+    struct kymo_otlp_http *h = calloc(1, sizeof *h);
+    int rc = h != NULL ? load(&h->c, err, err_size) : -ENOMEM;
+    if (rc == 0 && (rc = set_up(h, c)) == -EINVAL)
+        snprintf(err, err_size, "%s: libcurl does not take this address", c->url);
     if (rc == -ENOMEM)
         snprintf(err, err_size, "not enough memory");
-    if (rc != 0) {
+    if (rc != 0)
         kymo_otlp_http_close(h);
-        return rc;
-    }
-    *out = h;
-    return 0;
+    else
+        *out = h;
+    return rc;
 }
 
 void kymo_otlp_http_close(struct kymo_otlp_http *h)
@@ -301,14 +302,12 @@ uint64_t kymo_otlp_http_bytes(const struct kymo_otlp_http *h)
 
 #else /* built where libcurl's headers are not installed */
 
-int kymo_otlp_http_open(const char *url, const char *const *headers, size_t n, const char *version,
-                        struct kymo_otlp_http **out, char *err, size_t err_size)
+int kymo_otlp_http_open(const struct kymo_otlp_collector *c, struct kymo_otlp_http **out, char *err,
+                        size_t err_size)
 {
-    (void)url, (void)headers, (void)n, (void)version;
     *out = NULL;
     snprintf(err, err_size,
-             "this kymo was built without libcurl's headers (Debian: libcurl4-openssl-dev): "
-             "write a file and post its lines");
+             "%s: this kymo was built without libcurl's headers (Debian: libcurl4-openssl-dev)", c->url);
     return -ENOSYS;
 }
 

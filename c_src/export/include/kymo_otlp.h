@@ -62,16 +62,23 @@ struct kymo_otlp_target kymo_otlp_file_target(struct kymo_otlp_file *f);
 int kymo_otlp_file_close(struct kymo_otlp_file *f, bool whole, uint64_t *bytes, char *err, size_t err_size);
 
 struct kymo_otlp_http;
-/* The collector at `url`, http or https; /v1/traces is appended unless the URL ends with it.
- * Lines are posted one after the other. An answer of 429, 502, 503 or 504 is waited for, as
+/* Where the collector is. */
+struct kymo_otlp_collector {
+    const char *url;            /* http or https; /v1/traces is appended unless it ends with it */
+    const char *const *headers; /* n_headers of "Name: value" */
+    size_t n_headers;
+    const char *cacert;  /* file of the certificates to trust, NULL = those of the system */
+    const char *version; /* of kymo */
+};
+/* Lines are posted one after the other. An answer of 429, 502, 503 or 504 is waited for, as
  * long as Retry-After says, and the line is posted again, KYMO_OTLP_TRIES times in all; so
- * it is after a failure of the connection, unless it is the first. Headers are "Name: value".
+ * it is after a failure of the connection, unless it is the first.
  * 0, or a negative errno with a sentence in err (-ENOSYS: there is no libcurl here; -EINVAL:
  * no such URL; -ENOMEM). put gives -ECOMM when the collector does not take a line. */
 #define KYMO_OTLP_TRIES 5
 #define KYMO_OTLP_WAIT_SECONDS 60 /* most that one Retry-After may ask for */
-int kymo_otlp_http_open(const char *url, const char *const *headers, size_t n, const char *version,
-                        struct kymo_otlp_http **out, char *err, size_t err_size);
+int kymo_otlp_http_open(const struct kymo_otlp_collector *c, struct kymo_otlp_http **out, char *err,
+                        size_t err_size);
 struct kymo_otlp_target kymo_otlp_http_target(struct kymo_otlp_http *h);
 /* Spans that the collector said it rejected, and why, as far as it says: text lives until
  * close. */
