@@ -103,7 +103,8 @@ bool cli_export_inside(const char *out, const char *recording)
 {
     char folder[PATH_MAX];
     struct stat a, b;
-    if (strcmp(out, "-") == 0 || (size_t)snprintf(folder, sizeof folder, "%s", out) >= sizeof folder)
+    if (out == NULL || strcmp(out, "-") == 0 ||
+        (size_t)snprintf(folder, sizeof folder, "%s", out) >= sizeof folder)
         return false;
     return stat(dirname(folder), &a) == 0 && stat(recording, &b) == 0 && a.st_dev == b.st_dev &&
            a.st_ino == b.st_ino;
@@ -125,7 +126,7 @@ static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const stru
         return cli_usage("export", "-o: the name is empty");
     for (int i = 0; i < n && status == KYMO_EXIT_OK; i++) {
         status = cli_one_recording("export", 1, recordings + i);
-        if (status == KYMO_EXIT_OK && otlp->out != NULL && cli_export_inside(otlp->out, recordings[i]))
+        if (status == KYMO_EXIT_OK && cli_export_inside(otlp->out, recordings[i]))
             status = cli_usage("export", "-o: %s lies in the recording, choose another folder", otlp->out);
     }
     return status == KYMO_EXIT_OK ? cli_export_otlp(otlp, filter, (size_t)n, recordings) : status;

@@ -24,7 +24,8 @@ int cli_otlp_header(struct cli_otlp *o, const char *text);
 int cli_export_otlp(struct cli_otlp *o, struct cli_filter *filter, size_t n, char **recordings);
 void cli_otlp_free(struct cli_otlp *o);
 
-/* True when the output would be a file in the recording, in place of one of its own. */
+/* True when the output would be a file in the recording, in place of one of its own. NULL
+ * and "-" are no files. */
 bool cli_export_inside(const char *out, const char *recording);
 
 #endif

@@ -56,7 +56,7 @@ static int say_failed(int rc, const char *err)
 
 static int open_all(struct input *in, struct cli_filter *filter, char **recordings, size_t n)
 {
-    in->r = calloc(n, sizeof *in->r);
+    in->r = calloc(n, sizeof(struct kymo_reader *));
     in->from = calloc(n, sizeof *in->from);
     in->to = calloc(n, sizeof *in->to);
     if (in->r == NULL || in->from == NULL || in->to == NULL)

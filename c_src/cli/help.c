@@ -158,8 +158,7 @@ static const char export[] =
     "      --endpoint URL     otlp: post to this collector, http://localhost:4318,\n"
     "                         instead of writing a file\n"
     "      --header H         with it: 'Name: value'; may be repeated\n"
-    "      --cacert FILE      with it: the certificates to trust, for https\n" ALL COMMON
-    "\n" FILTERS;
+    "      --cacert FILE      with it: the certificates to trust, for https\n" ALL COMMON "\n" FILTERS;
 
 const char *cli_help(const char *command)
 {
