@@ -14,7 +14,7 @@ all() ->
     [
         chain, parts_and_times, calls_and_collections, queued_behind, casts, without_callbacks, not_answered,
         same_ids, windows, nodes_together, lines_are_bounded, posted, posted_with_tls, tries_again, gives_up,
-        partial_success, refusals
+        partial_success, without_library, refusals
     ].
 
 -define(INTERNAL, 1).
@@ -519,6 +519,23 @@ partial_success(Config) ->
     ?assertMatch({_, _}, binary:match(Text, <<"the collector rejected 3 spans: too old">>)),
     Warning = "[200,{},\"{\\\"partialSuccess\\\":{\\\"errorMessage\\\":\\\"fine\\\"}}\"]",
     ?assertMatch({0, _, [_], _}, post(Config, [Warning])).
+
+%% Where there is no libcurl, or another library of that name, files can be written.
+without_library(Config) ->
+    Dir = ?config(recording, Config),
+    Library = filename:join(?config(dir, Config), "libcurl.so.4"),
+    Source = filename:join(?config(dir, Config), "empty.c"),
+    ok = file:write_file(Source, "extern int empty;\n"),
+    ?assertEqual("", os:cmd("${CC:-cc} -shared -o '" ++ Library ++ "' '" ++ Source ++ "' 2>&1")),
+    os:putenv("LD_LIBRARY_PATH", ?config(dir, Config)),
+    try
+        {4, Text} = kymo_cli:run(["export", "otlp", "--endpoint", "http://localhost", Dir]),
+        ?assertMatch({_, _}, binary:match(Text, <<"needs libcurl (Debian: libcurl4): ">>)),
+        ?assertEqual(nomatch, binary:match(Text, <<"(null)">>)),
+        ?assertMatch([_ | _], spans(Config, [Dir]))
+    after
+        os:unsetenv("LD_LIBRARY_PATH")
+    end.
 
 refusals(Config) ->
     Dir = ?config(recording, Config),

@@ -56,18 +56,17 @@ static int load(struct curl_calls *c, char *err, size_t err_size)
                        (void **)&c->setopt,      (void **)&c->getinfo, (void **)&c->perform,
                        (void **)&c->strerror,    (void **)&c->append,  (void **)&c->free_all};
     c->library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; c->library != NULL && i < sizeof names / sizeof *names; i++) {
+    bool ok = c->library != NULL;
+    for (size_t i = 0; ok && i < sizeof names / sizeof *names; i++) {
         *places[i] = dlsym(c->library, names[i]);
-        if (*places[i] == NULL) {
-            dlclose(c->library);
-            c->library = NULL;
-        }
+        ok = *places[i] != NULL;
     }
-    if (c->library == NULL) {
-        snprintf(err, err_size, "posting to a collector needs libcurl (Debian: libcurl4): %s", dlerror());
-        return -ENOSYS;
-    }
-    return 0;
+    if (ok)
+        return 0;
+    snprintf(err, err_size, "posting to a collector needs libcurl (Debian: libcurl4): %s", dlerror());
+    if (c->library != NULL)
+        dlclose(c->library);
+    return -ENOSYS;
 }
 
 /* ---- open and close ---- */
