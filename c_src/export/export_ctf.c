@@ -20,9 +20,10 @@ enum { DICT_HEADER = 72, DICT_PACKET = 65536, DICT_ENTRY_MAX = 24576 };
 
 struct ctf {
     struct kymo_reader *r;
-    char *temp;          /* the folder while it is written */
-    struct kymo_out out; /* the file being written */
-    uint64_t first_ns;   /* of all packets */
+    struct kymo_naming *naming; /* for the dictionary */
+    char *temp;                 /* the folder while it is written */
+    struct kymo_out out;        /* the file being written */
+    uint64_t first_ns;          /* of all packets */
     uint64_t bytes;
     uint8_t *packet; /* of the dictionary: DICT_PACKET bytes */
     size_t used;
@@ -197,7 +198,7 @@ static void write_entry(struct ctf *x, uint32_t id)
         kymo_reader_process(x->r, ident, &name, &mfa);
         p = le(entry(x, KYMO_CTF_PROCESS), ident, 8);
         p = le(le(p, name, 4), mfa, 4);
-        end_entry(x, p, kymo_label(x->r, ident, 0, (char *)p, ROOM), ROOM);
+        end_entry(x, p, kymo_name_process(x->naming, ident, (char *)p, ROOM), ROOM);
         break;
     default: break;
     }
@@ -208,6 +209,11 @@ static int write_dictionary(struct ctf *x, char *err, size_t err_size)
     int rc = open_file(x, "dictionary", err, err_size);
     if (rc != 0)
         return rc;
+    x->naming = kymo_naming_new(x->r);
+    if (x->naming == NULL) {
+        snprintf(err, err_size, "not enough memory");
+        return -ENOMEM;
+    }
     uint32_t n = kymo_reader_dict_size(x->r);
     for (uint32_t id = 1; id <= n && id != 0; id++)
         write_entry(x, id);
@@ -312,6 +318,7 @@ int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o,
     if (rc != 0 && x.temp != NULL)
         remove_all(x.temp);
     res->bytes = x.bytes;
+    kymo_naming_free(x.naming);
     free(x.temp);
     free(x.packet);
     return rc;
