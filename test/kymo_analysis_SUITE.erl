@@ -17,7 +17,7 @@ all() ->
     [
         stats_durations, stats_equal_perfetto, stats_processes, calls, calls_tree, other_requests, mailboxes,
         why_adds_up, diff_finds_the_slower, print_tree, print_json, speedscope, names_of_behaviours,
-        timeouts_are_no_messages, nothing_to_show
+        timeouts_are_no_messages, names_in_exports, nothing_to_show
     ].
 
 init_per_suite(Config) ->
@@ -335,6 +335,37 @@ timeouts_are_no_messages(Config) ->
                 try Fun() after kymo_tracer:stop(State) end
             end}
         ]
+    ].
+
+%% The exports call processes and functions as the commands do: a process of a behaviour,
+%% and on a node that runs Elixir all of them.
+names_in_exports(Config) ->
+    #{front := Front} = ?config(did, Config),
+    Behaviour = <<"kymo_analysis_SUITE:init/1">>,
+    ?assert(lists:member(<<(pid(Front))/binary, " ", Behaviour/binary>>, running(Config, ?config(recording, Config)))),
+    ?assertMatch([_ | _], [L || [P | _] = L <- folded(?config(recording, Config)), P =:= Behaviour]),
+    Elixir = filename:join(?config(dir, Config), "elixir"),
+    Pid = record(Elixir, fun() ->
+        {Worker, Ref} = spawn_monitor(fun() -> register('Elixir.Demo.Worker', self()), ?MODULE:spin(1) end),
+        receive {'DOWN', Ref, process, Worker, normal} -> Worker end
+    end),
+    Running = running(Config, Elixir),
+    ?assertMatch([_ | _], [N || N <- Running, N =:= <<":kymo_analysis_SUITE.spin/1">>]),
+    ?assert(lists:member(<<(pid(Pid))/binary, " Demo.Worker">>, Running)),
+    ?assert(lists:member(<<":kymo_analysis_SUITE.spin/1">>, lists:append(folded(Elixir)))).
+
+%% Names of slices, those of processes on schedulers among them.
+running(Config, Dir) ->
+    Out = filename:join(?config(dir, Config), filename:basename(Dir) ++ ".pftrace"),
+    {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", Out, Dir]),
+    {Slices, _} = kymo_perfetto:read(Out),
+    [element(1, S) || S <- Slices].
+
+%% The frames of each line.
+folded(Dir) ->
+    [
+        string:split(hd(string:split(list_to_binary(L), " ", trailing)), ";", all)
+     || L <- string:lexemes(text(["export", "folded", "-q", "-o", "-", Dir]), "\n")
     ].
 
 %% What the recording does not have is said, and nothing is made up.

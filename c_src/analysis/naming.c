@@ -76,9 +76,9 @@ void kymo_naming_event(void *naming, const struct kymo_event *ev)
 
 /* ---- what is known of a process ---- */
 
-/* The best name: an atom or a function, or neither. */
-static void best(const struct kymo_naming *n, uint64_t ident, uint32_t *atom, uint32_t *mfa)
+void kymo_naming_best(const struct kymo_naming *n, uint64_t ident, uint32_t *atom, uint32_t *mfa)
 {
+    *atom = *mfa = 0;
     const struct told *t = kymo_map_get(&n->told, ident);
     (void)kymo_reader_process(n->r, ident, atom, mfa);
     if (t == NULL)
@@ -131,8 +131,8 @@ size_t kymo_name_function(const struct kymo_naming *n, uint32_t id, char *buf, s
 /* The name alone; 0 when there is none. */
 static size_t name_of(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size)
 {
-    uint32_t atom = 0, mfa = 0;
-    best(n, ident, &atom, &mfa);
+    uint32_t atom, mfa;
+    kymo_naming_best(n, ident, &atom, &mfa);
     if (atom != 0) {
         struct kymo_text t = kymo_reader_atom(n->r, atom);
         if (n->elixir && is_elixir(t))
@@ -169,8 +169,8 @@ size_t kymo_name_short(const struct kymo_naming *n, uint64_t ident, char *buf, s
 
 uint64_t kymo_naming_role(const struct kymo_naming *n, uint64_t ident)
 {
-    uint32_t atom = 0, mfa = 0;
-    best(n, ident, &atom, &mfa);
+    uint32_t atom, mfa;
+    kymo_naming_best(n, ident, &atom, &mfa);
     if (atom != 0)
         return UINT64_C(1) << 62 | atom;
     if (mfa != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo export: options, and then one of the exporters of kymo_export.h.
+ * kymo export: options, and then one of the exporters of kymo_export.h, or export_otlp.c.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kymo_cli.h"
+#include "export.h"
 #include "kymo_export.h"
 
 typedef int export_fun(struct kymo_reader *, const struct kymo_export_options *, struct kymo_export_result *,
@@ -108,23 +108,50 @@ bool cli_inside(const char *out, const char *recording)
 {
     char folder[PATH_MAX];
     struct stat a, b;
-    if (strcmp(out, "-") == 0 || (size_t)snprintf(folder, sizeof folder, "%s", out) >= sizeof folder)
+    if (out == NULL || strcmp(out, "-") == 0 ||
+        (size_t)snprintf(folder, sizeof folder, "%s", out) >= sizeof folder)
         return false;
     return stat(dirname(folder), &a) == 0 && stat(recording, &b) == 0 && a.st_dev == b.st_dev &&
            a.st_ino == b.st_ino;
 }
 
+/* otlp: what is left after the options are the recordings. */
+static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const struct kymo_export_options *o,
+                    int n, char **recordings)
+{
+    int status = KYMO_EXIT_OK;
+    if (o->all || o->wall || filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0)
+        return cli_usage("export",
+                         "otlp has whole chains of requests: of these options it takes --from and --to");
+    if (n < 1)
+        return cli_usage("export", "otlp needs a recording");
+    if ((otlp->out == NULL) == (otlp->endpoint == NULL))
+        return cli_usage("export", "otlp needs either -o or --endpoint: where to?");
+    if (otlp->out != NULL && *otlp->out == '\0')
+        return cli_usage("export", "-o: the name is empty");
+    for (int i = 0; i < n && status == KYMO_EXIT_OK; i++) {
+        status = cli_one_recording("export", 1, recordings + i);
+        if (status == KYMO_EXIT_OK && cli_inside(otlp->out, recordings[i]))
+            status = cli_usage("export", "-o: %s lies in the recording, choose another folder", otlp->out);
+    }
+    return status == KYMO_EXIT_OK ? cli_export_otlp(otlp, filter, (size_t)n, recordings) : status;
+}
+
 int cli_export(int argc, char **argv)
 {
-    enum { OPT_WALL = 1, OPT_OUTPUT, OPT_ALL, OPT_QUIET, OPT_STRICT };
+    enum { OPT_WALL = 1, OPT_OUTPUT, OPT_ALL, OPT_QUIET, OPT_STRICT, OPT_ENDPOINT, OPT_HEADER, OPT_CACERT };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"output", required_argument, NULL, OPT_OUTPUT},
                                             {"wall", no_argument, NULL, OPT_WALL},
                                             {"all", no_argument, NULL, OPT_ALL},
                                             {"quiet", no_argument, NULL, OPT_QUIET},
                                             {"strict", no_argument, NULL, OPT_STRICT},
+                                            {"endpoint", required_argument, NULL, OPT_ENDPOINT},
+                                            {"header", required_argument, NULL, OPT_HEADER},
+                                            {"cacert", required_argument, NULL, OPT_CACERT},
                                             {NULL, 0, NULL, 0}};
     struct kymo_export_options o = {.keep = NULL};
+    struct cli_otlp otlp = {.out = NULL};
     struct cli_filter filter;
     struct kymo_reader *r = NULL;
     bool quiet = false, strict = false;
@@ -140,10 +167,25 @@ int cli_export(int argc, char **argv)
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;
+        case OPT_ENDPOINT: otlp.endpoint = optarg; break;
+        case OPT_CACERT: otlp.cacert = optarg; break;
+        case OPT_HEADER: status = cli_otlp_header(&otlp, optarg); break;
         case '?': status = cli_bad_option("export"); break;
         default: status = cli_filter_option(&filter, "export", opt, optarg);
         }
     }
+    if (status == KYMO_EXIT_OK && optind < argc && strcmp(argv[optind], "otlp") == 0) {
+        otlp.out = o.out;
+        otlp.quiet = quiet;
+        otlp.strict = strict;
+        status = run_otlp(&otlp, &filter, &o, argc - optind - 1, argv + optind + 1);
+        cli_otlp_free(&otlp);
+        cli_filter_free(&filter);
+        return status;
+    }
+    if (status == KYMO_EXIT_OK && (otlp.endpoint != NULL || otlp.n_headers > 0 || otlp.cacert != NULL))
+        status = cli_usage("export", "--endpoint, --header and --cacert are for otlp");
+    cli_otlp_free(&otlp);
     if (status == KYMO_EXIT_OK)
         status = check(argc - optind, argv + optind, &o, &filter, &kind);
     if (status == KYMO_EXIT_OK && cli_inside(o.out, argv[optind + 1]))

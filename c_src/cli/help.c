@@ -46,12 +46,13 @@ static const char general[] =
     "  kymo export speedscope RECORDING -o OUT  the same for speedscope, by role\n"
     "  kymo export dbg RECORDING -o OUT       for dbg:trace_client/2\n"
     "  kymo export ndjson RECORDING -o DIR    tables for ClickHouse, DuckDB, BigQuery\n"
+    "  kymo export otlp RECORDING... -o OUT   requests as spans, for OpenTelemetry\n"
     "  kymo help [COMMAND]                    the options of a command\n"
     "  kymo --version\n"
     "\n"
-    "Exit status: 0 done; 1 with --strict: something is missing, and an error in SQL;\n"
-    "2 wrong usage; 3 the recording can't be read; 4 the output can't be written;\n"
-    "5 no memory.\n"
+    "Exit status: 0 done; 1 with --strict: something is missing, an error in SQL, or a\n"
+    "collector has not taken everything; 2 wrong usage; 3 the recording can't be read;\n"
+    "4 the output can't be written; 5 no memory.\n"
     "See kymo(1).\n";
 
 static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
@@ -181,10 +182,15 @@ static const char export[] =
     "  dbg                    the trace messages, for dbg:trace_client(file, OUT, F)\n"
     "  ndjson                 OUT is a new folder; the tables of kymo sql, a file of JSON\n"
     "                         lines for each; takes --from and --to only\n"
+    "  otlp                   requests, their parts and causes as spans of\n"
+    "                         OpenTelemetry; takes several recordings\n"
     "\n"
     "  -o, --output OUT       the file to write, - for standard output\n"
-    "      --wall             folded, speedscope: by wall clock, not by time scheduled in\n" ALL COMMON
-    "\n" FILTERS;
+    "      --wall             folded, speedscope: by wall clock, not by time scheduled in\n"
+    "      --endpoint URL     otlp: post to this collector, http://localhost:4318,\n"
+    "                         instead of writing a file\n"
+    "      --header H         with it: 'Name: value'; may be repeated\n"
+    "      --cacert FILE      with it: the certificates to trust, for https\n" ALL COMMON "\n" FILTERS;
 
 const char *cli_help(const char *command)
 {

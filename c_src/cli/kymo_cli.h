@@ -24,6 +24,9 @@ enum {
     KYMO_EXIT_MEMORY = 5
 };
 
+/* The version of kymo: "1.2.3". */
+const char *cli_version(void);
+
 /* ---- messages (main.c) ---- */
 
 /* "kymo: ..." on standard error; returns status. */
@@ -65,14 +68,11 @@ int cli_diff(int argc, char **argv);
 int cli_sql(int argc, char **argv);
 int cli_report(int argc, char **argv); /* of report/ */
 
-/* Of this program, as kymo.app has it. */
-const char *cli_version(void);
-
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);
 
 /* True when the output would be a file in the recording, in place of one of its own
- * (export.c). */
+ * (export.c). NULL and "-" are no files. */
 bool cli_inside(const char *out, const char *recording);
 
 /* ---- progress (progress.c) ---- */

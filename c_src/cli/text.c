@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "json.h"
+#include "json_text.h"
 #include "kymo_cli.h"
-#include "kymo_sink.h"
 
 enum { NS = 1000000000 };
 
@@ -60,28 +60,12 @@ const char *cli_format_bytes(uint64_t n, char *buf, size_t size)
     return buf;
 }
 
+static void put(void *f, const void *bytes, size_t n)
+{
+    (void)fwrite(bytes, 1, n, f); /* cli_flush looks for errors */
+}
+
 void cli_json_string(const char *text)
 {
-    const uint8_t *p = (const uint8_t *)text;
-    size_t n = strlen(text);
-    FILE *f = cli_json_stream();
-    putc('"', f);
-    while (n > 0) {
-        uint32_t c;
-        size_t len = kymo_utf8_decode(p, n, &c);
-        if (len == 0) {
-            fputs("\\ufffd", f);
-            len = 1;
-        } else if (c == '"' || c == '\\') {
-            putc('\\', f);
-            putc((int)c, f);
-        } else if (c < 32 || c == 127) {
-            fprintf(f, "\\u%04x", c);
-        } else {
-            (void)fwrite(p, 1, len, f); /* cli_flush looks for errors */
-        }
-        p += len;
-        n -= len;
-    }
-    putc('"', f);
+    kymo_json_string(put, cli_json_stream(), text, strlen(text));
 }

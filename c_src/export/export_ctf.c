@@ -19,8 +19,9 @@ enum { DICT_HEADER = 72, DICT_PACKET = 65536, DICT_ENTRY_MAX = 24576 };
 struct ctf {
     struct kymo_reader *r;
     struct kymo_outdir dir;
-    struct kymo_out out; /* the file being written */
-    uint64_t first_ns;   /* of all packets */
+    struct kymo_naming *naming; /* for the dictionary */
+    struct kymo_out out;        /* the file being written */
+    uint64_t first_ns;          /* of all packets */
     uint64_t bytes;
     uint8_t *packet; /* of the dictionary: DICT_PACKET bytes */
     size_t used;
@@ -176,7 +177,7 @@ static void write_entry(struct ctf *x, uint32_t id)
         kymo_reader_process(x->r, ident, &name, &mfa);
         p = le(entry(x, KYMO_CTF_PROCESS), ident, 8);
         p = le(le(p, name, 4), mfa, 4);
-        end_entry(x, p, kymo_label(x->r, ident, 0, (char *)p, ROOM), ROOM);
+        end_entry(x, p, kymo_name_process(x->naming, ident, (char *)p, ROOM), ROOM);
         break;
     default: break;
     }
@@ -187,6 +188,11 @@ static int write_dictionary(struct ctf *x, char *err, size_t err_size)
     int rc = open_file(x, "dictionary", err, err_size);
     if (rc != 0)
         return rc;
+    x->naming = kymo_naming_new(x->r);
+    if (x->naming == NULL) {
+        snprintf(err, err_size, "not enough memory");
+        return -ENOMEM;
+    }
     uint32_t n = kymo_reader_dict_size(x->r);
     for (uint32_t id = 1; id <= n && id != 0; id++)
         write_entry(x, id);
@@ -244,6 +250,7 @@ int kymo_export_ctf(struct kymo_reader *r, const struct kymo_export_options *o,
         rc = kymo_outdir_finish(&x.dir, err, err_size);
     kymo_outdir_abort(&x.dir);
     res->bytes = x.bytes;
+    kymo_naming_free(x.naming);
     free(x.packet);
     return rc;
 }

@@ -33,12 +33,13 @@ static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, cha
     int64_t start = rc == 1 ? ev.ns : kymo_reader_meta(x->r)->t0_mono_ns;
     if (rc < 0)
         return kymo_feed_error(rc, err, err_size);
-    int opened = kymo_pf_open(&x->w, x->r, path, start, err, err_size);
+    int opened = kymo_pf_open(&x->w, x->r, x->naming, path, start, err, err_size);
     if (opened != 0)
         return opened;
     x->now = x->newest = start;
     describe_node(x);
     for (bool begun = false; rc == 1 && x->w.out.error == 0; rc = kymo_feed_next(feed, &ev)) {
+        kymo_naming_event(x->naming, &ev);
         if (ev.incomplete) {
             kymo_pfx_older(x, &ev, feed->o->all);
             continue;
@@ -68,7 +69,9 @@ static int init(struct kymo_pfx *x, struct kymo_reader *r)
     kymo_map_init(&x->older, 0);
     kymo_reader_slots(r, &x->n_threads);
     x->threads = calloc(x->n_threads + 1, sizeof *x->threads);
-    if (x->threads == NULL || kymo_flows_init(&x->flows) != 0 || kymo_residents_init(&x->residents) != 0)
+    x->naming = kymo_naming_new(r);
+    if (x->naming == NULL || x->threads == NULL || kymo_flows_init(&x->flows) != 0 ||
+        kymo_residents_init(&x->residents) != 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < x->n_threads; i++)
         x->threads[i].running = KYMO_IDENT_NONE;
@@ -90,6 +93,7 @@ static void clear(struct kymo_pfx *x)
     kymo_flows_free(&x->flows);
     kymo_residents_free(&x->residents);
     kymo_facts_free(&x->lesson.facts);
+    kymo_naming_free(x->naming);
     kymo_pf_free(&x->w);
     free(x->threads);
     free(x);

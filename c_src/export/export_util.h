@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the exporters share: the events inside the window and the filter, with
- * progress; the lesson of the shadow stack; and names of processes.
+ * progress; and the lesson of the shadow stack.
  */
 #ifndef KYMO_EXPORT_UTIL_H
 #define KYMO_EXPORT_UTIL_H
 
 #include "kymo_export.h"
 #include "kymo_lesson.h"
+#include "kymo_naming.h"
 #include "kymo_residents.h"
 
 struct kymo_feed {
@@ -36,12 +37,5 @@ int kymo_feed_error(int error, char *err, size_t err_size);
 /* The lesson of the recording, inside the window and the filter; rewinds. Free its facts
  * whatever this returns. 0 or a negative errno with a sentence in err. */
 int kymo_feed_lesson(struct kymo_feed *f, struct kymo_lesson *lesson, char *err, size_t err_size);
-
-/* "<0.12.0> name": the ident, then the registered name or the initial call as
- * far as they are known. spawned: the function that a spawn event gave, or 0.
- * Returns the length, below size. */
-size_t kymo_label(const struct kymo_reader *r, uint64_t ident, uint32_t spawned, char *buf, size_t size);
-/* The registered name or the initial call alone, else the ident. */
-size_t kymo_short_label(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size);
 
 #endif

@@ -73,11 +73,9 @@ static uint32_t child(struct kymo_folded *x, uint32_t parent, uint32_t key)
 static uint32_t root_of(struct kymo_folded *x, const struct kymo_event *ev)
 {
     uint64_t ident = ev->who;
-    uint32_t name = 0, mfa = 0;
+    uint32_t name, mfa;
     uint64_t key = ROOT_IDENT | (ident & ~ROOT_IDENT);
-    (void)kymo_reader_process(x->r, ident, &name, &mfa);
-    if (mfa == 0 && ev->id == KYMO_E_SPAWNED)
-        mfa = ev->mfa;
+    kymo_naming_best(x->naming, ident, &name, &mfa);
     if (name != 0 || mfa != 0)
         key = name != 0 ? ROOT_NAME | kymo_canonical(x->r, name) : ROOT_CALL | kymo_canonical(x->r, mfa);
     struct kymo_folded_root *root = kymo_map_get(&x->roots, key);
@@ -296,7 +294,7 @@ const char *kymo_folded_frame(struct kymo_folded *x, uint32_t key, char *buf, si
         return "(major gc)";
     if (key <= x->dict_size && x->texts[key] != NULL)
         return x->texts[key];
-    kymo_format_mfa(x->r, key, buf, size);
+    kymo_name_function(x->naming, key, buf, size);
     if (key <= x->dict_size && (x->texts[key] = strdup(buf)) != NULL)
         return x->texts[key];
     return buf;
@@ -309,7 +307,7 @@ const char *kymo_folded_root_name(struct kymo_folded *x, uint32_t root, const st
         return "(others)";
     if (roots[root].mfa != 0)
         return kymo_folded_frame(x, roots[root].mfa, buf, size);
-    kymo_short_label(x->r, roots[root].ident, buf, size);
+    kymo_name_short(x->naming, roots[root].ident, buf, size);
     return buf;
 }
 
@@ -322,8 +320,10 @@ int kymo_folded_read(struct kymo_folded *x, struct kymo_feed *feed, char *err, s
         return rc;
     x->wall = feed->o->wall || !x->lesson.running;
     struct kymo_event ev;
-    while (!x->failed && (rc = kymo_feed_next(feed, &ev)) == 1)
+    while (!x->failed && (rc = kymo_feed_next(feed, &ev)) == 1) {
+        kymo_naming_event(x->naming, &ev);
         on_event(x, &ev);
+    }
     if (rc < 0)
         return kymo_feed_error(rc, err, err_size);
     size_t it = 0;
@@ -350,7 +350,8 @@ int kymo_folded_init(struct kymo_folded *x, struct kymo_reader *r, char *err, si
     x->nodes = calloc(x->nodes_room, sizeof *x->nodes);
     x->dict_size = kymo_reader_dict_size(r);
     x->texts = calloc((size_t)x->dict_size + 1, sizeof *x->texts);
-    if (x->running == NULL || x->nodes == NULL || x->texts == NULL ||
+    x->naming = kymo_naming_new(r);
+    if (x->naming == NULL || x->running == NULL || x->nodes == NULL || x->texts == NULL ||
         kymo_residents_init(&x->residents) != 0) {
         snprintf(err, err_size, "not enough memory");
         return -ENOMEM;
@@ -370,6 +371,7 @@ void kymo_folded_free(struct kymo_folded *x)
     kymo_map_free(&x->roots);
     kymo_map_free(&x->children);
     kymo_facts_free(&x->lesson.facts);
+    kymo_naming_free(x->naming);
     for (uint32_t i = 0; x->texts != NULL && i <= x->dict_size; i++)
         free(x->texts[i]);
     free(x->texts);

@@ -29,6 +29,7 @@ struct kymo_folded_root {
 
 struct kymo_folded {
     struct kymo_reader *r;
+    struct kymo_naming *naming;
     struct kymo_lesson lesson;
     struct kymo_residents residents;
     struct kymo_map processes;      /* ident -> struct kymo_folded_process */

@@ -146,13 +146,14 @@ static void clock_packet(struct kymo_pf *w)
     write_packet(w);
 }
 
-int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const char *path, int64_t start_ns,
-                 char *err, size_t err_size)
+int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const struct kymo_naming *naming,
+                 const char *path, int64_t start_ns, char *err, size_t err_size)
 {
     const struct kymo_meta *meta = kymo_reader_meta(r);
     memset(w, 0, sizeof *w);
     w->out.fd = -1;
     w->r = r;
+    w->naming = naming;
     w->base = (uint64_t)(0x8000u | (uint32_t)meta->uuid[0] << 8 | meta->uuid[1]) << 32;
     w->dict_size = kymo_reader_dict_size(r);
     w->next_name = (uint64_t)KYMO_PF_N_DICT + w->dict_size + 1;
@@ -325,7 +326,7 @@ void kymo_pf_ident(struct kymo_pf *w, unsigned key, uint64_t ident)
 /* The text of a function or an atom, in w->text. */
 static size_t format_mfa(struct kymo_pf *w, uint32_t id)
 {
-    return formatted(kymo_format_mfa(w->r, id, w->text, KYMO_PF_TEXT), KYMO_PF_TEXT);
+    return kymo_name_function(w->naming, id, w->text, KYMO_PF_TEXT);
 }
 
 static size_t format_dict(struct kymo_pf *w, uint32_t id)

@@ -19,6 +19,7 @@
 #define KYMO_PERFETTO_H
 
 #include "kymo_map.h"
+#include "kymo_naming.h"
 #include "kymo_reader.h"
 #include "outfile.h"
 #include "protobuf.h"
@@ -103,6 +104,7 @@ enum kymo_pf_fixed_name {
 struct kymo_pf {
     struct kymo_out out;
     const struct kymo_reader *r;
+    const struct kymo_naming *naming;
     uint64_t base;      /* added to every track number */
     uint64_t next_name; /* iid of the next new name */
     uint32_t dict_size;
@@ -120,8 +122,8 @@ struct kymo_pf {
 /* Opens the file and writes what comes before the first event. start_ns is the
  * CLOCK_MONOTONIC time that deltas begin with, not after the first event. 0 or a
  * negative errno with a sentence in err. */
-int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const char *path, int64_t start_ns,
-                 char *err, size_t err_size);
+int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const struct kymo_naming *naming,
+                 const char *path, int64_t start_ns, char *err, size_t err_size);
 int kymo_pf_finish(struct kymo_pf *w, char *err, size_t err_size);
 /* For the way out after a failure and after finish. */
 void kymo_pf_free(struct kymo_pf *w);

@@ -46,8 +46,7 @@ struct kymo_pfx_process {
     uint64_t track;
     uint64_t name_iid; /* its name as an event name and as a string; 0 = not written yet */
     uint64_t string_iid;
-    uint32_t spawned; /* function that its spawn gave, or 0 */
-    uint64_t name;    /* registered name as an ident, or KYMO_IDENT_NONE */
+    uint64_t name; /* registered name as an ident, or KYMO_IDENT_NONE */
     struct kymo_stack stack;
     int64_t received; /* time of the newest receive while MAIL_FIRST */
     int64_t last;     /* time of its newest event: its track does not go back */
@@ -72,6 +71,7 @@ struct kymo_pfx_held {
 struct kymo_pfx {
     struct kymo_pf w;
     struct kymo_reader *r;
+    struct kymo_naming *naming;
     struct kymo_lesson lesson;
     struct kymo_residents residents;
     struct kymo_map processes;     /* ident -> struct kymo_pfx_process * */

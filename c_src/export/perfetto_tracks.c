@@ -53,7 +53,7 @@ void kymo_pfx_peer(struct kymo_pfx *x, unsigned key, uint64_t ident)
     }
     if ((*p)->string_iid == 0) {
         char label[512];
-        size_t len = kymo_label(x->r, ident, (*p)->spawned, label, sizeof label);
+        size_t len = kymo_name_process(x->naming, ident, label, sizeof label);
         (*p)->string_iid = kymo_pf_new_string(&x->w, label, len);
     }
     kymo_pf_string_iid(&x->w, key, (*p)->string_iid);
@@ -114,7 +114,7 @@ void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
     kymo_pf_event(&x->w, KYMO_PF_BEGIN, track, KYMO_PF_CAT_RUNNING);
     if (p->name_iid == 0) {
         char label[512];
-        size_t len = kymo_label(x->r, p->ident, p->spawned, label, sizeof label);
+        size_t len = kymo_name_process(x->naming, p->ident, label, sizeof label);
         p->name_iid = kymo_pf_new_name(&x->w, label, len);
     }
     kymo_pf_name(&x->w, p->name_iid);
@@ -312,9 +312,8 @@ static struct kymo_pfx_process *add_process(struct kymo_pfx *x, const struct kym
     if (evicted != KYMO_IDENT_NONE)
         evict(x, evicted, p->place);
     p->track = x->next_track++;
-    p->spawned = ev->id == KYMO_E_SPAWNED ? ev->mfa : 0;
     char label[512];
-    size_t len = kymo_label(x->r, p->ident, p->spawned, label, sizeof label);
+    size_t len = kymo_name_process(x->naming, p->ident, label, sizeof label);
     kymo_pf_track(&x->w, p->track, TRACK_NODE, label, len);
     name_process(x, p);
     return p;

@@ -216,6 +216,17 @@ static void check_folded(void)
 }
 
 /* The events that the packets of a thread say they have. */
+/* Each line is JSON. */
+static void check_otlp(void)
+{
+    struct text t = slurp_file(out);
+    for (const char *p = t.p; *p != '\0'; p++) {
+        p = json(p, 0);
+        ENSURE(*p == '\n');
+    }
+    free(t.p);
+}
+
 static uint64_t check_packets(const char *path)
 {
     struct text t = slurp_file(path);
@@ -351,6 +362,9 @@ static void analysed(void)
     free(t.p);
     ENSURE(RUN(&t, cli_export, "speedscope", "-q", "-o", out) == 0);
     free(t.p);
+    ENSURE(RUN(&t, cli_export, "otlp", "-q", "-o", out) == 0);
+    free(t.p);
+    check_otlp();
 }
 
 /* Lines of JSON. Their number. */

@@ -221,6 +221,21 @@ static inline void ts_send(struct testseg *s, uint64_t ts, unsigned id, uint64_t
     ts_record(s, ts, id, body, sizeof body, false);
 }
 
+/* A send or receive of 5 words with the kind of message and the reference in it. */
+static inline void ts_message(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint64_t peer,
+                              uint8_t kind, uint64_t ref)
+{
+    uint8_t body[29];
+    uint32_t size = 5;
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &peer, 8);
+    memcpy(body + 16, &size, 4);
+    body[20] = kind;
+    memcpy(body + 21, &ref, 8);
+    unsigned with_ref = id == KYMO_E_SEND ? KYMO_E_SEND_REF : KYMO_E_RECEIVE_REF;
+    ts_record(s, ts, kind == KYMO_MSG_PLAIN ? id : with_ref, body, kind == KYMO_MSG_PLAIN ? 20 : 29, false);
+}
+
 static inline void ts_close(struct testseg *s, bool with_crc)
 {
     struct kymo_segment h;

@@ -55,16 +55,7 @@ static void wm(struct scene *x, uint32_t slot, uint64_t at, unsigned id, uint64_
 static void message(struct scene *x, uint32_t slot, uint64_t at, unsigned id, uint64_t who, uint64_t peer,
                     uint8_t kind, uint64_t ref)
 {
-    uint8_t body[29];
-    uint32_t size = 5;
-    memcpy(body, &who, 8);
-    memcpy(body + 8, &peer, 8);
-    memcpy(body + 16, &size, 4);
-    body[20] = kind;
-    memcpy(body + 21, &ref, 8);
-    unsigned with_ref = id == KYMO_E_SEND ? KYMO_E_SEND_REF : KYMO_E_RECEIVE_REF;
-    ts_record(&x->s[slot], START + at, kind == KYMO_MSG_PLAIN ? id : with_ref, body,
-              kind == KYMO_MSG_PLAIN ? 20 : 29, false);
+    ts_message(&x->s[slot], START + at, id, who, peer, kind, ref);
 }
 
 static void gc(struct scene *x, uint32_t slot, uint64_t at, unsigned id, uint64_t who)

@@ -30,6 +30,9 @@ void kymo_naming_free(struct kymo_naming *n);
 /* Learns from spawned, open and register; other events are ignored. Fits the member
  * `event` of struct kymo_analysis_sink, with the naming as arg. */
 void kymo_naming_event(void *naming, const struct kymo_event *ev);
+/* What the names below are made of: a registered name, or the driver of a port, and the
+ * function that the process runs; 0 = not known. */
+void kymo_naming_best(const struct kymo_naming *n, uint64_t ident, uint32_t *atom, uint32_t *mfa);
 /* Whether the node ran Elixir. */
 bool kymo_naming_elixir(const struct kymo_naming *n);
 

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kymo export otlp, which takes several recordings and may post to a collector. Options
+ * are those of kymo export; one thread.
+ */
+#ifndef KYMO_CLI_EXPORT_H
+#define KYMO_CLI_EXPORT_H
+
+#include "kymo_cli.h"
+
+struct cli_otlp {
+    const char *out;      /* file or "-" ... */
+    const char *endpoint; /* ... or the collector's address; the other one is NULL */
+    const char **headers; /* of its HTTP requests */
+    size_t n_headers;
+    const char *cacert; /* certificates to trust, or NULL */
+    bool quiet, strict;
+};
+
+/* Adds a header; an exit status. */
+int cli_otlp_header(struct cli_otlp *o, const char *text);
+/* The n recordings in one export. The filter has been given its options: a window, and
+ * nothing else. An exit status. */
+int cli_export_otlp(struct cli_otlp *o, struct cli_filter *filter, size_t n, char **recordings);
+void cli_otlp_free(struct cli_otlp *o);
+
+#endif

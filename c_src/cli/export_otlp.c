@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kymo_otlp.h"
+
+/* The recordings, and the window in each. */
+struct input {
+    struct kymo_reader **r;
+    int64_t *from, *to;
+    size_t n;
+};
+
+int cli_otlp_header(struct cli_otlp *o, const char *text)
+{
+    const char *colon = strchr(text, ':');
+    if (colon == NULL || colon == text || strpbrk(text, "\r\n") != NULL)
+        return cli_usage("export", "--header: '%s' is not 'Name: value'", text);
+    const char **more = realloc(o->headers, (o->n_headers + 1) * sizeof *more);
+    if (more == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    o->headers = more;
+    more[o->n_headers++] = text;
+    return KYMO_EXIT_OK;
+}
+
+void cli_otlp_free(struct cli_otlp *o)
+{
+    free(o->headers);
+}
+
+static int status_of(int rc)
+{
+    switch (rc) {
+    case 0:
+    case -EPIPE: /* the reader of the output has seen enough */ return KYMO_EXIT_OK;
+    case -ENOMEM: return KYMO_EXIT_MEMORY;
+    case -EINVAL: return KYMO_EXIT_USAGE;
+    case -ECOMM: return KYMO_EXIT_INCOMPLETE;
+    default: return KYMO_EXIT_WRITE;
+    }
+}
+
+static int say_failed(int rc, const char *err)
+{
+    int status = status_of(rc);
+    return status == KYMO_EXIT_OK ? status : cli_fail(status, "%s", err[0] != '\0' ? err : strerror(-rc));
+}
+
+/* ---- input ---- */
+
+static int open_all(struct input *in, struct cli_filter *filter, char **recordings, size_t n)
+{
+    in->r = calloc(n, sizeof(struct kymo_reader *));
+    in->from = calloc(n, sizeof *in->from);
+    in->to = calloc(n, sizeof *in->to);
+    if (in->r == NULL || in->from == NULL || in->to == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    int status = KYMO_EXIT_OK;
+    for (; in->n < n && status == KYMO_EXIT_OK; in->n++) {
+        status = cli_open(recordings[in->n], &in->r[in->n]);
+        if (status != KYMO_EXIT_OK)
+            break;
+        filter->from = INT64_MIN;
+        filter->to = INT64_MAX;
+        status = cli_filter_resolve(filter, "export", in->r[in->n]);
+        in->from[in->n] = filter->from;
+        in->to[in->n] = filter->to;
+    }
+    return status;
+}
+
+static void close_all(struct input *in)
+{
+    for (size_t i = 0; i < in->n; i++)
+        kymo_reader_close(in->r[i]);
+    free(in->r);
+    free(in->from);
+    free(in->to);
+}
+
+/* ---- output ---- */
+
+static int export_to(const struct input *in, const struct kymo_otlp_target *target, bool quiet,
+                     struct kymo_otlp_result *res, char *err, size_t err_size)
+{
+    struct cli_progress progress;
+    struct kymo_otlp_options o = {.from_ns = in->from,
+                                  .to_ns = in->to,
+                                  .version = cli_version(),
+                                  .progress = cli_progress_show,
+                                  .progress_arg = &progress};
+    cli_progress_start(&progress, "exporting", quiet);
+    int rc = kymo_export_otlp(in->r, in->n, &o, target, res, err, err_size);
+    cli_progress_end(&progress);
+    return rc;
+}
+
+static void say_done(const char *out, const struct kymo_otlp_result *res, uint64_t bytes)
+{
+    char events[32], requests[32], spans[32], size[32];
+    fprintf(stderr, "%s: %s events, %s requests, %s spans, %s\n", out,
+            cli_format_count(res->events, events, sizeof events),
+            cli_format_count(res->requests, requests, sizeof requests),
+            cli_format_count(res->spans, spans, sizeof spans), cli_format_bytes(bytes, size, sizeof size));
+}
+
+static int to_file(const struct cli_otlp *o, const struct input *in, struct kymo_otlp_result *res)
+{
+    char err[512] = "";
+    struct kymo_otlp_file *file;
+    uint64_t bytes = 0;
+    int rc = kymo_otlp_file_open(o->out, &file, err, sizeof err);
+    if (rc == 0) {
+        struct kymo_otlp_target target = kymo_otlp_file_target(file);
+        rc = export_to(in, &target, o->quiet, res, err, sizeof err);
+        int end = kymo_otlp_file_close(file, rc == 0, &bytes, err, sizeof err);
+        rc = rc != 0 ? rc : end;
+    }
+    if (rc == 0 && !o->quiet && strcmp(o->out, "-") != 0)
+        say_done(o->out, res, bytes);
+    return say_failed(rc, err);
+}
+
+static int to_collector(const struct cli_otlp *o, const struct input *in, struct kymo_otlp_result *res)
+{
+    char err[1024] = "", all[32];
+    const char *why;
+    struct kymo_otlp_http *http;
+    struct kymo_otlp_collector collector = {.url = o->endpoint,
+                                            .headers = o->headers,
+                                            .n_headers = o->n_headers,
+                                            .cacert = o->cacert,
+                                            .version = cli_version()};
+    int rc = kymo_otlp_http_open(&collector, &http, err, sizeof err);
+    if (rc != 0)
+        return say_failed(rc, err);
+    struct kymo_otlp_target target = kymo_otlp_http_target(http);
+    rc = export_to(in, &target, o->quiet, res, err, sizeof err);
+    uint64_t rejected = kymo_otlp_http_rejected(http, &why);
+    int status = say_failed(rc, err);
+    if (rc != 0 && res->spans > 0)
+        cli_warn("%s spans were posted before", cli_format_count(res->spans, all, sizeof all));
+    if (rc == 0 && !o->quiet)
+        say_done(o->endpoint, res, kymo_otlp_http_bytes(http));
+    if (rc == 0 && rejected > 0)
+        status = cli_fail(KYMO_EXIT_INCOMPLETE, "the collector rejected %s spans%s%s",
+                          cli_format_count(rejected, all, sizeof all), why[0] != '\0' ? ": " : "", why);
+    kymo_otlp_http_close(http);
+    return status;
+}
+
+/* ---- both ---- */
+
+static int say_what_lacks(const struct cli_otlp *o, const struct input *in,
+                          const struct kymo_otlp_result *res)
+{
+    int status = KYMO_EXIT_OK;
+    if (!o->quiet && res->requests == 0)
+        cli_warn("nothing to show: no request could be paired with its reply; the recordings need messages");
+    if (res->left_out > 0) {
+        cli_warn("%" PRIu64
+                 " requests are left out, more than %u in one recording: choose a part with --from "
+                 "and --to",
+                 res->left_out, KYMO_OTLP_REQUESTS);
+        status = o->strict ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK;
+    }
+    for (size_t i = 0; i < in->n && (o->strict || !o->quiet); i++) {
+        if (cli_say_incomplete(in->r[i], o->strict) != KYMO_EXIT_OK)
+            status = KYMO_EXIT_INCOMPLETE;
+    }
+    return status;
+}
+
+int cli_export_otlp(struct cli_otlp *o, struct cli_filter *filter, size_t n, char **recordings)
+{
+    struct input in = {.n = 0};
+    struct kymo_otlp_result res = {0};
+    int status = open_all(&in, filter, recordings, n);
+    if (status == KYMO_EXIT_OK)
+        status = o->endpoint != NULL ? to_collector(o, &in, &res) : to_file(o, &in, &res);
+    if (status == KYMO_EXIT_OK)
+        status = say_what_lacks(o, &in, &res);
+    close_all(&in);
+    return status;
+}

@@ -1,0 +1,562 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% `kymo export otlp': what it writes and posts is read with OpenTelemetry's own
+%% definitions, and compared with what the recorded program knows of itself.
+-module(kymo_otlp_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+all() ->
+    [
+        chain, parts_and_times, calls_and_collections, queued_behind, casts, without_callbacks, not_answered,
+        same_ids, windows, nodes_together, lines_are_bounded, posted, posted_with_tls, tries_again, gives_up,
+        partial_success, without_library, refusals
+    ].
+
+-define(INTERNAL, 1).
+-define(SERVER, 2).
+-define(CLIENT, 3).
+-define(PRODUCER, 4).
+-define(CONSUMER, 5).
+
+init_per_suite(Config) ->
+    [{module, _} = code:ensure_loaded(M) || M <- [kymo, kymo_otlp_work]],
+    case command("/bin/bash", [data(Config, "otlp_get.sh")]) of
+        {0, Packages} ->
+            %% The receiver is on this machine.
+            Before = [{V, os:getenv(V)} || V <- ["no_proxy", "NO_PROXY"]],
+            [os:putenv(V, "127.0.0.1,localhost") || {V, _} <- Before],
+            [{packages, string:trim(binary_to_list(Packages))}, {before, Before} | record_chain(Config)];
+        {_, Why} ->
+            {skip, "OpenTelemetry's packages are absent, so NOTHING was checked: " ++
+                string:trim(unicode:characters_to_list(Why))}
+    end.
+
+end_per_suite(Config) ->
+    [
+        case Value of
+            false -> os:unsetenv(V);
+            _ -> os:putenv(V, Value)
+        end
+     || {V, Value} <- ?config(before, Config)
+    ],
+    ok.
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case)),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, _) ->
+    ok.
+
+%% ---- what is recorded ----
+
+%% The callbacks and what they call, without the loop in it.
+-define(WORK, ["kymo_otlp_work:handle_call/3", "kymo_otlp_work:handle_cast/2", "kymo_otlp_work:ask/2", "kymo_otlp_work:spin/1"]).
+
+record(Dir, Fun) -> record(Dir, ?WORK, Fun).
+
+record(Dir, Functions, Fun) ->
+    {ok, R} = kymo:start(#{dir => Dir, owner => none, memory => 64 bsl 20}),
+    Events = [return_to, messages, procs, running, garbage_collection],
+    {ok, _} = kymo:trace(R, #{functions => Functions, events => Events}),
+    try Fun() after kymo:stop(R) end.
+
+%% a asks b, which asks c; twice.
+record_chain(Config) ->
+    Dir = filename:join(?config(priv_dir, Config), "chain_recording"),
+    Did = record(Dir, fun() ->
+        with_servers([otlp_a, otlp_b, otlp_c], fun() ->
+            Begin = erlang:system_time(nanosecond),
+            Took = [
+                kymo_otlp_work:ask([{otlp_a, 3}, {otlp_b, 5}, {otlp_c, 7}], infinity)
+             || _ <- [1, 2]
+            ],
+            #{took => Took, client => pid(self()), first => Begin, last => erlang:system_time(nanosecond)}
+        end)
+    end),
+    [{recording, Dir}, {did, Did} | Config].
+
+with_servers(Names, Fun) ->
+    Pids = [kymo_otlp_work:start(Name) || Name <- Names],
+    try Fun() after [stop(Pid) || Pid <- Pids] end.
+
+stop(Pid) ->
+    Ref = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Ref, process, Pid, _} -> ok end.
+
+pid(Pid) -> list_to_binary(pid_to_list(Pid)).
+
+%% ---- the export ----
+
+data(Config, File) -> filename:join(?config(data_dir, Config), File).
+
+command(Program, Args) ->
+    Port = open_port({spawn_executable, Program}, [{args, Args}, exit_status, stderr_to_stdout, binary, hide]),
+    collect(Port, []).
+
+collect(Port, Acc) ->
+    receive
+        {Port, {data, Data}} -> collect(Port, [Acc, Data]);
+        {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Acc)}
+    end.
+
+%% Exports, and reads it.
+spans(Config, Dirs) -> spans(Config, Dirs, []).
+
+spans(Config, Dirs, Options) ->
+    Out = filename:join(?config(dir, Config), "spans.jsonl"),
+    ?assertEqual({0, <<>>}, kymo_cli:run(["export", "otlp", "--quiet", "-o", Out] ++ Options ++ Dirs)),
+    read(Config, Out).
+
+%% The spans, with the attributes of their resource under `resource', checked for what
+%% holds of all of them.
+read(Config, File) ->
+    Node = os:find_executable("node"),
+    {Status, Text} = command(Node, [data(Config, "otlp_read.cjs"), ?config(packages, Config), File]),
+    Status =:= 0 orelse ct:fail({otlp_read, Status, Text}),
+    Terms = File ++ ".terms",
+    ok = file:write_file(Terms, Text),
+    {ok, All} = file:consult(Terms),
+    ok = application:ensure_started(kymo),
+    {ok, Vsn} = application:get_key(kymo, vsn),
+    Spans = [
+        begin
+            ?assertEqual({<<"kymo">>, list_to_binary(Vsn)}, Scope),
+            S#{resource => Resource}
+        end
+     || {span, Resource, Scope, S} <- All
+    ],
+    ?assertEqual(length(Spans), length(lists:usort([{T, I} || #{trace := T, id := I} <- Spans]))),
+    Spans.
+
+attribute(Key, #{attributes := As}) -> maps:get(Key, As, none).
+
+%% The spans of one kind whose service is the one of that name.
+of_service(Kind, Name, Spans) ->
+    [S || #{kind := K} = S <- Spans, K =:= Kind, attribute(<<"rpc.service">>, S) =:= Name].
+
+children(#{id := Id, trace := Trace}, Spans) ->
+    [S || #{parent := P, trace := T} = S <- Spans, P =:= Id, T =:= Trace].
+
+child(Name, Span, Spans) ->
+    [Child] = [S || #{name := N} = S <- children(Span, Spans), N =:= Name],
+    Child.
+
+parent(#{parent := Parent, trace := Trace}, Spans) ->
+    [S] = [S || #{id := I, trace := T} = S <- Spans, I =:= Parent, T =:= Trace],
+    S.
+
+ns(#{start := Start, stop := Stop}) -> Stop - Start.
+
+by_start(Spans) -> lists:sort(fun(#{start := A}, #{start := B}) -> A =< B end, Spans).
+
+%% ---- what is written ----
+
+%% One trace for each chain; in it the request to c is made in the call of ask/2 in the
+%% callback of b, and so on.
+chain(Config) ->
+    #{client := Client} = ?config(did, Config),
+    Spans = spans(Config, [?config(recording, Config)]),
+    Roots = of_service(?CLIENT, <<"otlp_a">>, Spans),
+    ?assertEqual(2, length(Roots)),
+    ?assertEqual(2, length(lists:usort([T || #{trace := T} <- Roots]))),
+    [
+        begin
+            ?assertMatch(#{parent := none, status := 0, name := <<"call otlp_a">>}, Root),
+            ?assertEqual(Client, attribute(<<"erlang.process.pid">>, Root)),
+            ?assertEqual(<<"replied">>, attribute(<<"kymo.request.outcome">>, Root)),
+            Last = lists:foldl(
+                fun(Name, Request) ->
+                    Handled = child(<<"kymo_otlp_work:handle_call/3">>, Request, Spans),
+                    ?assertMatch(#{kind := ?SERVER}, Handled),
+                    ?assertEqual(Name, attribute(<<"erlang.process.name">>, Handled)),
+                    ?assertEqual(attribute(<<"erlang.peer.pid">>, Request), attribute(<<"erlang.process.pid">>, Handled)),
+                    case [S || S <- children(Handled, Spans), maps:get(name, S) =:= <<"kymo_otlp_work:ask/2">>] of
+                        [Ask] ->
+                            [Inner] = [S || #{kind := ?CLIENT} = S <- children(Ask, Spans)],
+                            Inner;
+                        [] ->
+                            Handled
+                    end
+                end,
+                Root,
+                [<<"otlp_a">>, <<"otlp_b">>, <<"otlp_c">>]
+            ),
+            ?assertEqual(<<"otlp_c">>, attribute(<<"rpc.service">>, Last)),
+            ?assertMatch(#{kind := ?SERVER}, Last),
+            Trace = maps:get(trace, Root),
+            ?assertEqual([Trace], lists:usort([T || #{trace := T, id := I} <- Spans, I =:= maps:get(id, Last)]))
+        end
+     || Root <- Roots
+    ],
+    %% Every parent is there.
+    Ids = sets:from_list([{T, I} || #{trace := T, id := I} <- Spans]),
+    ?assertEqual([], [S || #{parent := P, trace := T} = S <- Spans, P =/= none, not sets:is_element({T, P}, Ids)]),
+    [Resource] = lists:usort([R || #{resource := R} <- Spans]),
+    ?assertMatch(#{<<"process.runtime.name">> := <<"BEAM">>, <<"kymo.recording.id">> := <<_:32/binary>>}, Resource),
+    ?assertEqual(list_to_integer(os:getpid()), maps:get(<<"process.pid">>, Resource)).
+
+%% The parts of a request add up to it, lie where the program was by its own clock, and
+%% take no longer than it measured around them, and no less than it worked in them.
+parts_and_times(Config) ->
+    #{took := Took, first := First, last := Last} = ?config(did, Config),
+    Spans = spans(Config, [?config(recording, Config)]),
+    [
+        begin
+            Requests = by_start(of_service(?CLIENT, Name, Spans)),
+            [
+                begin
+                    Queued = child(<<"queued">>, Request, Spans),
+                    Handled = child(<<"kymo_otlp_work:handle_call/3">>, Request, Spans),
+                    Reply = child(<<"reply">>, Request, Spans),
+                    ?assertEqual(ns(Request), ns(Queued) + ns(Handled) + ns(Reply)),
+                    ?assertEqual(maps:get(start, Request), maps:get(start, Queued)),
+                    ?assertEqual(maps:get(stop, Queued), maps:get(start, Handled)),
+                    ?assertEqual(maps:get(stop, Handled), maps:get(start, Reply)),
+                    ?assertEqual(maps:get(stop, Request), maps:get(stop, Reply)),
+                    ?assertMatch([{<<"in mailbox">>, _}], maps:get(events, Queued)),
+                    ?assert(ns(Request) =< Measured),
+                    %% The program's milliseconds begin anywhere in the first of them.
+                    ?assert(ns(Handled) >= (Worked - 1) * 1000000)
+                end
+             || {Request, Measured} <- lists:zip(Requests, [lists:nth(I, Ns) || Ns <- Took])
+            ],
+            %% The wall clock may be set meanwhile, but not by a minute.
+            ?assert(maps:get(start, hd(Requests)) > First - 60000000000),
+            ?assert(maps:get(stop, lists:last(Requests)) < Last + 60000000000)
+        end
+     || {I, Name, Worked} <- [{1, <<"otlp_a">>, 3 + 5 + 7}, {2, <<"otlp_b">>, 5 + 7}, {3, <<"otlp_c">>, 7}]
+    ].
+
+%% What the server called, and its collections, lie in its handling.
+calls_and_collections(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, fun() ->
+        with_servers([otlp_a], fun() ->
+            ok = sys:replace_state(otlp_a, fun(S) -> garbage_collect(), S end) =:= otlp_a andalso ok,
+            kymo_otlp_work:ask([{otlp_a, 2}], infinity)
+        end)
+    end),
+    Spans = spans(Config, [Dir]),
+    Handled = [S || #{kind := ?SERVER} = S <- Spans, attribute(<<"code.function.name">>, S) =/= none],
+    [Work] = [S || S <- Handled, attribute(<<"rpc.service">>, S) =:= <<"otlp_a">>],
+    Spin = child(<<"kymo_otlp_work:spin/1">>, Work, Spans),
+    ?assertEqual(<<"kymo_otlp_work:spin/1">>, attribute(<<"code.function.name">>, Spin)),
+    ?assertEqual(<<"return">>, attribute(<<"kymo.call.ended">>, Spin)),
+    ?assert(attribute(<<"kymo.running_ns">>, Spin) =< ns(Spin)),
+    ?assert(ns(Spin) >= 1000000),
+    [?assertEqual(true, inside(S, parent(S, Spans))) || #{kind := ?INTERNAL, name := N} = S <- Spans,
+        N =/= <<"queued">>, N =/= <<"reply">>],
+    %% The collection of the request that sys made, which no traced callback handled.
+    Gcs = [S || #{name := <<"major gc">>} = S <- Spans],
+    ?assertMatch([_ | _], Gcs),
+    [
+        begin
+            ?assertEqual(<<"major">>, attribute(<<"erlang.gc.kind">>, Gc)),
+            ?assertMatch(#{kind := ?SERVER}, parent(Gc, Spans))
+        end
+     || Gc <- Gcs
+    ].
+
+inside(#{start := A, stop := B}, #{start := First, stop := Last}) -> A >= First andalso B =< Last.
+
+%% Three clients at once: the queued part of those that came later has links to the
+%% handling of those that were before them.
+queued_behind(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, fun() ->
+        with_servers([otlp_a], fun() ->
+            ok = sys:suspend(otlp_a),
+            Refs = [element(2, spawn_monitor(fun() -> kymo_otlp_work:ask([{otlp_a, 4}], infinity) end)) || _ <- [1, 2, 3]],
+            true = kymo_cli:until(fun() ->
+                {_, Len} = process_info(whereis(otlp_a), message_queue_len),
+                Len =:= 3
+            end),
+            ok = sys:resume(otlp_a),
+            [receive {'DOWN', Ref, process, _, normal} -> ok end || Ref <- Refs]
+        end)
+    end),
+    Spans = spans(Config, [Dir]),
+    Handled = by_start([S || #{name := <<"kymo_otlp_work:handle_call/3">>} = S <- Spans]),
+    ?assertEqual(3, length(Handled)),
+    Ids = [{T, I} || #{trace := T, id := I} <- Handled],
+    ?assertEqual(3, length(lists:usort([T || {T, _} <- Ids]))),
+    Links = [maps:get(links, child(<<"queued">>, parent(S, Spans), Spans)) || S <- Handled],
+    [First, Second, _] = Ids,
+    %% The newest first. sys:resume/1 was handled meanwhile, too.
+    ?assertEqual([[], [First], [Second, First]], [[L || L <- Ls, lists:member(L, Ids)] || Ls <- Links]).
+
+%% A cast has a producer and a consumer, and what it causes is in its trace.
+casts(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, fun() ->
+        with_servers([otlp_a, otlp_b], fun() ->
+            gen_server:cast(otlp_a, {ask, [{otlp_b, 2}]}),
+            kymo_otlp_work:ask([{otlp_a, 1}], infinity)
+        end)
+    end),
+    Spans = spans(Config, [Dir]),
+    [Sent] = [S || #{kind := ?PRODUCER} = S <- Spans],
+    ?assertEqual({<<"cast otlp_a">>, 0}, {maps:get(name, Sent), ns(Sent)}),
+    Handled = child(<<"kymo_otlp_work:handle_cast/2">>, Sent, Spans),
+    ?assertMatch(#{kind := ?CONSUMER}, Handled),
+    [Inner] = of_service(?CLIENT, <<"otlp_b">>, Spans),
+    ?assertEqual(maps:get(trace, Sent), maps:get(trace, Inner)),
+    ?assertEqual(Handled, parent(parent(Inner, Spans), Spans)),
+    %% The call that waited behind it has a trace of its own, and a link.
+    [Call] = of_service(?CLIENT, <<"otlp_a">>, Spans),
+    ?assertNotEqual(maps:get(trace, Sent), maps:get(trace, Call)),
+    ?assertEqual([{maps:get(trace, Handled), maps:get(id, Handled)}], maps:get(links, child(<<"queued">>, Call, Spans))).
+
+%% Without traced callbacks the chain follows from the order of the replies.
+without_callbacks(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, ["lists:seq/2"], fun() ->
+        with_servers([otlp_a, otlp_b], fun() -> kymo_otlp_work:ask([{otlp_a, 2}, {otlp_b, 2}], infinity) end)
+    end),
+    Spans = spans(Config, [Dir]),
+    [Root] = of_service(?CLIENT, <<"otlp_a">>, Spans),
+    [Inner] = of_service(?CLIENT, <<"otlp_b">>, Spans),
+    Handled = child(<<"handle call otlp_a">>, Root, Spans),
+    ?assertEqual(true, attribute(<<"kymo.inferred">>, Handled)),
+    ?assertEqual(none, attribute(<<"code.function.name">>, Handled)),
+    ?assertEqual(Handled, parent(Inner, Spans)).
+
+%% No reply: the server has crashed, the client was killed, or the recording ended before,
+%% after the server had begun and while it was at it.
+not_answered(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Servers = [kymo_otlp_work:start(Name) || Name <- [otlp_a, otlp_b, otlp_c, otlp_d]],
+    record(Dir, fun() ->
+        ?assertExit({planted, _}, gen_server:call(otlp_a, crash)),
+        Client = asking(otlp_b, never),
+        stop(Client),
+        asking(otlp_c, never),
+        asking(otlp_d, hold)
+    end),
+    [stop(Server) || Server <- Servers],
+    Spans = spans(Config, [Dir]),
+    Callback = <<"kymo_otlp_work:handle_call/3">>,
+    Shown = [
+        begin
+            [S] = of_service(?CLIENT, Name, Spans),
+            ?assertEqual([], [R || #{name := <<"reply">>} = R <- children(S, Spans)]),
+            #{kind := ?SERVER} = Handled = child(Callback, S, Spans),
+            ?assertMatch({#{status := 2, message := <<_, _/binary>>}, #{status := 2}}, {S, Handled}),
+            {Name, attribute(<<"kymo.request.outcome">>, S), attribute(<<"error.type">>, S),
+                attribute(<<"kymo.incomplete">>, S), attribute(<<"kymo.incomplete">>, Handled)}
+        end
+     || Name <- [<<"otlp_a">>, <<"otlp_b">>, <<"otlp_c">>, <<"otlp_d">>]
+    ],
+    ?assertEqual(
+        [
+            {<<"otlp_a">>, <<"down">>, <<"down">>, none, none},
+            {<<"otlp_b">>, <<"gone">>, <<"gone">>, none, none},
+            {<<"otlp_c">>, <<"open">>, <<"no_reply">>, <<"open">>, none},
+            {<<"otlp_d">>, <<"open">>, <<"no_reply">>, <<"open">>, <<"open">>}
+        ],
+        Shown
+    ).
+
+%% A process that waits for a server, which has begun with its request.
+asking(Server, What) ->
+    Self = self(),
+    Client = spawn(fun() -> gen_server:call(Server, {What, Self}, infinity) end),
+    receive {began, Server} -> Client end.
+
+%% ---- several exports and recordings ----
+
+%% Ids stay what they are, whatever part of the recording is exported.
+same_ids(Config) ->
+    Dir = ?config(recording, Config),
+    All = spans(Config, [Dir]),
+    same(All, spans(Config, [Dir])),
+    same(All, spans(Config, [Dir], ["--to", "1h"])).
+
+%% The same spans, in any order. The failure says no more than the first that differ.
+same(Spans, Others) ->
+    {A, B} = {lists:sort(Spans), lists:sort(Others)},
+    A =:= B orelse ct:fail({lists:sublist(A -- B, 2), lists:sublist(B -- A, 2)}).
+
+%% What ends before the window or begins after it is left out.
+windows(Config) ->
+    Dir = ?config(recording, Config),
+    All = spans(Config, [Dir]),
+    [First, Second] = by_start(of_service(?CLIENT, <<"otlp_a">>, All)),
+    {0, Info} = kymo_cli:run(["calls", "--json", "-q", "-n", "100", "--pid", "otlp_a", Dir]),
+    #{<<"slowest">> := Requests} = kymo_cli:json(unicode:characters_to_list(Info)),
+    [_, Sent] = lists:sort([S || #{<<"sent_ns">> := S, <<"server">> := <<"otlp_a">>} <- Requests]),
+    Out = spans(Config, [Dir], ["--to", io_lib:format("~.9fs", [(Sent - 1) / 1.0e9])]),
+    ?assertEqual([maps:get(id, First)], [I || #{id := I} <- of_service(?CLIENT, <<"otlp_a">>, Out)]),
+    ?assertNotEqual(maps:get(trace, First), maps:get(trace, Second)).
+
+%% The recordings of two nodes make one export with a resource for each.
+nodes_together(Config) ->
+    Dirs = [filename:join(?config(dir, Config), Name) || Name <- ["one", "two"]],
+    [on_node(Name, Dir) || {Name, Dir} <- lists:zip(["kymo_one", "kymo_two"], Dirs)],
+    Spans = spans(Config, Dirs),
+    Nodes = lists:usort([R || #{resource := R} <- Spans]),
+    ?assertEqual([<<"kymo_one">>, <<"kymo_two">>], lists:sort([maps:get(<<"service.name">>, R) || R <- Nodes])),
+    [
+        begin
+            <<Service:8/binary, "@", Host/binary>> = maps:get(<<"service.instance.id">>, R),
+            ?assertEqual({Service, Host}, {maps:get(<<"service.name">>, R), maps:get(<<"host.name">>, R)})
+        end
+     || R <- Nodes
+    ],
+    [OfOne, OfTwo] = [lists:usort([T || #{trace := T, resource := Of} <- Spans, Of =:= R]) || R <- Nodes],
+    ?assertEqual([], [T || T <- OfOne, lists:member(T, OfTwo)]),
+    ?assertEqual(2, length(of_service(?CLIENT, <<"otlp_a">>, Spans))).
+
+%% Records a chain on a node of that name.
+on_node(Name, Dir) ->
+    Code = io_lib:format("~p:record(~p, fun() -> ~p:with_servers([otlp_a, otlp_b], "
+        "fun() -> kymo_otlp_work:ask([{otlp_a, 1}, {otlp_b, 1}], infinity) end) end), halt(0).", [?MODULE, Dir, ?MODULE]),
+    Paths = lists:append([["-pa", filename:dirname(code:which(M))] || M <- [kymo, ?MODULE]]),
+    Erl = filename:join([code:root_dir(), "bin", "erl"]),
+    {0, <<>>} = command(Erl, ["-noshell", "-noinput", "-sname", Name | Paths] ++ ["-eval", lists:flatten(Code)]).
+
+%% A line is no longer than the readers of such files take, and holds what it should.
+lines_are_bounded(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, fun() ->
+        with_servers([otlp_a], fun() -> [kymo_otlp_work:ask([{otlp_a, 0}], infinity) || _ <- lists:seq(1, 500)] end)
+    end),
+    Spans = spans(Config, [Dir]),
+    ?assertEqual(500, length(of_service(?CLIENT, <<"otlp_a">>, Spans))),
+    {ok, Text} = file:read_file(filename:join(?config(dir, Config), "spans.jsonl")),
+    Lines = binary:split(Text, <<"\n">>, [global, trim]),
+    ?assert(length(Lines) > 3),
+    [?assert(byte_size(L) < 1 bsl 20) || L <- Lines].
+
+%% ---- the collector ----
+
+%% Posts the recording of the chain to a receiver that gives these answers. Status and
+%% output of the command, the requests that the receiver saw, the file with what it took.
+post(Config, Answers) -> post(Config, Answers, "http", [], []).
+
+post(Config, Answers, Scheme, Tls, Options) ->
+    File = filename:join(?config(dir, Config), "posted.jsonl"),
+    Json = ["[", lists:join(",", Answers), "]"],
+    Port = open_port(
+        {spawn_executable, os:find_executable("node")},
+        [{args, [data(Config, "receiver.cjs"), File, Json | Tls]}, {line, 65536}, binary, hide]
+    ),
+    Number = receive {Port, {data, {eol, N}}} -> binary_to_list(N) end,
+    Url = lists:concat([Scheme, "://localhost:", Number]),
+    {Status, Text} = kymo_cli:run(["export", "otlp", "--endpoint", Url] ++ Options ++ [?config(recording, Config)]),
+    port_close(Port),
+    {ok, Log} = file:read_file(File ++ ".log"),
+    Seen = [
+        kymo_cli:json(unicode:characters_to_list(L) ++ "\n")
+     || L <- binary:split(Log, <<"\n">>, [global, trim])
+    ],
+    {Status, Text, Seen, File}.
+
+-define(OK, "[200,{\"content-type\":\"application/json\"},\"{}\"]").
+
+%% The chain's spans are some hundred, so they fit in one line.
+posted(Config) ->
+    {Status, Text, Seen, File} = post(Config, [?OK], "http", [], ["--header", "X-Test: of kymo"]),
+    ?assertMatch({0, {_, _}}, {Status, binary:match(Text, <<" spans, ">>)}),
+    ?assertMatch(
+        [#{<<"method">> := <<"POST">>, <<"url">> := <<"/v1/traces">>, <<"type">> := <<"application/json">>,
+           <<"agent">> := <<"kymo/", _/binary>>, <<"test">> := <<"of kymo">>}],
+        Seen
+    ),
+    same(spans(Config, [?config(recording, Config)]), read(Config, File)).
+
+%% A certificate that nobody vouches for is refused.
+posted_with_tls(Config) ->
+    [Key, Cert] = Files = [filename:join(?config(dir, Config), F) || F <- ["key.pem", "cert.pem"]],
+    OpenSsl = os:find_executable("openssl"),
+    OpenSsl =/= false orelse throw({skip, "openssl is not installed: https was NOT checked"}),
+    {0, _} = command(OpenSsl, ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost", "-keyout", Key, "-out", Cert]),
+    {1, Refused, [], _} = post(Config, [?OK], "https", Files, []),
+    ?assertMatch({_, _}, binary:match(Refused, <<"certificate">>)),
+    {0, _, [_], File} = post(Config, [?OK], "https", Files, ["--cacert", Cert]),
+    ?assertMatch([_ | _], read(Config, File)).
+
+%% A collector that is busy is asked again, not before it wants to be.
+tries_again(Config) ->
+    Busy = "[503,{\"retry-after\":\"2\"},\"busy\"]",
+    {0, _, Seen, File} = post(Config, [Busy, "[429,{},\"\"]", ?OK]),
+    ?assertMatch([_, #{<<"after">> := A}, #{<<"after">> := B}] when A >= 1990 andalso B >= 1990, Seen),
+    same(spans(Config, [?config(recording, Config)]), read(Config, File)).
+
+%% It is told what the collector said, and the status is 1.
+gives_up(Config) ->
+    Says = fun(Text, Words) -> ?assertMatch({_, _}, binary:match(Text, Words)) end,
+    {1, Bad, [_], _} = post(Config, ["[400,{},\"{\\\"code\\\":3,\\\"message\\\":\\\"no \\\\\\\"such\\\\\\\" thing\\\"}\"]"]),
+    Says(Bad, <<"answered 400: no \"such\" thing">>),
+    {1, Broken, [_], _} = post(Config, ["[500,{},\"it broke\\nhere\"]"]),
+    Says(Broken, <<"answered 500: it broke\n">>),
+    {1, Busy, Tries, _} = post(Config, ["[503,{\"retry-after\":\"1\"},\"busy\"]"]),
+    Says(Busy, <<"answered 503 (5 tries): busy">>),
+    ?assertEqual(5, length(Tries)),
+    {1, Later, [_], _} = post(Config, ["[503,{\"retry-after\":\"3600\"},\"\"]"]),
+    Says(Later, <<"answered 503">>),
+    %% Nobody listens where somebody has listened.
+    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    Url = lists:concat(["http://127.0.0.1:", Port]),
+    {1, Nobody} = kymo_cli:run(["export", "otlp", "--endpoint", Url, ?config(recording, Config)]),
+    Says(Nobody, list_to_binary([Url, "/v1/traces: "])).
+
+%% What the collector has rejected is no success, and is not posted again.
+partial_success(Config) ->
+    Answer = "[200,{},\"{\\\"partialSuccess\\\":{\\\"rejectedSpans\\\":\\\"3\\\",\\\"errorMessage\\\":\\\"too old\\\"}}\"]",
+    {1, Text, [_], _} = post(Config, [Answer]),
+    ?assertMatch({_, _}, binary:match(Text, <<"the collector rejected 3 spans: too old">>)),
+    Warning = "[200,{},\"{\\\"partialSuccess\\\":{\\\"errorMessage\\\":\\\"fine\\\"}}\"]",
+    ?assertMatch({0, _, [_], _}, post(Config, [Warning])).
+
+%% Where there is no libcurl, or another library of that name, files can be written.
+without_library(Config) ->
+    Dir = ?config(recording, Config),
+    Library = filename:join(?config(dir, Config), "libcurl.so.4"),
+    Source = filename:join(?config(dir, Config), "empty.c"),
+    ok = file:write_file(Source, "extern int empty;\n"),
+    ?assertEqual("", os:cmd("${CC:-cc} -shared -o '" ++ Library ++ "' '" ++ Source ++ "' 2>&1")),
+    os:putenv("LD_LIBRARY_PATH", ?config(dir, Config)),
+    try
+        {4, Text} = kymo_cli:run(["export", "otlp", "--endpoint", "http://localhost", Dir]),
+        ?assertMatch({_, _}, binary:match(Text, <<"needs libcurl (Debian: libcurl4): ">>)),
+        ?assertEqual(nomatch, binary:match(Text, <<"(null)">>)),
+        ?assertMatch([_ | _], spans(Config, [Dir]))
+    after
+        os:unsetenv("LD_LIBRARY_PATH")
+    end.
+
+refusals(Config) ->
+    Dir = ?config(recording, Config),
+    [
+        ?assertMatch({2, <<"kymo: ", _/binary>>}, kymo_cli:run(["export" | Args]))
+     || Args <- [
+            ["otlp", Dir],
+            ["otlp", "-o", "x"],
+            ["otlp", "-o", "x", "--endpoint", "http://localhost", Dir],
+            ["otlp", "--endpoint", "localhost:4318", Dir],
+            ["otlp", "--endpoint", "http://localhost", "--header", "none", Dir],
+            ["otlp", "-o", "x", "--pid", "<0.1.0>", Dir],
+            ["otlp", "-o", "x", "--all", Dir],
+            ["otlp", "-o", filename:join(Dir, "x"), Dir],
+            ["dbg", "-o", "x", "--endpoint", "http://localhost", Dir]
+        ]
+    ],
+    ?assertMatch({3, _}, kymo_cli:run(["export", "otlp", "-o", "x", Dir, filename:join(?config(dir, Config), "none")])),
+    ?assertMatch({4, _}, kymo_cli:run(["export", "otlp", "-o", "/nonexistent/x", Dir])),
+    %% A recording without messages has no requests, and says so.
+    Calls = filename:join(?config(dir, Config), "calls"),
+    kymo:record(Calls, #{functions => ["lists:seq/2"]}, fun() -> lists:seq(1, 2) end),
+    {0, Text} = kymo_cli:run(["export", "otlp", "-o", "-", Calls]),
+    ?assertMatch({_, _}, binary:match(Text, <<"nothing to show">>)).
