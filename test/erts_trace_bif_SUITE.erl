@@ -19,7 +19,7 @@
          all_stress/1, all_in_legacy_tables/1,
          counters_exact/1, counters_of_many/1, counters_while_counting/1,
          counters_while_changing/1, counters_caller_killed/1,
-         permission_in_order/1, permission_of_those_who_do_not_come/1,
+         info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
          monitor_of_session/1, monitor_of_session_by_many/1, monitor_of_session_exits/1,
@@ -46,7 +46,7 @@ groups() ->
     [{sessions, [], [all_session_destroyed]},
      {session_monitors, [], [monitor_of_session, monitor_of_session_by_many, monitor_of_session_exits]},
      {patched, [],
-      [blocking_counts, blocking_by_cause, nothing_blocks, permission_in_order,
+      [blocking_counts, blocking_by_cause, nothing_blocks, info_of_dead, permission_in_order,
        permission_of_those_who_do_not_come, monitor_exits,
        profile_exits, profile_counts_schedulers]}].
 
@@ -702,6 +702,35 @@ done_calls(Pids, Calls) ->
 
 counts(Counters) ->
     lists:sort([{element(1, C), element(2, C)} || C <- Counters]).
+
+%% A session that nothing refers to any more goes away, also after a process that
+%% has died was asked about in it.
+info_of_dead(_Config) ->
+    Dead = spawn(fun() -> ok end),
+    exit_and_wait(Dead),
+    Alive = self(),
+    [begin
+         [{Weak, ok}] =
+             parallel([fun() ->
+                               {_, Weak} = S = trace:session_create(forgotten, Alive, []),
+                               Expected = trace:info(S, Pid, Key),
+                               {Weak, ok}
+                       end]),
+         ?assertEqual(gone, wait_gone(Weak, 1000))
+     end || {Pid, Expected} <- [{Alive, {flags, []}}, {Dead, undefined}],
+            Key <- [flags, tracer], Key =:= flags orelse Pid =:= Dead].
+
+%% Each attempt waits for the permission and for thread progress, several times.
+wait_gone(_, 0) ->
+    still_there;
+wait_gone(Weak, N) ->
+    case lists:member(Weak, trace:session_info(all)) of
+        true ->
+            true = trace:session_destroy(trace:session_create(another, self(), [])),
+            wait_gone(Weak, N - 1);
+        false ->
+            gone
+    end.
 
 %%--------------------------------------------------------------------------
 %% Code modification permission
