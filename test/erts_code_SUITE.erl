@@ -21,8 +21,9 @@
          global_trace_survives_loads/1, local_trace_survives_loads/1,
          all_traced_survives_loads/1, traced_module_is_replaced/1,
          nif_survives_loads/1, records_follow_code/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
-         parallel_on_many_schedulers/1, parallel_callers/1, trace_load_and_purge/1, preloaded_and_bifs/1]).
--export([model_in_peer/2, contend_in_peer/1]).
+         parallel_on_many_schedulers/1, parallel_callers/1, trace_load_and_purge/1, loads_among_endless_tracing/1,
+         preloaded_and_bifs/1]).
+-export([model_in_peer/2, contend_in_peer/1, load_in_peer/2]).
 %% The error handler of the test processes.
 -export([undefined_function/3, undefined_lambda/3]).
 
@@ -39,7 +40,8 @@ all() ->
      global_trace_survives_loads, local_trace_survives_loads, all_traced_survives_loads,
      traced_module_is_replaced,
      nif_survives_loads, records_follow_code, stacktrace_in_every_module, random_model, parallel_random_model,
-     parallel_on_many_schedulers, parallel_callers, trace_load_and_purge, preloaded_and_bifs].
+     parallel_on_many_schedulers, parallel_callers, trace_load_and_purge, loads_among_endless_tracing,
+     preloaded_and_bifs].
 
 init_per_suite(Config) ->
     Config.
@@ -61,6 +63,11 @@ init_per_testcase(records_follow_code, Config) ->
     case list_to_integer(erlang:system_info(otp_release)) < 29 of
         true -> {skip, "before OTP 29 there are no native records"};
         false -> process_flag(error_handler, ?MODULE), Config
+    end;
+init_per_testcase(loads_among_endless_tracing, Config) ->
+    case series() of
+        none -> {skip, "without the series those who trace may keep loads waiting for ever"};
+        _ -> Config
     end;
 init_per_testcase(Case, Config)
   when Case =:= parallel_random_model; Case =:= parallel_on_many_schedulers; Case =:= trace_load_and_purge ->
@@ -633,8 +640,7 @@ contend_in_peer(Rounds) ->
                || I <- lists:seq(1, 6), M <- [name("contend_" ++ integer_to_list(I))]],
     Workers = [spawn_monitor(fun() -> trace_and_clear(10 * Rounds) end) || _ <- [1, 2]] ++
         [spawn_monitor(fun() -> load_and_purge(M, Bin, Rounds) end) || {M, Bin} <- Modules],
-    [receive {'DOWN', Ref, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Ref} <- Workers],
-    ok.
+    wait_normal(Workers).
 
 load_and_purge(_M, _Bin, 0) ->
     ok;
@@ -650,6 +656,42 @@ trace_and_clear(N) ->
     1 = erlang:trace_pattern({lists, reverse, 1}, true, [local]),
     1 = erlang:trace_pattern({lists, reverse, 1}, false, [local]),
     trace_and_clear(N - 1).
+
+%% Permissions are given in the order in which they were asked for: those who load, delete
+%% and purge are not kept waiting by others who trace over and over. Where they are, those
+%% who trace come to their last operation before the others have done theirs.
+loads_among_endless_tracing(_Config) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, shutdown => halt,
+                                      args => ["+S", "8:8" | erts_reload_work:emulator_flags()]}),
+    ok = peer:call(Peer, ?MODULE, load_in_peer, [50, 50], infinity),
+    peer:stop(Peer).
+
+%% As many operations of tracing for each load, deletion and purge are too many.
+load_in_peer(Rounds, TooMany) ->
+    Modules = [{M, maps:get(1, versions(M))}
+               || I <- lists:seq(1, 6), M <- [name("among_" ++ integer_to_list(I))]],
+    Left = counters:new(1, []),
+    counters:put(Left, 1, TooMany * 3 * Rounds * length(Modules)),
+    Tracers = [spawn_monitor(fun() -> trace_while_left(Left) end) || _ <- [1, 2]],
+    Loaders = [spawn_monitor(fun() -> load_and_purge(M, Bin, Rounds) end) || {M, Bin} <- Modules],
+    wait_normal(Loaders),
+    ?assert(counters:get(Left, 1) > 0),
+    counters:put(Left, 1, 0),
+    wait_normal(Tracers).
+
+wait_normal(Workers) ->
+    [receive {'DOWN', Ref, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Ref} <- Workers],
+    ok.
+
+trace_while_left(Left) ->
+    case counters:get(Left, 1) > 0 of
+        true ->
+            trace_and_clear(1),
+            counters:sub(Left, 1, 2),
+            trace_while_left(Left);
+        false ->
+            ok
+    end.
 
 %% Nothing is loaded any more once processes have another error handler.
 model_in_peer(Seed, Millis) ->

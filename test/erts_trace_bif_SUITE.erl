@@ -19,6 +19,7 @@
          all_stress/1, all_in_legacy_tables/1,
          counters_exact/1, counters_of_many/1, counters_while_counting/1,
          counters_while_changing/1, counters_caller_killed/1,
+         info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
          monitor_of_session/1, monitor_of_session_by_many/1, monitor_of_session_exits/1,
@@ -45,7 +46,8 @@ groups() ->
     [{sessions, [], [all_session_destroyed]},
      {session_monitors, [], [monitor_of_session, monitor_of_session_by_many, monitor_of_session_exits]},
      {patched, [],
-      [blocking_counts, blocking_by_cause, nothing_blocks, monitor_exits,
+      [blocking_counts, blocking_by_cause, nothing_blocks, info_of_dead, permission_in_order,
+       permission_of_those_who_do_not_come, monitor_exits,
        profile_exits, profile_counts_schedulers]}].
 
 init_per_suite(Config) ->
@@ -83,6 +85,11 @@ init_per_testcase(counters_while_changing, Config) ->
     case list_to_integer(erlang:system_info(otp_release)) of
         Release when Release < 27 -> {skip, "OTP before 27 ends when counters begin anew under calls"};
         _ -> Config
+    end;
+init_per_testcase(permission_of_those_who_do_not_come, Config) ->
+    case list_to_integer(erlang:system_info(otp_release)) of
+        27 -> Config;
+        _ -> {skip, "later releases hand permissions to processes that are suspended, and leave them there"}
     end;
 init_per_testcase(_Case, Config) ->
     Config.
@@ -695,6 +702,92 @@ done_calls(Pids, Calls) ->
 
 counts(Counters) ->
     lists:sort([{element(1, C), element(2, C)} || C <- Counters]).
+
+%% A session that nothing refers to any more goes away, also after a process that
+%% has died was asked about in it.
+info_of_dead(_Config) ->
+    Dead = spawn(fun() -> ok end),
+    exit_and_wait(Dead),
+    Alive = self(),
+    [begin
+         [{Weak, ok}] =
+             parallel([fun() ->
+                               {_, Weak} = S = trace:session_create(forgotten, Alive, []),
+                               Expected = trace:info(S, Pid, Key),
+                               {Weak, ok}
+                       end]),
+         ?assertEqual(gone, wait_gone(Weak, 1000))
+     end || {Pid, Expected} <- [{Alive, {flags, []}}, {Dead, undefined}],
+            Key <- [flags, tracer], Key =:= flags orelse Pid =:= Dead].
+
+%% Each attempt waits for the permission and for thread progress, several times.
+wait_gone(_, 0) ->
+    still_there;
+wait_gone(Weak, N) ->
+    case lists:member(Weak, trace:session_info(all)) of
+        true ->
+            true = trace:session_destroy(trace:session_create(another, self(), [])),
+            wait_gone(Weak, N - 1);
+        false ->
+            gone
+    end.
+
+%%--------------------------------------------------------------------------
+%% Code modification permission
+
+%% Those who wait get it in the order in which they have come, whoever has it gets it
+%% again after them.
+permission_in_order(_Config) ->
+    erts_debug:set_internal_state(available_internal_state, true),
+    Self = self(),
+    [begin
+         take_permission(),
+         Waiters = [start_waiter(I) || I <- lists:seq(1, 20)],
+         release_permission(),
+         take_permission(),
+         Self ! {got, again},
+         release_permission(),
+         ?assertEqual(lists:seq(1, 20) ++ [again],
+                      [receive {got, I} -> I end || _ <- [again | Waiters]])
+     end || _ <- lists:seq(1, 20)],
+    erts_debug:set_internal_state(available_internal_state, false).
+
+%% Nobody waits for one that was killed or suspended while it waited.
+permission_of_those_who_do_not_come(_Config) ->
+    erts_debug:set_internal_state(available_internal_state, true),
+    [begin
+         take_permission(),
+         [W1, W2, W3, W4] = [start_waiter(I) || I <- [1, 2, 3, 4]],
+         true = erlang:suspend_process(W1, [asynchronous]),
+         exit_and_wait(W3),
+         release_permission(),
+         [2, 4] = [receive {got, I} -> I end || _ <- [W2, W4]],
+         true = erlang:resume_process(W1),
+         1 = receive {got, I} -> I end
+     end || _ <- lists:seq(1, 50)],
+    erts_debug:set_internal_state(available_internal_state, false).
+
+%% A process that waits for the permission, to have it for a moment.
+start_waiter(I) ->
+    Self = self(),
+    Pid = spawn(fun() ->
+                        take_permission(),
+                        Self ! {got, I},
+                        release_permission()
+                end),
+    wait_suspended(Pid).
+
+wait_suspended(Pid) ->
+    case process_info(Pid, status) of
+        {status, suspended} -> Pid;
+        _ -> erlang:yield(), wait_suspended(Pid)
+    end.
+
+take_permission() ->
+    true = erts_debug:set_internal_state(code_mod_permission, true).
+
+release_permission() ->
+    true = erts_debug:set_internal_state(code_mod_permission, false).
 
 %%--------------------------------------------------------------------------
 %% system_monitor/2
