@@ -19,7 +19,8 @@
 #include "kymo_reader.h"
 
 struct kymo_export_options {
-    const char *out; /* file, or directory for ctf and ndjson; "-" = standard output where the format is a stream */
+    const char
+        *out; /* file, or directory for ctf and ndjson; "-" = standard output where the format is a stream */
     /* Window, in ns since the start of the recording (meta.t0_mono_ns), both
      * ends included; INT64_MIN and INT64_MAX = no bound. */
     int64_t from_ns, to_ns;
