@@ -490,6 +490,8 @@ sqlite3_command(Config) ->
          || {Words, Statements} <- [
                 {"No such file", [["select kymo_open('", Dir, "/nope')"]]},
                 {"kymo_open(folder", ["select kymo_open(null)"]},
+                {"kymo_open(folder", ["select kymo_open()"]},
+                {"kymo_open(folder", [["select kymo_open('", Dir, "', '', '')"]]},
                 {"kymo_open(folder", [["select kymo_open('", Dir, "', 'a b')"]]},
                 {"table events exists", [Open, Open]},
                 {"has no table nope", [["create virtual table x using kymo('", Dir, "', 'nope')"]]},

@@ -122,8 +122,10 @@ static int run(struct sql *s, const char *dir, const char *query)
     int status = cli_open(dir, &s->r);
     if (status == KYMO_EXIT_OK && strcmp(query, "-") == 0) {
         query = input = read_input();
-        if (input == NULL)
-            status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+        if (input == NULL) {
+            cli_warn("out of memory");
+            status = KYMO_EXIT_MEMORY;
+        }
     }
     if (status == KYMO_EXIT_OK)
         status = open_tables(s, dir);

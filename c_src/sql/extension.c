@@ -103,8 +103,9 @@ static void open_function(sqlite3_context *ctx, int argc, sqlite3_value **argv)
 {
     struct kymo_sql *sql = sqlite3_user_data(ctx);
     sqlite3 *db = sqlite3_context_db_handle(ctx);
-    const char *dir = (const char *)sqlite3_value_text(argv[0]);
-    const char *prefix = argc > 1 ? (const char *)sqlite3_value_text(argv[1]) : "";
+    bool right = argc == 1 || argc == 2;
+    const char *dir = right ? (const char *)sqlite3_value_text(argv[0]) : NULL;
+    const char *prefix = argc == 2 ? (const char *)sqlite3_value_text(argv[1]) : "";
     struct kymo_sql_recording *rec;
     char err[512] = "", *text = NULL;
     if (dir == NULL || prefix == NULL || !is_prefix(prefix)) {
@@ -153,14 +154,12 @@ __attribute__((visibility("default"))) int sqlite3_kymosqlite_init(sqlite3 *db, 
     if (sql == NULL)
         return SQLITE_NOMEM;
     /* What fails to register calls drop, too. */
-    sql->users = 3;
+    sql->users = 2;
     int rc = sqlite3_create_module_v2(db, "kymo", &kymo_sql_module, sql, drop);
-    for (int args = 1; args <= 2; args++) {
-        if (rc == SQLITE_OK)
-            rc = sqlite3_create_function_v2(db, "kymo_open", args, SQLITE_UTF8 | SQLITE_DIRECTONLY, sql,
-                                            open_function, NULL, NULL, drop);
-        else
-            drop(sql);
+    if (rc != SQLITE_OK) {
+        drop(sql);
+        return rc;
     }
-    return rc;
+    return sqlite3_create_function_v2(db, "kymo_open", -1, SQLITE_UTF8 | SQLITE_DIRECTONLY, sql,
+                                      open_function, NULL, NULL, drop);
 }

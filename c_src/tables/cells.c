@@ -103,7 +103,7 @@ int kymo_cell_date(struct kymo_cell *c, const struct kymo_table_source *s, int64
     /* Years of five digits come of damaged clocks only. */
     if (len != MICROSECONDS + sizeof "789Z" - 1)
         return kymo_cell_null(c);
-    strcpy(c->room + MICROSECONDS, "Z");
+    memcpy(c->room + MICROSECONDS, "Z", sizeof "Z");
     return put_room(c);
 }
 
