@@ -405,6 +405,7 @@ mistakes(Config) ->
     Says(2, ["--tables takes no argument"], ["--tables", Dir]),
     Says(3, ["not a recording"], [?config(dir, Config), "select 1"]),
     Says(3, ["No such file"], [filename:join(Dir, "nope"), "select 1"]),
+    ?assertEqual({1, "kymo: integer overflow\n"}, Fails([Dir, "select abs(-9223372036854775807 - 1)"])),
     %% The statements before a mistake have run.
     Says(1, ["1\n", "syntax error"], [Dir, "select 1; selec"]),
     Out = filename:join(?config(dir, Config), "out"),

@@ -50,12 +50,15 @@ static int sql_error(sqlite3 *db)
 
 static int run_statement(struct sql *s, sqlite3_stmt *stmt)
 {
-    int rc;
-    bool shows = sqlite3_column_count(stmt) > 0;
+    int rc = sqlite3_step(stmt);
+    /* What fails at once has no header. */
+    bool shows = sqlite3_column_count(stmt) > 0 && (rc == SQLITE_ROW || rc == SQLITE_DONE);
     if (shows)
         cli_sql_begin(&s->printer, stmt);
-    while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && shows && !s->printer.failed && !cli_output_lost())
+    while (rc == SQLITE_ROW && !s->printer.failed && !cli_output_lost()) {
         cli_sql_row(&s->printer);
+        rc = sqlite3_step(stmt);
+    }
     if (shows)
         cli_sql_end(&s->printer);
     if (s->printer.failed)
