@@ -103,7 +103,8 @@ bool cli_inside(const char *out, const char *recording)
 {
     char folder[PATH_MAX];
     struct stat a, b;
-    if (strcmp(out, "-") == 0 || (size_t)snprintf(folder, sizeof folder, "%s", out) >= sizeof folder)
+    if (out == NULL || strcmp(out, "-") == 0 ||
+        (size_t)snprintf(folder, sizeof folder, "%s", out) >= sizeof folder)
         return false;
     return stat(dirname(folder), &a) == 0 && stat(recording, &b) == 0 && a.st_dev == b.st_dev &&
            a.st_ino == b.st_ino;

@@ -70,7 +70,7 @@ const char *cli_version(void);
 const char *cli_help(const char *command);
 
 /* True when the output would be a file in the recording, in place of one of its own
- * (export.c). */
+ * (export.c). out: - or NULL is no file. */
 bool cli_inside(const char *out, const char *recording);
 
 /* ---- progress (progress.c) ---- */
