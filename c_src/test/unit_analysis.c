@@ -2,6 +2,7 @@
  *
  * The analysis, over recordings made by hand whose facts are known.
  */
+#include <errno.h>
 #include <stdio.h>
 
 #include "kymo_analysis.h"
@@ -441,6 +442,236 @@ static void waits_for_a_waiting_server(void **state)
     free(answer);
 }
 
+/* The timeout of a receive, as the runtime shows it. */
+static void timeout(struct scene *x, uint32_t slot, uint64_t at, uint64_t who)
+{
+    uint8_t body[20] = {0};
+    uint64_t nobody = KYMO_IDENT_NONE;
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &nobody, 8);
+    ts_record(&x->s[slot], START + at, KYMO_E_RECEIVE, body, sizeof body, false);
+}
+
+/* PID(1) calls PID(9), which begins to handle it and waits from 40000 on. */
+static void calls_a_waiting_server(struct scene *x)
+{
+    open_scene(x);
+    wm(x, 0, 0, KYMO_E_IN, PID(1), x->a);
+    message(x, 0, 10000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
+    wm(x, 0, 11000, KYMO_E_OUT, PID(1), x->a);
+    wm(x, 0, 20000, KYMO_E_IN, PID(9), x->a);
+    message(x, 0, 21000, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
+    wm(x, 0, 22000, KYMO_E_CALL, PID(9), x->handle_call);
+    message(x, 0, 30000, KYMO_E_SEND, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    wm(x, 0, 40000, KYMO_E_OUT, PID(9), x->b);
+}
+
+/* The server goes on at 800000 and replies. */
+static void server_replies(struct scene *x)
+{
+    wm(x, 0, 800000, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
+    message(x, 0, 810000, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    wm(x, 0, 820000, KYMO_E_CALL, PID(9), x->handle_call);
+    wm(x, 0, 830000, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
+    message(x, 0, 840000, KYMO_E_SEND, PID(9), PID(5), KYMO_MSG_REPLY, 55);
+    wm(x, 0, 850000, KYMO_E_OUT, PID(9), x->a);
+    wm(x, 0, 900000, KYMO_E_IN, PID(1), x->a);
+    message(x, 0, 910000, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    wm(x, 0, 1000000, KYMO_E_OUT, PID(1), x->a);
+}
+
+/* PID(5) sends requests to the server that waits, of which it has a look at each. */
+static void disturb(struct scene *x, uint64_t at, uint64_t ref)
+{
+    wm(x, 0, at, KYMO_E_IN, PID(5), x->b);
+    message(x, 0, at + 1000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, ref);
+    wm(x, 0, at + 2000, KYMO_E_OUT, PID(5), x->b);
+    wm(x, 0, at + 3000, KYMO_E_IN, PID(9), x->b);
+    message(x, 0, at + 4000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, ref);
+    wm(x, 0, at + 5000, KYMO_E_OUT, PID(9), x->b);
+}
+
+static void assert_nothing_of(const struct kymo_why_answer *answer, uint64_t process)
+{
+    for (size_t i = 0; i < answer->n; i++)
+        assert_true(answer->part[i].process != process);
+}
+
+/* Others that send to a server that waits for one message are not what it waits for. */
+static void bystanders_and_an_answer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
+    disturb(&x, 200000, 55);
+    disturb(&x, 400000, 56);
+    /* The last of them is there before the answer, and both are fetched together. */
+    wm(&x, 0, 698000, KYMO_E_IN, PID(5), x.b);
+    message(&x, 0, 699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
+    wm(&x, 0, 699500, KYMO_E_OUT, PID(5), x.b);
+    message(&x, 1, 700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(&x, 1, 700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
+    message(&x, 0, 752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    server_replies(&x);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_RUNNING);
+    assert_int_equal(answer->part[0].process, PID(7));
+    assert_int_equal(answer->part[0].ns, 700000 - 40000);
+    assert_nothing_of(answer, PID(5));
+    close_scene(&x);
+    free(answer);
+}
+
+static void bystanders_and_a_timeout(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    disturb(&x, 200000, 55);
+    disturb(&x, 400000, 56);
+    wm(&x, 0, 698000, KYMO_E_IN, PID(5), x.b);
+    message(&x, 0, 699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
+    wm(&x, 0, 699500, KYMO_E_OUT, PID(5), x.b);
+    wm(&x, 0, 750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
+    timeout(&x, 0, 752000, PID(9));
+    server_replies(&x);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_TIMER);
+    assert_int_equal(answer->part[0].process, PID(9));
+    assert_int_equal(answer->part[0].ns, 750000 - 40000);
+    assert_nothing_of(answer, PID(5));
+    close_scene(&x);
+    free(answer);
+}
+
+/* A timeout ends a receive: what arrives after it is another wait. */
+static void message_after_a_timeout(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
+    wm(&x, 0, 500000, KYMO_E_IN, PID(9), x.b);
+    timeout(&x, 0, 500500, PID(9));
+    wm(&x, 0, 501000, KYMO_E_OUT, PID(9), x.b);
+    message(&x, 1, 700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(&x, 1, 700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    server_replies(&x);
+    explain(&x, answer);
+    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 500000 - 40000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 700000 - 501000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A process that was scheduled out and in without a message waited for no timer. */
+static void preempted_waits_for_no_timer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    message(&x, 0, 10, KYMO_E_RECEIVE, PID(1), PID(2), KYMO_MSG_PLAIN, 0);
+    wm(&x, 0, 10000, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 0, 20000, KYMO_E_IN, PID(2), x.a);
+    wm(&x, 0, 600000, KYMO_E_OUT, PID(2), x.a);
+    wm(&x, 0, 800000, KYMO_E_IN, PID(1), x.b);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 790000);
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->blame, PID(2));
+    close_scene(&x);
+    free(answer);
+}
+
+/* Facts outside the windows are not kept, and are not needed for what is inside. */
+static void windows(void **state)
+{
+    (void)state;
+    enum { APART = 100000000 };
+    struct scene x;
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    char err[256] = "";
+    assert_non_null(answer);
+    open_scene(&x);
+    for (uint64_t at = 0; at <= 2 * APART; at += APART) {
+        wm(&x, 0, at, KYMO_E_IN, PID(1), x.b);
+        wm(&x, 0, at + 1000000, KYMO_E_OUT, PID(1), x.b);
+    }
+    open_recording(&x);
+    struct kymo_why *w = kymo_why_new(x.r);
+    assert_non_null(w);
+    assert_true(kymo_why_window(w, START + 2 * APART, START + 2 * APART + 500000));
+    assert_true(kymo_why_window(w, START, START + 1000000));
+    struct kymo_analysis_sink sink = kymo_why_sink(w);
+    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, err, sizeof err), 0);
+    assert_false(kymo_why_is_cut(w));
+    for (uint64_t at = 0; at <= 2 * APART; at += APART) {
+        assert_int_equal(
+            kymo_why_explain(w, PID(1), (int64_t)(START + at), (int64_t)(START + at + 500000), answer), 0);
+        assert_int_equal(answer->ns, 500000);
+        assert_int_equal(answer->n, 1);
+        assert_int_equal(answer->part[0].cause == KYMO_WHY_RUNNING, at != APART);
+    }
+    kymo_why_free(w);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A cast is explained from its sending until it was handled. */
+static void explains_a_cast(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    struct kymo_request q = {.client = PID(1),
+                             .server = PID(9),
+                             .kind = KYMO_REQ_CAST,
+                             .sent = START + 10000,
+                             .handled = START + 50000,
+                             .handled_end = START + 900000};
+    char err[256] = "";
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 10000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CAST, 0);
+    wm(&x, 0, 20000, KYMO_E_OUT, PID(1), x.a);
+    wm(&x, 1, 30000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 30010, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CAST, 0);
+    wm(&x, 1, 1000000, KYMO_E_OUT, PID(9), x.b);
+    open_recording(&x);
+    struct kymo_why *w = kymo_why_new(x.r);
+    assert_non_null(w);
+    struct kymo_analysis_sink sink = kymo_why_sink(w);
+    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, err, sizeof err), 0);
+    assert_int_equal(kymo_why_explain_cast(w, &q, answer), 0);
+    assert_int_equal(answer->ns, 890000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(9))->ns, 870000);
+    assert_null(part(answer, KYMO_WHY_RUNNING, PID(1)));
+    q.handled_end = q.sent - 1;
+    assert_int_equal(kymo_why_explain_cast(w, &q, answer), -EINVAL);
+    kymo_why_free(w);
+    close_scene(&x);
+    free(answer);
+}
+
 /* ---- names ---- */
 
 static void names(void **state)
@@ -495,6 +726,12 @@ int main(void)
         T(waits_for_a_server),
         T(waits_in_a_mailbox),
         T(waits_for_a_waiting_server),
+        T(bystanders_and_an_answer),
+        T(bystanders_and_a_timeout),
+        T(message_after_a_timeout),
+        T(preempted_waits_for_no_timer),
+        T(windows),
+        T(explains_a_cast),
         T(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
