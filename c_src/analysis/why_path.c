@@ -19,6 +19,8 @@ enum { WAKEUP_NS = 200000 };
 enum { GLANCE_NS = 50000 };
 /* The same where it is certain that it did not want the messages. */
 enum { LONG_GLANCE_NS = 1000000 };
+/* No timeout of a receive but 0 is over sooner. */
+enum { TIMEOUT_MIN_NS = 1000000 };
 /* What a process did right before it was scheduled out, or somebody else before it was
  * scheduled in. */
 enum { JUST_NS = 1000000 };
@@ -441,6 +443,8 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
         before = without_glances(w, range, before, start, m != NULL, &seen);
         m = waker(w, run, &seen);
         kymo_map_free(&seen);
+        if (m != NULL && is_timeout(m) && run->start - w->runs.p[before].end < TIMEOUT_MIN_NS)
+            m = NULL; /* of a receive ... after 0, later */
     }
     int64_t from = first ? start : later(w->runs.p[before].end, start);
     uint32_t out_mfa = first ? 0 : w->runs.p[before].out_mfa;

@@ -308,7 +308,8 @@ static void open_and_dead(void **state)
 
 /* ---- why ---- */
 
-static void explain(struct scene *x, struct kymo_why_answer *answer)
+/* The time of PID(1) from START to START + ns. */
+static void explain_first(struct scene *x, int64_t ns, struct kymo_why_answer *answer)
 {
     struct kymo_why *w = NULL;
     struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
@@ -318,9 +319,14 @@ static void explain(struct scene *x, struct kymo_why_answer *answer)
     assert_non_null(w);
     struct kymo_analysis_sink sinks[2] = {sink_of(x), kymo_why_sink(w)};
     assert_int_equal(kymo_analyse(x->r, &o, sinks, 2, &x->res, err, sizeof err), 0);
-    assert_int_equal(kymo_why_explain(w, PID(1), START, START + 1000000, answer), 0);
-    assert_int_equal(answer->ns, 1000000);
+    assert_int_equal(kymo_why_explain(w, PID(1), START, START + ns, answer), 0);
+    assert_int_equal(answer->ns, ns);
     kymo_why_free(w);
+}
+
+static void explain(struct scene *x, struct kymo_why_answer *answer)
+{
+    explain_first(x, 1000000, answer);
 }
 
 static const struct kymo_why_part *part(const struct kymo_why_answer *answer, uint8_t cause, uint64_t process)
@@ -466,18 +472,18 @@ static void calls_a_waiting_server(struct scene *x)
     wm(x, 0, 40000, KYMO_E_OUT, PID(9), x->b);
 }
 
-/* The server goes on at 800000 and replies. */
-static void server_replies(struct scene *x)
+/* The server goes on at `at` and replies, until at + 200000. */
+static void server_replies(struct scene *x, uint64_t at)
 {
-    wm(x, 0, 800000, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
-    message(x, 0, 810000, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
-    wm(x, 0, 820000, KYMO_E_CALL, PID(9), x->handle_call);
-    wm(x, 0, 830000, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
-    message(x, 0, 840000, KYMO_E_SEND, PID(9), PID(5), KYMO_MSG_REPLY, 55);
-    wm(x, 0, 850000, KYMO_E_OUT, PID(9), x->a);
-    wm(x, 0, 900000, KYMO_E_IN, PID(1), x->a);
-    message(x, 0, 910000, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
-    wm(x, 0, 1000000, KYMO_E_OUT, PID(1), x->a);
+    wm(x, 0, at, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
+    message(x, 0, at + 10000, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    wm(x, 0, at + 20000, KYMO_E_CALL, PID(9), x->handle_call);
+    wm(x, 0, at + 30000, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
+    message(x, 0, at + 40000, KYMO_E_SEND, PID(9), PID(5), KYMO_MSG_REPLY, 55);
+    wm(x, 0, at + 50000, KYMO_E_OUT, PID(9), x->a);
+    wm(x, 0, at + 100000, KYMO_E_IN, PID(1), x->a);
+    message(x, 0, at + 110000, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    wm(x, 0, at + 200000, KYMO_E_OUT, PID(1), x->a);
 }
 
 /* PID(5) sends requests to the server that waits, of which it has a look at each. */
@@ -517,7 +523,7 @@ static void bystanders_and_an_answer(void **state)
     wm(&x, 0, 750000, KYMO_E_IN, PID(9), x.b);
     message(&x, 0, 751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
     message(&x, 0, 752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
-    server_replies(&x);
+    server_replies(&x, 800000);
     explain(&x, answer);
     assert_int_equal(answer->part[0].cause, KYMO_WHY_RUNNING);
     assert_int_equal(answer->part[0].process, PID(7));
@@ -536,17 +542,17 @@ static void bystanders_and_a_timeout(void **state)
     calls_a_waiting_server(&x);
     disturb(&x, 200000, 55);
     disturb(&x, 400000, 56);
-    wm(&x, 0, 698000, KYMO_E_IN, PID(5), x.b);
-    message(&x, 0, 699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
-    wm(&x, 0, 699500, KYMO_E_OUT, PID(5), x.b);
-    wm(&x, 0, 750000, KYMO_E_IN, PID(9), x.b);
-    message(&x, 0, 751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
-    timeout(&x, 0, 752000, PID(9));
-    server_replies(&x);
-    explain(&x, answer);
+    wm(&x, 0, 2698000, KYMO_E_IN, PID(5), x.b);
+    message(&x, 0, 2699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
+    wm(&x, 0, 2699500, KYMO_E_OUT, PID(5), x.b);
+    wm(&x, 0, 2750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 2751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
+    timeout(&x, 0, 2752000, PID(9));
+    server_replies(&x, 2800000);
+    explain_first(&x, 3000000, answer);
     assert_int_equal(answer->part[0].cause, KYMO_WHY_TIMER);
     assert_int_equal(answer->part[0].process, PID(9));
-    assert_int_equal(answer->part[0].ns, 750000 - 40000);
+    assert_int_equal(answer->part[0].ns, 2750000 - 40000);
     assert_nothing_of(answer, PID(5));
     close_scene(&x);
     free(answer);
@@ -561,17 +567,17 @@ static void message_after_a_timeout(void **state)
     assert_non_null(answer);
     calls_a_waiting_server(&x);
     wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
-    wm(&x, 0, 500000, KYMO_E_IN, PID(9), x.b);
-    timeout(&x, 0, 500500, PID(9));
-    wm(&x, 0, 501000, KYMO_E_OUT, PID(9), x.b);
-    message(&x, 1, 700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
-    wm(&x, 1, 700010, KYMO_E_OUT, PID(7), x.b);
-    wm(&x, 0, 750000, KYMO_E_IN, PID(9), x.b);
-    message(&x, 0, 752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
-    server_replies(&x);
-    explain(&x, answer);
-    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 500000 - 40000);
-    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 700000 - 501000);
+    wm(&x, 0, 2500000, KYMO_E_IN, PID(9), x.b);
+    timeout(&x, 0, 2500500, PID(9));
+    wm(&x, 0, 2501000, KYMO_E_OUT, PID(9), x.b);
+    message(&x, 1, 2700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(&x, 1, 2700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 2750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 2752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    server_replies(&x, 2800000);
+    explain_first(&x, 3000000, answer);
+    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 2500000 - 40000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 2700000 - 2501000);
     close_scene(&x);
     free(answer);
 }
@@ -595,6 +601,29 @@ static void preempted_waits_for_no_timer(void **state)
     assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
     assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 790000);
     assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->blame, PID(2));
+    close_scene(&x);
+    free(answer);
+}
+
+/* Nor did one that looked for a message without waiting, and so had a timeout of 0. */
+static void polling_waits_for_no_timer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    timeout(&x, 0, 10, PID(1));
+    wm(&x, 0, 400000, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 0, 410000, KYMO_E_IN, PID(2), x.a);
+    wm(&x, 0, 490000, KYMO_E_OUT, PID(2), x.a);
+    wm(&x, 0, 500000, KYMO_E_IN, PID(1), x.b);
+    timeout(&x, 0, 700000, PID(1));
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 100000);
     close_scene(&x);
     free(answer);
 }
@@ -730,6 +759,7 @@ int main(void)
         T(bystanders_and_a_timeout),
         T(message_after_a_timeout),
         T(preempted_waits_for_no_timer),
+        T(polling_waits_for_no_timer),
         T(windows),
         T(explains_a_cast),
         T(names),
