@@ -22,7 +22,7 @@ load(Dir) -> erlang:load_nif(filename:join(Dir, "hog"), 0).
 -spec kinds() -> [atom()].
 kinds() ->
     [backlog, selective, collection, starved, port, ets, downstream, timer, suspended, blocked, dirty,
-     priority, asking, disturbed, crowded].
+     priority, asking, calling, disturbed, crowded].
 
 %% The cause of a slow request: what `kymo why' calls it, the process that it happens
 %% in, and the nanoseconds that the request took.
@@ -138,6 +138,10 @@ prepare(asking, Ms, N) ->
     S = server(),
     Db = spawn(fun() -> receive {query, From} -> ?MODULE:spin(Ms), From ! {answer, self()} end end),
     {[running], Db, fun() -> bystanders(S, Ms, N), ask(S, {query, Db}) end};
+prepare(calling, Ms, N) ->
+    Last = server(),
+    S = server(Last),
+    {[running], Last, fun() -> bystanders(S, Ms, N), ask(S, {down, {spin, Ms}}) end};
 prepare(disturbed, Ms, N) ->
     S = server(),
     {[timer], S, fun() -> bystanders(S, Ms, N), ask(S, {sleep, Ms}) end};

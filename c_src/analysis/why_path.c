@@ -375,7 +375,7 @@ static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
     size_t i = fetched_from(w, m, run->start), messages = 0;
     int64_t ns = run->end - run->start;
     if (run->acted != KYMO_NO_TIME || run->in_mfa != run->out_mfa || run[1].in_mfa != run->out_mfa ||
-        ns >= run[1].start - run->end || reply_in(w, run) != NULL)
+        reply_in(w, run) != NULL)
         return false;
     bool unwanted = true;
     for (; i < m.end && w->mails.p[i].fetched <= run->end; i++, messages++) {
@@ -383,7 +383,9 @@ static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
             return false;
         unwanted = unwanted && is_next_request(w, &w->mails.p[i]);
     }
-    return ns < (messages > 0 && unwanted ? LONG_GLANCE_NS : GLANCE_NS);
+    if (messages > 0 && unwanted)
+        return ns < LONG_GLANCE_NS;
+    return ns < GLANCE_NS && ns < run[1].start - run->end;
 }
 
 /* The run that the wait before run `next` really began after. Unless a message ended the

@@ -514,6 +514,10 @@ static void bystanders_and_an_answer(void **state)
     wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
     disturb(&x, 200000, 55);
     disturb(&x, 400000, 56);
+    /* One comes right after another. */
+    wm(&x, 0, 406000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 406100, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 58);
+    wm(&x, 0, 408500, KYMO_E_OUT, PID(9), x.b);
     /* The last of them is there before the answer, and both are fetched together. */
     wm(&x, 0, 698000, KYMO_E_IN, PID(5), x.b);
     message(&x, 0, 699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
