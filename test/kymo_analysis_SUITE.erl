@@ -16,8 +16,8 @@
 all() ->
     [
         stats_durations, stats_equal_perfetto, stats_processes, calls, calls_tree, other_requests, mailboxes,
-        why_adds_up, diff_finds_the_slower, print_tree, print_json, speedscope, names_of_behaviours,
-        timeouts_are_no_messages, names_in_exports, nothing_to_show
+        why_adds_up, why_many, why_casts, why_queue, why_arguments, diff_finds_the_slower, print_tree,
+        print_json, speedscope, names_of_behaviours, timeouts_are_no_messages, names_in_exports, nothing_to_show
     ].
 
 init_per_suite(Config) ->
@@ -62,8 +62,15 @@ timed(Fun) ->
 
 init(Next) -> {ok, Next}.
 handle_call({spin, Ms}, _, none) -> {reply, ?MODULE:spin(Ms), none};
+handle_call({hold, Client}, _, Next) ->
+    Client ! {held, self()},
+    receive go -> {reply, ok, Next} end;
 handle_call(Request, _, Next) -> {reply, gen_server:call(Next, Request), Next}.
-handle_cast(nothing, Next) -> {noreply, Next}.
+handle_cast(nothing, Next) -> {noreply, Next};
+handle_cast({spin, Ms, Client}, Next) ->
+    ?MODULE:spin(Ms),
+    Client ! {spun, self()},
+    {noreply, Next}.
 
 spin(Ms) -> spin_until(erlang:monotonic_time(millisecond) + Ms).
 
@@ -244,6 +251,81 @@ why_adds_up(Config) ->
     %% On a busy machine the slowest of them is the one that was interrupted.
     ?assertMatch([_ | _], [P || #{<<"cause">> := <<"running">>, <<"ns">> := Ns} = P <- Parts, Ns > 0]),
     ?assertNotEqual("", text(["why", "--path", Dir])).
+
+%% Explained together or one by one: the same answers.
+why_many(Config) ->
+    Dir = ?config(recording, Config),
+    #{<<"answers">> := [_, _ | _] = Answers} = json(["why", "--json", "-n", "1000", Dir]),
+    Totals = [T || #{<<"total_ns">> := T} <- Answers],
+    ?assertEqual(lists:reverse(lists:sort(Totals)), Totals),
+    #{<<"answers">> := [Slowest]} = json(["why", "--json", Dir]),
+    ?assertEqual(hd(Answers), Slowest),
+    #{<<"answers">> := Two} = json(["why", "--json", "-n", "2", Dir]),
+    ?assertEqual(lists:sublist(Answers, 2), Two).
+
+%% A cast that took longer than any call is mentioned, and explained on demand.
+why_casts(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Server = record(Dir, fun() ->
+        {ok, S} = gen_server:start(?MODULE, none, []),
+        gen_server:cast(S, {spin, 50, self()}),
+        receive {spun, S} -> ok end,
+        gen_server:call(S, {spin, 1}),
+        S
+    end),
+    #{<<"slowest_cast_ns">> := Cast} = json(["why", "--json", "-q", Dir]),
+    ?assert(Cast >= 49000000),
+    #{<<"answers">> := [#{<<"kind">> := <<"cast">>, <<"server_pid">> := Pid, <<"total_ns">> := Total} = Answer]} =
+        json(["why", "--json", "-q", "--casts", Dir]),
+    #{<<"parts">> := Parts} = Answer,
+    ?assertEqual(pid(Server), Pid),
+    ?assertEqual(Cast, Total),
+    ?assertEqual(Total, lists:sum([N || #{<<"ns">> := N} <- Parts])),
+    ?assertMatch([_ | _], [P || #{<<"cause">> := <<"running">>, <<"process_pid">> := P} <- Parts, P =:= Pid]),
+    ?assert(says("a cast took longer", text(["why", Dir]))),
+    ?assertNot(says("a cast took longer", text(["why", "--casts", Dir]))),
+    ?assertNot(says("a cast took longer", text(["why", ?config(recording, Config)]))).
+
+says(What, Text) -> string:find(Text, What) =/= nomatch.
+
+%% One request is no plural.
+why_queue(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, fun() ->
+        {ok, S} = gen_server:start(?MODULE, none, []),
+        First = gen_server:send_request(S, {hold, self()}),
+        receive {held, S} -> ok end,
+        {_, Second} = spawn_monitor(fun() -> gen_server:call(S, {spin, 1}) end),
+        wait_until_queued(S),
+        S ! go,
+        {reply, ok} = gen_server:wait_response(First, infinity),
+        receive {'DOWN', Second, process, _, normal} -> ok end
+    end),
+    Text = text(["why", "-n", "2", Dir]),
+    ?assert(says(" behind 1 other request", Text)),
+    ?assertNot(says(" behind 1 other requests", Text)).
+
+wait_until_queued(Server) ->
+    case process_info(Server, message_queue_len) of
+        {_, 1} -> ok;
+        _ -> erlang:yield(), wait_until_queued(Server)
+    end.
+
+why_arguments(Config) ->
+    Dir = ?config(recording, Config),
+    [
+        begin
+            {2, Out} = kymo_cli:run(["why", "-n", N, Dir]),
+            ?assert(says("from 1 to 1000", Out))
+        end
+     || N <- ["0", "1001"]
+    ],
+    {0, Late} = kymo_cli:run(["why", "--at", "100h", Dir]),
+    #{<<"first_ns">> := First, <<"last_ns">> := Last} = json(["why", "--json", Dir]),
+    Seconds = fun(Ns) -> io_lib:format("~b.~9..0b s", [Ns div 1000000000, Ns rem 1000000000]) end,
+    ?assert(says(["--at 100h: the recording has events from ", Seconds(First), " to ", Seconds(Last)], Late)),
+    {0, Within} = kymo_cli:run(["why", "--at", io_lib:format("~.9fs", [(First + Last) / 2.0e9]), Dir]),
+    ?assertNot(says("--at", Within)).
 
 diff_finds_the_slower(Config) ->
     Dir = ?config(dir, Config),

@@ -22,7 +22,7 @@ load(Dir) -> erlang:load_nif(filename:join(Dir, "hog"), 0).
 -spec kinds() -> [atom()].
 kinds() ->
     [backlog, selective, collection, starved, port, ets, downstream, timer, suspended, blocked, dirty,
-     priority].
+     priority, asking, calling, disturbed, crowded].
 
 %% The cause of a slow request: what `kymo why' calls it, the process that it happens
 %% in, and the nanoseconds that the request took.
@@ -131,7 +131,34 @@ prepare(priority, Ms, _) ->
     {[scheduler], S, fun() ->
         [spawn_opt(?MODULE, spin, [Ms], [{priority, high}, {scheduler, I}]) || I <- schedulers(online)],
         ask(S, {spin, 1})
+    end};
+
+%% Others call the server while it waits in a callback: none of them is what it waits for.
+prepare(asking, Ms, N) ->
+    S = server(),
+    Db = spawn(fun() -> receive {query, From} -> ?MODULE:spin(Ms), From ! {answer, self()} end end),
+    {[running], Db, fun() -> bystanders(S, Ms, N), ask(S, {query, Db}) end};
+prepare(calling, Ms, N) ->
+    Last = server(),
+    S = server(Last),
+    {[running], Last, fun() -> bystanders(S, Ms, N), ask(S, {down, {spin, Ms}}) end};
+prepare(disturbed, Ms, N) ->
+    S = server(),
+    {[timer], S, fun() -> bystanders(S, Ms, N), ask(S, {sleep, Ms}) end};
+%% It never waits for anything but a scheduler.
+prepare(crowded, Ms, N) ->
+    S = server(),
+    {[running, scheduler], S, fun() ->
+        [spawn(?MODULE, spin, [Ms]) || _ <- lists:seq(1, N + 2)],
+        ask(S, {spin, Ms})
     end}.
+
+%% They call while the server handles a request that takes Ms.
+bystanders(Server, Ms, N) ->
+    [
+        spawn(fun() -> timer:sleep(I * Ms div (8 + N)), ask(Server, {spin, 0}) end)
+     || I <- lists:seq(1, 7 + N)
+    ].
 
 schedulers(online) -> lists:seq(1, erlang:system_info(schedulers_online));
 schedulers(dirty_cpu) -> lists:seq(1, erlang:system_info(dirty_cpu_schedulers_online)).
@@ -182,6 +209,9 @@ handle_call({down, Request}, _, #{next := Next} = State) ->
     {reply, ?MODULE:ask(Next, down(Next, Request)), State};
 handle_call({sleep, Ms}, _, State) ->
     {reply, timer:sleep(Ms), State};
+handle_call({query, Db}, _, State) ->
+    Db ! {query, self()},
+    receive {answer, Db} -> {reply, ok, State} end;
 handle_call({block, Ms}, _, State) ->
     {reply, erts_debug:set_internal_state(block, Ms), State};
 handle_call({dirty_hog, Ms}, _, State) ->

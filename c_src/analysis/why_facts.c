@@ -13,7 +13,7 @@ static void *grown(struct kymo_why *w, void *p, size_t n, size_t *room, size_t s
     if (n < *room)
         return p;
     if (n >= KYMO_WHY_FACTS_MAX) {
-        w->cut = true;
+        w->facts_cut = true;
         return NULL;
     }
     size_t more = *room == 0 ? 256 : *room * 2;
@@ -62,18 +62,92 @@ static uint8_t suspends(struct kymo_why *w, uint32_t id)
     return *known;
 }
 
+/* ---- windows ---- */
+
+static int by_start(const void *a, const void *b)
+{
+    const struct kymo_why_window *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+bool kymo_why_window(struct kymo_why *w, int64_t start, int64_t end)
+{
+    struct kymo_why_window new = {start - KYMO_WHY_BEFORE_NS, end};
+    size_t n = 0;
+    APPEND(w->windows, new);
+    if (w->failed)
+        return false;
+    qsort(w->windows.p, w->windows.n, sizeof *w->windows.p, by_start);
+    for (size_t i = 1; i < w->windows.n; i++) {
+        struct kymo_why_window *last = &w->windows.p[n], *next = &w->windows.p[i];
+        if (next->start > last->end)
+            w->windows.p[++n] = *next;
+        else if (next->end > last->end)
+            last->end = next->end;
+    }
+    w->windows.n = n + 1;
+    return true;
+}
+
+/* Whether some of the time from start to end is in a window; an end that is not known is
+ * not before any. */
+static bool wanted(const struct kymo_why *w, int64_t start, int64_t end)
+{
+    size_t low = 0, high = w->windows.n;
+    if (high == 0)
+        return true;
+    while (low < high) { /* the first window that does not end before */
+        size_t mid = low + (high - low) / 2;
+        if (end != KYMO_NO_TIME && w->windows.p[mid].start > end)
+            high = mid;
+        else if (w->windows.p[mid].end < start)
+            low = mid + 1;
+        else
+            return true;
+    }
+    return false;
+}
+
+/* ---- facts ---- */
+
+static void on_event(void *arg, const struct kymo_event *ev)
+{
+    struct kymo_why *w = arg;
+    int64_t *acted;
+    switch (ev->id) {
+    case KYMO_E_IN:
+    case KYMO_E_EXIT: kymo_map_remove(&w->acted, ev->who); return;
+    case KYMO_E_CALL:
+    case KYMO_E_RETURN_TO:
+    case KYMO_E_RETURN_FROM:
+    case KYMO_E_EXCEPTION_FROM:
+    case KYMO_E_SEND:
+    case KYMO_E_SEND_NE:
+        acted = kymo_map_put(&w->acted, ev->who, NULL);
+        if (acted == NULL)
+            w->failed = true;
+        else if (*acted == 0)
+            *acted = ev->ns;
+        return;
+    default: return;
+    }
+}
+
 static void on_span(void *arg, const struct kymo_span *s)
 {
     struct kymo_why *w = arg;
     if (suspends(w, s->mfa) > 1)
         APPEND(w->suspensions, *s);
-    if (s->ended != KYMO_SPAN_MOMENT)
+    if (s->ended != KYMO_SPAN_MOMENT && wanted(w, s->start, s->end))
         APPEND(w->spans, *s);
 }
 
 static void on_mail(void *arg, const struct kymo_mail *m)
 {
     struct kymo_why *w = arg;
+    int64_t sent = m->sent != KYMO_NO_TIME ? m->sent : m->fetched;
+    if (!wanted(w, sent, m->fetched != KYMO_NO_TIME ? m->fetched : sent))
+        return;
     if (KYMO_IDENT_KIND(m->to) == KYMO_I_PORT)
         APPEND(w->to_ports, *m);
     else if (m->fetched != KYMO_NO_TIME)
@@ -83,6 +157,10 @@ static void on_mail(void *arg, const struct kymo_mail *m)
 static void on_request(void *arg, const struct kymo_request *q)
 {
     struct kymo_why *w = arg;
+    int64_t end = q->received != KYMO_NO_TIME ? q->received : q->handled_end;
+    end = end != KYMO_NO_TIME && q->handled_end > end ? q->handled_end : end;
+    if (!wanted(w, q->sent != KYMO_NO_TIME ? q->sent : q->fetched, end))
+        return;
     if (q->kind != KYMO_REQ_CAST)
         APPEND(w->asked, *q);
     if (q->handled != KYMO_NO_TIME)
@@ -92,14 +170,29 @@ static void on_request(void *arg, const struct kymo_request *q)
 static void on_run(void *arg, const struct kymo_run *run)
 {
     struct kymo_why *w = arg;
-    if (run->start != KYMO_NO_TIME)
-        APPEND(w->runs, *run);
+    const int64_t *acted = kymo_map_get(&w->acted, run->process);
+    struct kymo_why_run kept = {.process = run->process,
+                                .slot = run->slot,
+                                .in_mfa = run->in_mfa,
+                                .out_mfa = run->out_mfa,
+                                .start = run->start,
+                                .end = run->end,
+                                .acted = acted != NULL ? *acted : KYMO_NO_TIME};
+    /* A run without an end needs the next one beside it, which tells whether it is the last. */
+    bool after_endless = kymo_map_get(&w->endless, run->process) != NULL;
+    if (run->start == KYMO_NO_TIME || (!after_endless && !wanted(w, run->start, run->end)))
+        return;
+    APPEND(w->runs, kept);
+    if (run->end != KYMO_NO_TIME)
+        kymo_map_remove(&w->endless, run->process);
+    else if (kymo_map_put(&w->endless, run->process, NULL) == NULL)
+        w->failed = true;
 }
 
 static void on_collection(void *arg, const struct kymo_collection *c)
 {
     struct kymo_why *w = arg;
-    if (c->start != KYMO_NO_TIME && c->end != KYMO_NO_TIME)
+    if (c->start != KYMO_NO_TIME && c->end != KYMO_NO_TIME && wanted(w, c->start, c->end))
         APPEND(w->collections, *c);
 }
 
@@ -112,6 +205,8 @@ struct kymo_why *kymo_why_new(const struct kymo_reader *r)
     w->slot = kymo_reader_slots(r, &w->n_slots);
     kymo_map_init(&w->replies, sizeof(size_t));
     kymo_map_init(&w->suspends, sizeof(uint8_t));
+    kymo_map_init(&w->acted, sizeof(int64_t));
+    kymo_map_init(&w->endless, 0);
     return w;
 }
 
@@ -119,6 +214,7 @@ void kymo_why_free(struct kymo_why *w)
 {
     if (w == NULL)
         return;
+    free(w->windows.p);
     free(w->runs.p);
     free(w->slots.p);
     free(w->collections.p);
@@ -131,12 +227,20 @@ void kymo_why_free(struct kymo_why *w)
     free(w->suspensions.p);
     kymo_map_free(&w->replies);
     kymo_map_free(&w->suspends);
+    kymo_map_free(&w->acted);
+    kymo_map_free(&w->endless);
     free(w);
+}
+
+bool kymo_why_is_cut(const struct kymo_why *w)
+{
+    return w->facts_cut;
 }
 
 struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w)
 {
     return (struct kymo_analysis_sink){.arg = w,
+                                       .event = on_event,
                                        .span = on_span,
                                        .mail = on_mail,
                                        .request = on_request,
@@ -154,8 +258,8 @@ struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w)
             return x->first < y->first ? -1 : 1; \
         return x->second < y->second ? -1 : x->second > y->second; \
     }
-ORDER(runs_order, struct kymo_run, process, start)
-ORDER(slots_order, struct kymo_run, slot, start)
+ORDER(runs_order, struct kymo_why_run, process, start)
+ORDER(slots_order, struct kymo_why_run, slot, start)
 ORDER(collections_order, struct kymo_collection, process, start)
 ORDER(spans_order, struct kymo_span, process, id)
 ORDER(mails_order, struct kymo_mail, to, fetched)
@@ -170,7 +274,7 @@ static void close_runs(struct kymo_why *w)
 {
     size_t kept = 0;
     for (size_t i = 0; i < w->runs.n; i++) {
-        struct kymo_run run = w->runs.p[i];
+        struct kymo_why_run run = w->runs.p[i];
         bool last = i + 1 == w->runs.n || w->runs.p[i + 1].process != run.process;
         if (run.end == KYMO_NO_TIME && !last)
             continue;
@@ -251,12 +355,12 @@ static struct kymo_why_range range_of(const void *p, size_t n, size_t size, size
 
 struct kymo_why_range kymo_why_runs(const struct kymo_why *w, uint64_t process)
 {
-    return RANGE(w->runs, struct kymo_run, process, process);
+    return RANGE(w->runs, struct kymo_why_run, process, process);
 }
 
 struct kymo_why_range kymo_why_slot(const struct kymo_why *w, uint32_t slot)
 {
-    return RANGE(w->slots, struct kymo_run, slot, slot);
+    return RANGE(w->slots, struct kymo_why_run, slot, slot);
 }
 
 struct kymo_why_range kymo_why_collections(const struct kymo_why *w, uint64_t process)
@@ -291,7 +395,7 @@ struct kymo_why_range kymo_why_handled(const struct kymo_why *w, uint64_t server
 
 /* ---- who ran ---- */
 
-static int64_t overlap(const struct kymo_run *run, int64_t start, int64_t end)
+static int64_t overlap(const struct kymo_why_run *run, int64_t start, int64_t end)
 {
     int64_t from = run->start > start ? run->start : start, to = run->end < end ? run->end : end;
     return to > from ? to - from : 0;
@@ -328,7 +432,7 @@ double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int
         struct kymo_why_range range = kymo_why_slot(w, i);
         int64_t all = 0;
         for (size_t k = last_before(w, range, end); k-- > range.first;) {
-            const struct kymo_run *run = &w->slots.p[k];
+            const struct kymo_why_run *run = &w->slots.p[k];
             if (run->end <= start)
                 break;
             if (run->process == not_this)

@@ -29,10 +29,24 @@ struct kymo_why_stretch {
     uint32_t requests;
 };
 
+/* What is needed of a struct kymo_run. */
+struct kymo_why_run {
+    uint64_t process;
+    uint32_t slot;
+    uint32_t in_mfa, out_mfa;
+    int64_t start, end;
+    int64_t acted; /* its first call, return or send in this run; KYMO_NO_TIME = none */
+};
+
+struct kymo_why_window {
+    int64_t start, end;
+};
+
 struct kymo_why {
     const struct kymo_reader *r;
-    KYMO_WHY_LIST(struct kymo_run) runs;               /* by process and start */
-    KYMO_WHY_LIST(struct kymo_run) slots;              /* the same by thread and start */
+    KYMO_WHY_LIST(struct kymo_why_window) windows;     /* of the facts: by start, disjoint */
+    KYMO_WHY_LIST(struct kymo_why_run) runs;           /* by process and start */
+    KYMO_WHY_LIST(struct kymo_why_run) slots;          /* the same by thread and start */
     KYMO_WHY_LIST(struct kymo_collection) collections; /* by process and start */
     KYMO_WHY_LIST(struct kymo_span) spans;             /* by process and id */
     KYMO_WHY_LIST(struct kymo_mail) mails;             /* by receiver and time of fetching */
@@ -43,7 +57,10 @@ struct kymo_why {
     struct kymo_map replies;                     /* id of a reply's message -> index + 1 in asked */
     struct kymo_map suspends;                    /* function -> uint8_t: 1 no, 2 suspends, 3 resumes */
     KYMO_WHY_LIST(struct kymo_span) suspensions; /* calls of these, by start */
-    bool sorted, failed, cut;
+    struct kymo_map acted;                       /* process -> int64_t: see kymo_why_run */
+    struct kymo_map endless;                     /* processes whose last run has no end */
+    bool sorted, failed;
+    bool facts_cut, path_cut; /* no room for all facts, for all of this path */
     uint32_t n_slots;
     const struct kymo_slot *slot;
 };
@@ -71,5 +88,7 @@ int64_t kymo_why_all_running(const struct kymo_why *w, int64_t start, int64_t en
 
 /* Fills w->path with what process did from start to end. */
 void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end);
+/* The same for what became of a cast, until it was handled. */
+void kymo_why_walk_cast(struct kymo_why *w, const struct kymo_request *q);
 
 #endif

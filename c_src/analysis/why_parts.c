@@ -243,18 +243,13 @@ static void steps(const struct kymo_why *w, int64_t least, struct kymo_why_answe
     out->n_steps = n;
 }
 
-int kymo_why_explain(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
-                     struct kymo_why_answer *out)
+/* Sums up w->path. */
+static int sum_up_path(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                       struct kymo_why_answer *out)
 {
-    memset(out, 0, sizeof *out);
-    if (end < start)
-        return -EINVAL;
-    if (!kymo_why_sort(w))
-        return -ENOMEM;
-    kymo_why_walk(w, process, start, end);
     if (w->path.n > 1)
         qsort(w->path.p, w->path.n, sizeof *w->path.p, by_time);
-    out->cut = w->cut;
+    out->cut = w->facts_cut || w->path_cut;
     if (w->failed)
         return -ENOMEM;
     steps(w, (end - start) / 100, out);
@@ -267,4 +262,27 @@ int kymo_why_explain(struct kymo_why *w, uint64_t process, int64_t start, int64_
         qsort(out->part, out->n, sizeof *out->part, largest_first);
     }
     return rc;
+}
+
+int kymo_why_explain(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                     struct kymo_why_answer *out)
+{
+    memset(out, 0, sizeof *out);
+    if (end < start)
+        return -EINVAL;
+    if (!kymo_why_sort(w))
+        return -ENOMEM;
+    kymo_why_walk(w, process, start, end);
+    return sum_up_path(w, process, start, end, out);
+}
+
+int kymo_why_explain_cast(struct kymo_why *w, const struct kymo_request *q, struct kymo_why_answer *out)
+{
+    memset(out, 0, sizeof *out);
+    if (q->handled_end < q->sent)
+        return -EINVAL;
+    if (!kymo_why_sort(w))
+        return -ENOMEM;
+    kymo_why_walk_cast(w, q);
+    return sum_up_path(w, q->server, q->sent, q->handled_end, out);
 }

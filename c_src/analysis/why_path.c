@@ -17,8 +17,10 @@ enum { WAKEUP_NS = 200000 };
 /* A run this short that did nothing is no end of a wait: the process looked at a signal
  * or at a message that it did not want. */
 enum { GLANCE_NS = 50000 };
-/* A process does not use up its reductions in less. */
-enum { TIMESLICE_NS = 30000 };
+/* The same where it is certain that it did not want the messages. */
+enum { LONG_GLANCE_NS = 1000000 };
+/* No timeout of a receive but 0 is over sooner. */
+enum { TIMEOUT_MIN_NS = 1000000 };
 /* What a process did right before it was scheduled out, or somebody else before it was
  * scheduled in. */
 enum { JUST_NS = 1000000 };
@@ -30,7 +32,7 @@ static void add(struct kymo_why *w, struct kymo_why_stretch s)
     if (w->path.n == w->path.room) {
         size_t room = w->path.room == 0 ? 256 : w->path.room * 2;
         if (room > PATH_MAX_STRETCHES) {
-            w->cut = true; /* the rest is unknown, see kymo_why_explain */
+            w->path_cut = true; /* the rest is unknown, see kymo_why_explain */
             return;
         }
         void *more = realloc(w->path.p, room * sizeof *w->path.p);
@@ -74,7 +76,7 @@ static bool is_dirty(const struct kymo_why *w, uint32_t slot)
 /* ---- running ---- */
 
 /* A run, with the collections in it apart. */
-static void ran(struct kymo_why *w, const struct kymo_run *run, int64_t start, int64_t end)
+static void ran(struct kymo_why *w, const struct kymo_why_run *run, int64_t start, int64_t end)
 {
     uint8_t cause = is_dirty(w, run->slot) ? KYMO_WHY_DIRTY : KYMO_WHY_RUNNING;
     struct kymo_why_range c = kymo_why_collections(w, run->process);
@@ -120,7 +122,7 @@ static uint64_t suspender(const struct kymo_why *w, uint64_t process, int64_t en
 
 /* It could run from start to end, when `next` began, and did not. */
 static void wait_runnable(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
-                          const struct kymo_run *next)
+                          const struct kymo_why_run *next)
 {
     struct kymo_why_stretch s = {.cause = KYMO_WHY_SCHEDULER,
                                  .process = process,
@@ -175,20 +177,8 @@ static bool is_function(const struct kymo_why *w, uint32_t id, const char *modul
     return t.len == strlen(function) && memcmp(t.s, function, t.len) == 0;
 }
 
-/* Whether a process that was scheduled out without a message waited in a receive, and so
- * for its timeout: only if it can't have used up its reductions. Then it has run for
- * long, or was in a function of the runtime that goes on later. */
-static bool waits_in_receive(const struct kymo_why *w, const struct kymo_run *run)
-{
-    if (is_function(w, run->out_mfa, "timer", "sleep"))
-        return true;
-    return run->end - run->start < TIMESLICE_NS && !kymo_why_in_module(w, run->out_mfa, "erlang") &&
-           !kymo_why_in_module(w, run->out_mfa, "erts_internal") &&
-           !kymo_why_in_module(w, run->out_mfa, "ets");
-}
-
-static void wait_silent(struct kymo_why *w, const struct kymo_run *before, const struct kymo_run *next,
-                        int64_t start, int64_t end)
+static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
+                        const struct kymo_why_run *next, int64_t start, int64_t end)
 {
     struct kymo_why_stretch s = {.process = before->process,
                                  .start = start,
@@ -214,42 +204,92 @@ static void wait_silent(struct kymo_why *w, const struct kymo_run *before, const
     } else if (port != KYMO_IDENT_NONE || to_port) {
         s.cause = KYMO_WHY_PORT;
         s.blame = port;
-    } else if (kymo_why_busy(w, next->slot, start, end, before->process, &who, &s.blame_ns) >= 0.9 ||
-               end - start <= WAKEUP_NS) {
-        s.cause = KYMO_WHY_SCHEDULER; /* it had used up its reductions */
-        s.blame = who;
     } else {
-        s.cause = waits_in_receive(w, before) ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
-        s.blame_ns = 0;
+        /* With messages recorded, a wait that none of them ended, nor a timeout, was not in
+         * a receive: the process had used up its reductions. */
+        bool sleeps = is_function(w, before->out_mfa, "timer", "sleep");
+        double enough = w->mails.n > 0 && !sleeps ? 0.5 : 0.9;
+        double busy = kymo_why_busy(w, next->slot, start, end, before->process, &who, &s.blame_ns);
+        if (busy >= enough || end - start <= WAKEUP_NS) {
+            s.cause = KYMO_WHY_SCHEDULER;
+            s.blame = who;
+        } else {
+            s.cause = sleeps ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
+            s.blame_ns = 0;
+        }
     }
     add(w, s);
 }
 
 /* ---- waiting for a message ---- */
 
-/* The message that ended a wait: of those fetched when it ran again, the one sent first.
- * NULL: none. */
-static const struct kymo_mail *waker(const struct kymo_why *w, const struct kymo_run *next)
+/* The index of the first message of the process that was fetched at `time` or later. */
+static size_t fetched_from(const struct kymo_why *w, struct kymo_why_range m, int64_t time)
 {
-    struct kymo_why_range m = kymo_why_mails(w, next->process);
-    const struct kymo_mail *first = NULL;
     size_t low = m.first, high = m.end;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (w->mails.p[mid].fetched < next->start)
+        if (w->mails.p[mid].fetched < time)
             low = mid + 1;
         else
             high = mid;
     }
-    for (size_t i = low; i < m.end && w->mails.p[i].fetched <= next->end; i++) {
+    return low;
+}
+
+static bool is_timeout(const struct kymo_mail *m)
+{
+    return m->kind == KYMO_MSG_TIMEOUT;
+}
+
+/* Whether a message is a request that arrived while its receiver handled another one: the
+ * handler does not wait for it. */
+static bool is_next_request(const struct kymo_why *w, const struct kymo_mail *m)
+{
+    struct kymo_why_range h = kymo_why_handled(w, m->to);
+    size_t low = h.first, high = h.end;
+    if (m->kind != KYMO_MSG_CALL && m->kind != KYMO_MSG_CAST && m->kind != KYMO_MSG_IO)
+        return false;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (w->handled.p[mid].handled < m->fetched)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == h.first || w->handled.p[low - 1].mail == m->id)
+        return false;
+    const struct kymo_request *q = &w->handled.p[low - 1];
+    int64_t end = q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied;
+    return end == KYMO_NO_TIME || end >= m->fetched;
+}
+
+/* The message that ended the wait before run `next`, as far as messages say it: of those
+ * that were fetched when it ran again and before it went on with other work, the one that
+ * was there first. Not the next requests to a server that handles one, nor, when there is
+ * another, messages from those whose messages did not end the wait before (`seen`, a map
+ * of senders, NULL = none). NULL: no such message. */
+static const struct kymo_mail *waker(const struct kymo_why *w, const struct kymo_why_run *next,
+                                     const struct kymo_map *seen)
+{
+    struct kymo_why_range m = kymo_why_mails(w, next->process);
+    int64_t end = next->acted != KYMO_NO_TIME ? next->acted : next->end;
+    const struct kymo_mail *first = NULL, *rejected = NULL;
+    bool woken = false;
+    for (size_t i = fetched_from(w, m, next->start); i < m.end && w->mails.p[i].fetched <= end; i++) {
         const struct kymo_mail *mail = &w->mails.p[i];
-        if (mail->sent != KYMO_NO_TIME && mail->sent > next->start)
-            continue; /* it came while it ran */
-        if (first == NULL ||
-            (mail->sent != KYMO_NO_TIME && first->sent != KYMO_NO_TIME && mail->sent < first->sent))
+        bool sent_known = mail->sent != KYMO_NO_TIME;
+        if (sent_known && mail->sent > next->start && !woken)
+            continue; /* it came while the process ran, for another reason */
+        woken = true;
+        if (is_next_request(w, mail))
+            continue;
+        if (seen != NULL && kymo_map_get(seen, mail->from) != NULL)
+            rejected = mail; /* the last one was looked at last */
+        else if (first == NULL || (sent_known && first->sent != KYMO_NO_TIME && mail->sent < first->sent))
             first = mail;
     }
-    return first;
+    return first != NULL ? first : rejected;
 }
 
 static const struct kymo_request *request_of(const struct kymo_why *w, const struct kymo_mail *reply)
@@ -260,7 +300,7 @@ static const struct kymo_request *request_of(const struct kymo_why *w, const str
 
 /* The reply to the newest request of the process that was fetched in this run: what it
  * waited for, whatever else came. */
-static const struct kymo_request *reply_in(const struct kymo_why *w, const struct kymo_run *next)
+static const struct kymo_request *reply_in(const struct kymo_why *w, const struct kymo_why_run *next)
 {
     struct kymo_why_range m = kymo_why_mails(w, next->process);
     for (size_t i = m.first; i < m.end && w->mails.p[i].fetched <= next->end; i++) {
@@ -325,17 +365,44 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
                                      .requests = others});
 }
 
-/* The run that the wait before `next` really began after: runs between that did nothing
- * were looks at signals. */
-static size_t without_glances(const struct kymo_why *w, struct kymo_why_range range, size_t before,
-                              const struct kymo_run *next, int64_t start)
+/* Whether a run did not end the wait in which it began: the process looked at a signal or
+ * at messages that it did not want, and waited on in the same receive. */
+static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
 {
-    const struct kymo_run *r = w->runs.p;
-    while (before > range.first && r[before].start > start && r[before].end - r[before].start < GLANCE_NS &&
-           r[before].end - r[before].start < r[before + 1].start - r[before].end &&
-           r[before].in_mfa == r[before].out_mfa && r[before].out_mfa == next->in_mfa &&
-           waker(w, &r[before]) == NULL)
-        before--;
+    struct kymo_why_range m = kymo_why_mails(w, run->process);
+    size_t i = fetched_from(w, m, run->start), messages = 0;
+    int64_t ns = run->end - run->start;
+    if (run->acted != KYMO_NO_TIME || run->in_mfa != run->out_mfa || run[1].in_mfa != run->out_mfa ||
+        reply_in(w, run) != NULL)
+        return false;
+    bool unwanted = true;
+    for (; i < m.end && w->mails.p[i].fetched <= run->end; i++, messages++) {
+        if (is_timeout(&w->mails.p[i]))
+            return false;
+        unwanted = unwanted && is_next_request(w, &w->mails.p[i]);
+    }
+    if (messages > 0 && unwanted)
+        return ns < LONG_GLANCE_NS;
+    return ns < GLANCE_NS && ns < run[1].start - run->end;
+}
+
+/* The run that the wait before run `next` really began after. Unless a message ended the
+ * wait, only looks at signals are passed. Whose messages were looked at is added to
+ * `seen`. */
+static size_t without_glances(struct kymo_why *w, struct kymo_why_range range, size_t before, int64_t start,
+                              bool by_message, struct kymo_map *seen)
+{
+    const struct kymo_why_run *r = w->runs.p;
+    for (; before > range.first && r[before].start > start && is_glance(w, &r[before]); before--) {
+        struct kymo_why_range m = kymo_why_mails(w, r[before].process);
+        size_t i = fetched_from(w, m, r[before].start);
+        if (!by_message && i < m.end && w->mails.p[i].fetched <= r[before].end)
+            break;
+        for (; i < m.end && w->mails.p[i].fetched <= r[before].end; i++) {
+            if (w->mails.p[i].from != KYMO_IDENT_NONE && kymo_map_put(seen, w->mails.p[i].from, NULL) == NULL)
+                w->failed = true;
+        }
+    }
     return before;
 }
 
@@ -345,7 +412,7 @@ static uint8_t cause_of_sender(const struct kymo_mail *m)
     switch (KYMO_IDENT_KIND(m->from)) {
     case KYMO_I_PORT: return KYMO_WHY_PORT;
     case KYMO_I_ATOM: return KYMO_WHY_TIMER;
-    case KYMO_I_NONE: return m->kind == KYMO_MSG_TIMEOUT ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
+    case KYMO_I_NONE: return is_timeout(m) ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
     default: return KYMO_WHY_UNKNOWN;
     }
 }
@@ -355,7 +422,7 @@ static uint8_t cause_of_sender(const struct kymo_mail *m)
 static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size_t next, int64_t start,
                            int64_t end, unsigned depth)
 {
-    const struct kymo_run *run = &w->runs.p[next];
+    const struct kymo_why_run *run = &w->runs.p[next];
     bool first = next == range.first; /* when it ran before is not known */
     size_t before = first ? next : next - 1;
     const struct kymo_request *q = reply_in(w, run);
@@ -369,13 +436,20 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
         walk_request(w, q, from, sent, depth + 1);
         return from;
     }
-    const struct kymo_mail *m = waker(w, run);
-    if (!first && (m == NULL || m->from == KYMO_IDENT_NONE))
-        before = without_glances(w, range, before, run, start);
+    const struct kymo_mail *m = waker(w, run, NULL);
+    if (!first) {
+        struct kymo_map seen;
+        kymo_map_init(&seen, 0);
+        before = without_glances(w, range, before, start, m != NULL, &seen);
+        m = waker(w, run, &seen);
+        kymo_map_free(&seen);
+        if (m != NULL && is_timeout(m) && run->start - w->runs.p[before].end < TIMEOUT_MIN_NS)
+            m = NULL; /* of a receive ... after 0, later */
+    }
     int64_t from = first ? start : later(w->runs.p[before].end, start);
     uint32_t out_mfa = first ? 0 : w->runs.p[before].out_mfa;
     if (m != NULL && (m->sent == KYMO_NO_TIME || KYMO_IDENT_KIND(m->from) != KYMO_I_PID)) {
-        int64_t sent = m->sent != KYMO_NO_TIME ? later(m->sent, from) : end;
+        int64_t sent = m->sent != KYMO_NO_TIME ? earlier(later(m->sent, from), end) : end;
         uint8_t cause = cause_of_sender(m);
         wait_runnable(w, run->process, sent, end, run);
         add(w, (struct kymo_why_stretch){.cause = cause,
@@ -385,8 +459,9 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
                                          .end = sent,
                                          .mfa = out_mfa});
     } else if (m != NULL && m->sent > from) {
-        wait_runnable(w, run->process, m->sent, end, run);
-        walk(w, m->from, from, m->sent, depth + 1);
+        int64_t sent = earlier(m->sent, end); /* it may have come while the process ran */
+        wait_runnable(w, run->process, sent, end, run);
+        walk(w, m->from, from, sent, depth + 1);
     } else if (m != NULL && first) {
         wait_runnable(w, run->process, from, end, run);
     } else if (first) {
@@ -422,7 +497,7 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
     if (end <= start)
         return;
     if (depth > DEPTH_MAX || !is_pid) {
-        w->cut = w->cut || depth > DEPTH_MAX;
+        w->path_cut = w->path_cut || depth > DEPTH_MAX;
         simple(w, KYMO_IDENT_KIND(process) == KYMO_I_PORT ? KYMO_WHY_PORT : KYMO_WHY_UNKNOWN, process, start,
                end, 0);
         return;
@@ -440,7 +515,7 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
             (void)wait_before(w, range, range.first, start, end, depth);
             return;
         }
-        const struct kymo_run *run = &w->runs.p[i];
+        const struct kymo_why_run *run = &w->runs.p[i];
         if (run->end >= end) {
             int64_t from = later(run->start, start);
             ran(w, run, from, end);
@@ -458,5 +533,13 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
 void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end)
 {
     w->path.n = 0;
+    w->path_cut = false;
     walk(w, process, start, end, 0);
+}
+
+void kymo_why_walk_cast(struct kymo_why *w, const struct kymo_request *q)
+{
+    w->path.n = 0;
+    w->path_cut = false;
+    walk_request(w, q, q->sent, q->handled_end, 0);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo why: the critical path of one slow request or call. Two looks at the recording:
- * the first finds what to explain, the second collects what happened meanwhile.
+ * kymo why: the critical path of slow requests or calls. Two passes over the recording:
+ * the first finds what to explain, the second collects what happened meanwhile. When that
+ * is too much for one pass, each half of the answers gets one of its own.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,8 +13,7 @@
 #include "requests.h"
 #include "why.h"
 
-/* What happens shortly before belongs to the explanation: who was running. */
-enum { BEFORE_NS = 1000000, TOP_MAX = 1000 };
+enum { TOP_MAX = 1000 };
 
 struct why {
     struct cli_analysis a;
@@ -21,15 +21,23 @@ struct why {
     size_t n, room;
     const char *at_text;
     int64_t at; /* CLOCK_MONOTONIC, with at_text */
-    bool path;
+    bool path, casts;
+    int64_t slowest_cast; /* of those that fit but are not wanted; KYMO_NO_TIME = none */
+    uint64_t answered;
 };
 
 /* ---- what to explain ---- */
 
+/* Whether --at lets it through. */
+static bool is_then(const struct why *w, int64_t start, int64_t end)
+{
+    return w->at_text == NULL || (start <= w->at && end >= w->at);
+}
+
 static void add_target(struct why *w, const struct cli_why_target *t)
 {
     int64_t value = t->end - t->start;
-    if (w->at_text != NULL && (t->start > w->at || t->end < w->at))
+    if (!is_then(w, t->start, t->end))
         return;
     if (w->room == 0 || (w->n == w->room && value <= w->targets[w->n - 1].end - w->targets[w->n - 1].start))
         return;
@@ -42,12 +50,26 @@ static void add_target(struct why *w, const struct cli_why_target *t)
 static void on_request(void *arg, const struct kymo_request *q)
 {
     struct why *w = arg;
-    if (q->kind == KYMO_REQ_CAST || kymo_request_total(q) == KYMO_NO_TIME)
+    bool cast = q->kind == KYMO_REQ_CAST;
+    int64_t total = kymo_request_total(q);
+    if (total == KYMO_NO_TIME)
         return;
     if (w->a.filter.n_pids != 0 && !cli_wants_process(&w->a, q->client) &&
         !cli_wants_process(&w->a, q->server))
         return;
-    struct cli_why_target t = {q->client, q->server, q->handler_mfa, q->ahead, q->sent, q->received};
+    if (cast && !w->casts) {
+        if (is_then(w, q->sent, q->handled_end) && total > w->slowest_cast)
+            w->slowest_cast = total;
+        return;
+    }
+    struct cli_why_target t = {.process = q->client,
+                               .server = q->server,
+                               .mfa = q->handler_mfa,
+                               .ahead = q->ahead,
+                               .start = q->sent,
+                               .end = cast ? q->handled_end : q->received,
+                               .request = *q,
+                               .cast = cast};
     add_target(w, &t);
 }
 
@@ -57,7 +79,8 @@ static void on_span(void *arg, const struct kymo_span *s)
     if (s->end == KYMO_NO_TIME || s->ended == KYMO_SPAN_MOMENT || !cli_wants_process(&w->a, s->process) ||
         !cli_wants_function(&w->a, s->mfa))
         return;
-    struct cli_why_target t = {s->process, KYMO_IDENT_NONE, s->mfa, 0, s->start, s->end};
+    struct cli_why_target t = {
+        .process = s->process, .server = KYMO_IDENT_NONE, .mfa = s->mfa, .start = s->start, .end = s->end};
     add_target(w, &t);
 }
 
@@ -65,8 +88,8 @@ static int find_targets(struct why *w)
 {
     struct kymo_analysis_sink sink = {.arg = w};
     bool by_function = w->a.n_functions != 0 || w->a.filter.n_modules != 0;
-    w->room = w->a.top < TOP_MAX ? w->a.top : TOP_MAX;
-    w->targets = calloc(w->room + 1, sizeof *w->targets);
+    w->room = w->a.top;
+    w->targets = calloc(w->room, sizeof *w->targets);
     if (w->targets == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     if (by_function)
@@ -118,10 +141,13 @@ static void text_part(const struct why *w, const struct kymo_why_part *p, int64_
         if (p->cause == KYMO_WHY_ACTIVE)
             printf("; whether it ran or waited was not recorded");
         break;
-    case KYMO_WHY_GC: printf("%s collected garbage, %" PRIu32 " stretches", who, p->times); break;
+    case KYMO_WHY_GC:
+        printf("%s collected garbage, %" PRIu32 " stretch%s", who, p->times, p->times == 1 ? "" : "es");
+        break;
     case KYMO_WHY_QUEUE:
-        printf("in the mailbox of %s, behind %" PRIu32 " other requests%s%s", who, p->requests,
-               p->mfa != 0 ? "; it was mostly in " : "", p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
+        printf("in the mailbox of %s, behind %" PRIu32 " other request%s%s%s", who, p->requests,
+               p->requests == 1 ? "" : "s", p->mfa != 0 ? "; it was mostly in " : "",
+               p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
         break;
     case KYMO_WHY_SCHEDULER:
         printf("%s could run and waited for a scheduler", who);
@@ -153,7 +179,8 @@ static void text_head(const struct why *w, const struct cli_why_target *t)
         printf(" -> %s", PROCESS(w, t->server));
     if (t->mfa != 0)
         printf(" %s", FUNCTION(w, t->mfa));
-    printf(": %s from %s s on\n", CLI_DURATION(t->end - t->start), CLI_SINCE(&w->a, t->start));
+    printf("%s: %s from %s s on\n", t->cast ? " (cast)" : "", CLI_DURATION(t->end - t->start),
+           CLI_SINCE(&w->a, t->start));
 }
 
 static void text_path(const struct why *w, const struct kymo_why_answer *answer)
@@ -182,7 +209,7 @@ void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
                   const struct kymo_why_answer *answer)
 {
     cli_json_open(NULL, '{');
-    cli_json_text("kind", t->server != KYMO_IDENT_NONE ? "request" : "call");
+    cli_json_text("kind", t->cast ? "cast" : t->server != KYMO_IDENT_NONE ? "request" : "call");
     cli_json_process(a, "process", t->process);
     cli_json_process(a, "server", t->server);
     cli_json_function(a, "function", t->mfa);
@@ -220,45 +247,109 @@ void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
     cli_json_close('}');
 }
 
-/* ---- the command ---- */
+/* ---- explaining ---- */
+
+/* Reads the facts that n targets need. */
+static int collect(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
+                   struct kymo_why *facts)
+{
+    int64_t from = INT64_MAX, to = INT64_MIN;
+    struct kymo_analysis_sink sink = kymo_why_sink(facts);
+    for (size_t i = 0; i < n; i++) {
+        if (!kymo_why_window(facts, targets[i].start, targets[i].end))
+            return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+        from = targets[i].start < from ? targets[i].start : from;
+        to = targets[i].end > to ? targets[i].end : to;
+    }
+    return cli_analysis_run_window(a, &sink, 1, from - a->t0 - KYMO_WHY_BEFORE_NS, to - a->t0);
+}
+
+static int answer_one(const struct cli_why_target *t, struct kymo_why *facts, struct kymo_why_answer *answer)
+{
+    int rc = t->cast ? kymo_why_explain_cast(facts, &t->request, answer)
+                     : kymo_why_explain(facts, t->process, t->start, t->end, answer);
+    return rc == 0 ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+}
 
 int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t, struct kymo_why_answer *answer)
 {
     struct kymo_why *facts = kymo_why_new(a->r);
-    if (facts == NULL)
-        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    struct kymo_analysis_sink sink = kymo_why_sink(facts);
-    int status = cli_analysis_run_window(a, &sink, 1, t->start - a->t0 - BEFORE_NS, t->end - a->t0);
-    if (status == KYMO_EXIT_OK && kymo_why_explain(facts, t->process, t->start, t->end, answer) != 0)
-        status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    int status = facts != NULL ? collect(a, t, 1, facts) : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    if (status == KYMO_EXIT_OK)
+        status = answer_one(t, facts, answer);
     kymo_why_free(facts);
     return status;
 }
 
-static int explain(struct why *w, const struct cli_why_target *t, bool first)
+static int show_one(struct why *w, const struct cli_why_target *t, struct kymo_why *facts,
+                    struct kymo_why_answer *answer)
 {
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    if (answer == NULL)
-        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    int status = cli_why_explain(&w->a, t, answer);
-    if (status == KYMO_EXIT_OK && w->a.json) {
+    int status = answer_one(t, facts, answer);
+    if (status != KYMO_EXIT_OK)
+        return status;
+    if (w->a.json) {
         cli_why_json(&w->a, t, answer);
-    } else if (status == KYMO_EXIT_OK) {
-        if (!first)
-            putchar('\n');
-        text_answer(w, t, answer);
-        if (answer->cut && !w->a.quiet)
-            cli_warn("the time is too full of events: parts of the explanation are left out");
+        return KYMO_EXIT_OK;
     }
+    if (w->answered++ > 0)
+        putchar('\n');
+    text_answer(w, t, answer);
+    if (answer->cut && !w->a.quiet)
+        cli_warn("the time is too full of events: parts of the explanation are left out");
+    return KYMO_EXIT_OK;
+}
+
+/* Explains the targets from `first` to before `end`, in order. *halve: their facts did not
+ * find room together; nothing was explained. */
+static int explain_together(struct why *w, size_t first, size_t end, bool *halve)
+{
+    struct kymo_why *facts = kymo_why_new(w->a.r);
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    int status = facts != NULL && answer != NULL ? collect(&w->a, &w->targets[first], end - first, facts)
+                                                 : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    *halve = status == KYMO_EXIT_OK && end - first > 1 && kymo_why_is_cut(facts);
+    for (size_t i = first; i < end && status == KYMO_EXIT_OK && !*halve; i++)
+        status = show_one(w, &w->targets[i], facts, answer);
     free(answer);
+    kymo_why_free(facts);
     return status;
+}
+
+static int explain(struct why *w, size_t first, size_t end)
+{
+    bool halve;
+    if (first == end)
+        return KYMO_EXIT_OK;
+    int status = explain_together(w, first, end, &halve);
+    if (!halve)
+        return status;
+    size_t middle = first + (end - first) / 2;
+    status = explain(w, first, middle);
+    return status == KYMO_EXIT_OK ? explain(w, middle, end) : status;
+}
+
+/* ---- the command ---- */
+
+/* Nothing was found: says whether --at is to blame. */
+static void say_nothing_found(const struct why *w)
+{
+    const struct kymo_analysis_result *res = &w->a.result;
+    if (w->at_text != NULL && res->first != KYMO_NO_TIME && (w->at < res->first || w->at > res->last))
+        cli_warn("--at %s: the recording has events from %s s to %s s only", w->at_text,
+                 CLI_SINCE(&w->a, res->first), CLI_SINCE(&w->a, res->last));
+    else
+        cli_warn("the recording has no request with a reply and no call with an end that fits");
 }
 
 static void say_what_lacks(const struct why *w)
 {
     const struct kymo_analysis_result *res = &w->a.result;
     if (w->n == 0 && !w->a.quiet)
-        cli_warn("the recording has no request with a reply and no call with an end that fits");
+        say_nothing_found(w);
+    if (!w->a.quiet && w->slowest_cast != KYMO_NO_TIME &&
+        (w->n == 0 || w->slowest_cast > w->targets[0].end - w->targets[0].start))
+        cli_warn("a cast took longer, %s until it was handled: --casts explains casts too",
+                 CLI_DURATION(w->slowest_cast));
     cli_lacks(&w->a, res->has_running, "running events", "waiting and running can't be told apart");
     cli_lacks(&w->a, res->has_messages, "messages", "who waited for whom is not known");
 }
@@ -272,10 +363,10 @@ static int run(struct why *w)
     if (w->a.json) {
         cli_json_open(NULL, '{');
         cli_json_analysis(&w->a);
+        cli_json_ns("slowest_cast_ns", w->slowest_cast);
         cli_json_open("answers", '[');
     }
-    for (size_t i = 0; i < w->n && status == KYMO_EXIT_OK; i++)
-        status = explain(w, &w->targets[i], i == 0);
+    status = explain(w, 0, w->n);
     if (w->a.json) {
         cli_json_close(']');
         cli_json_close('}');
@@ -286,12 +377,13 @@ static int run(struct why *w)
 
 int cli_why(int argc, char **argv)
 {
-    enum { OPT_AT = 1, OPT_PATH };
+    enum { OPT_AT = 1, OPT_PATH, OPT_CASTS };
     static const struct option options[] = {CLI_ANALYSIS_OPTIONS,
                                             {"at", required_argument, NULL, OPT_AT},
                                             {"path", no_argument, NULL, OPT_PATH},
+                                            {"casts", no_argument, NULL, OPT_CASTS},
                                             {NULL, 0, NULL, 0}};
-    struct why w = {.n = 0};
+    struct why w = {.slowest_cast = KYMO_NO_TIME};
     int status = KYMO_EXIT_OK;
     int64_t at;
     cli_analysis_init(&w.a, "why", 1);
@@ -300,11 +392,14 @@ int cli_why(int argc, char **argv)
         switch (o) {
         case OPT_AT: w.at_text = optarg; break;
         case OPT_PATH: w.path = true; break;
+        case OPT_CASTS: w.casts = true; break;
         default: status = cli_analysis_option(&w.a, o, optarg);
         }
     }
     if (status == KYMO_EXIT_OK && w.at_text != NULL && !cli_parse_time(w.at_text, NULL, &at))
         status = cli_usage("why", "--at: '%s' is not a time", w.at_text);
+    if (status == KYMO_EXIT_OK && (w.a.top == 0 || w.a.top > TOP_MAX))
+        status = cli_usage("why", "--top: %" PRIu64 " is not a number from 1 to %d", w.a.top, TOP_MAX);
     if (status == KYMO_EXIT_OK)
         status = cli_one_recording("why", argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)

@@ -125,14 +125,16 @@ static const char mailboxes[] =
     "      --sort COLUMN      received or wait\n"
     "  -n, --top N            how many rows (20)\n" ANALYSIS COMMON;
 
-static const char why[] = "Usage: kymo why [OPTION]... RECORDING\n"
-                          "\n"
-                          "What made the slowest request, or the slowest call of a function, slow: its\n"
-                          "critical path across processes. The parts add up to the time that it took.\n"
-                          "\n"
-                          "      --at TIME          what was going on then\n"
-                          "      --path             also the path itself, in order of time\n"
-                          "  -n, --top N            explain the N slowest (1)\n" ANALYSIS FUNCTIONS COMMON;
+static const char why[] =
+    "Usage: kymo why [OPTION]... RECORDING\n"
+    "\n"
+    "What made the slowest request, or the slowest call of a function, slow: its\n"
+    "critical path across processes. The parts add up to the time that it took.\n"
+    "\n"
+    "      --at TIME          what was going on then\n"
+    "      --path             also the path itself, in order of time\n"
+    "      --casts            casts too, from their sending until they were handled\n"
+    "  -n, --top N            explain the N slowest (1), at most 1000\n" ANALYSIS FUNCTIONS COMMON;
 
 static const char diff[] =
     "Usage: kymo diff [OPTION]... A B\n"

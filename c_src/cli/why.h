@@ -15,6 +15,8 @@ struct cli_why_target {
     uint32_t mfa;
     uint32_t ahead;
     int64_t start, end;
+    struct kymo_request request; /* of a cast */
+    bool cast;
 };
 
 /* Reads the recording once more, up to the end of the target. 0, or an exit status after a

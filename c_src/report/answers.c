@@ -52,7 +52,12 @@ static void on_request(void *arg, const struct kymo_request *q)
     struct report_answers *x = arg;
     if (q->kind == KYMO_REQ_CAST || kymo_request_total(q) == KYMO_NO_TIME)
         return;
-    struct cli_why_target t = {q->client, q->server, q->handler_mfa, q->ahead, q->sent, q->received};
+    struct cli_why_target t = {.process = q->client,
+                               .server = q->server,
+                               .mfa = q->handler_mfa,
+                               .ahead = q->ahead,
+                               .start = q->sent,
+                               .end = q->received};
     uint64_t key = kymo_naming_role(x->a->naming, q->server) * 0x9e3779b97f4a7c15u ^ q->handler_mfa;
     add(x, &x->requests, key, &t);
 }
@@ -64,7 +69,8 @@ static void on_span(void *arg, const struct kymo_span *s)
     if (x->requests.count > 0 || s->ended == KYMO_SPAN_MOMENT || s->start == KYMO_NO_TIME ||
         s->end == KYMO_NO_TIME)
         return;
-    struct cli_why_target t = {s->process, KYMO_IDENT_NONE, s->mfa, 0, s->start, s->end};
+    struct cli_why_target t = {
+        .process = s->process, .server = KYMO_IDENT_NONE, .mfa = s->mfa, .start = s->start, .end = s->end};
     add(x, &x->calls, s->mfa, &t);
 }
 

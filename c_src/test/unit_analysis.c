@@ -2,6 +2,7 @@
  *
  * The analysis, over recordings made by hand whose facts are known.
  */
+#include <errno.h>
 #include <stdio.h>
 
 #include "kymo_analysis.h"
@@ -327,7 +328,8 @@ static void open_and_dead(void **state)
 
 /* ---- why ---- */
 
-static void explain(struct scene *x, struct kymo_why_answer *answer)
+/* The time of PID(1) from START to START + ns. */
+static void explain_first(struct scene *x, int64_t ns, struct kymo_why_answer *answer)
 {
     struct kymo_why *w = NULL;
     struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
@@ -337,9 +339,14 @@ static void explain(struct scene *x, struct kymo_why_answer *answer)
     assert_non_null(w);
     struct kymo_analysis_sink sinks[2] = {sink_of(x), kymo_why_sink(w)};
     assert_int_equal(kymo_analyse(x->r, &o, sinks, 2, &x->res, err, sizeof err), 0);
-    assert_int_equal(kymo_why_explain(w, PID(1), START, START + 1000000, answer), 0);
-    assert_int_equal(answer->ns, 1000000);
+    assert_int_equal(kymo_why_explain(w, PID(1), START, START + ns, answer), 0);
+    assert_int_equal(answer->ns, ns);
     kymo_why_free(w);
+}
+
+static void explain(struct scene *x, struct kymo_why_answer *answer)
+{
+    explain_first(x, 1000000, answer);
 }
 
 static const struct kymo_why_part *part(const struct kymo_why_answer *answer, uint8_t cause, uint64_t process)
@@ -461,6 +468,259 @@ static void waits_for_a_waiting_server(void **state)
     free(answer);
 }
 
+/* A receive that has waited in vain. */
+static void timeout(struct scene *x, uint32_t slot, uint64_t at, uint64_t who)
+{
+    message(x, slot, at, KYMO_E_RECEIVE, who, KYMO_IDENT_NONE, KYMO_MSG_TIMEOUT, 0);
+}
+
+/* PID(1) calls PID(9), which begins to handle it and waits from 40000 on. */
+static void calls_a_waiting_server(struct scene *x)
+{
+    open_scene(x);
+    wm(x, 0, 0, KYMO_E_IN, PID(1), x->a);
+    message(x, 0, 10000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
+    wm(x, 0, 11000, KYMO_E_OUT, PID(1), x->a);
+    wm(x, 0, 20000, KYMO_E_IN, PID(9), x->a);
+    message(x, 0, 21000, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
+    wm(x, 0, 22000, KYMO_E_CALL, PID(9), x->handle_call);
+    message(x, 0, 30000, KYMO_E_SEND, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    wm(x, 0, 40000, KYMO_E_OUT, PID(9), x->b);
+}
+
+/* The server goes on at `at` and replies, until at + 200000. */
+static void server_replies(struct scene *x, uint64_t at)
+{
+    wm(x, 0, at, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
+    message(x, 0, at + 10000, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    wm(x, 0, at + 20000, KYMO_E_CALL, PID(9), x->handle_call);
+    wm(x, 0, at + 30000, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
+    message(x, 0, at + 40000, KYMO_E_SEND, PID(9), PID(5), KYMO_MSG_REPLY, 55);
+    wm(x, 0, at + 50000, KYMO_E_OUT, PID(9), x->a);
+    wm(x, 0, at + 100000, KYMO_E_IN, PID(1), x->a);
+    message(x, 0, at + 110000, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    wm(x, 0, at + 200000, KYMO_E_OUT, PID(1), x->a);
+}
+
+/* PID(5) sends requests to the server that waits, of which it has a look at each. */
+static void disturb(struct scene *x, uint64_t at, uint64_t ref)
+{
+    wm(x, 0, at, KYMO_E_IN, PID(5), x->b);
+    message(x, 0, at + 1000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, ref);
+    wm(x, 0, at + 2000, KYMO_E_OUT, PID(5), x->b);
+    wm(x, 0, at + 3000, KYMO_E_IN, PID(9), x->b);
+    message(x, 0, at + 4000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, ref);
+    wm(x, 0, at + 5000, KYMO_E_OUT, PID(9), x->b);
+}
+
+static void assert_nothing_of(const struct kymo_why_answer *answer, uint64_t process)
+{
+    for (size_t i = 0; i < answer->n; i++)
+        assert_true(answer->part[i].process != process);
+}
+
+/* Others that send to a server that waits for one message are not what it waits for. */
+static void bystanders_and_an_answer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
+    disturb(&x, 200000, 55);
+    disturb(&x, 400000, 56);
+    /* One comes right after another. */
+    wm(&x, 0, 406000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 406100, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 58);
+    wm(&x, 0, 408500, KYMO_E_OUT, PID(9), x.b);
+    /* The last of them is there before the answer, and both are fetched together. */
+    wm(&x, 0, 698000, KYMO_E_IN, PID(5), x.b);
+    message(&x, 0, 699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
+    wm(&x, 0, 699500, KYMO_E_OUT, PID(5), x.b);
+    message(&x, 1, 700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(&x, 1, 700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
+    message(&x, 0, 752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    server_replies(&x, 800000);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_RUNNING);
+    assert_int_equal(answer->part[0].process, PID(7));
+    assert_int_equal(answer->part[0].ns, 700000 - 40000);
+    assert_nothing_of(answer, PID(5));
+    close_scene(&x);
+    free(answer);
+}
+
+static void bystanders_and_a_timeout(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    disturb(&x, 200000, 55);
+    disturb(&x, 400000, 56);
+    wm(&x, 0, 2698000, KYMO_E_IN, PID(5), x.b);
+    message(&x, 0, 2699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
+    wm(&x, 0, 2699500, KYMO_E_OUT, PID(5), x.b);
+    wm(&x, 0, 2750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 2751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
+    timeout(&x, 0, 2752000, PID(9));
+    server_replies(&x, 2800000);
+    explain_first(&x, 3000000, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_TIMER);
+    assert_int_equal(answer->part[0].process, PID(9));
+    assert_int_equal(answer->part[0].ns, 2750000 - 40000);
+    assert_nothing_of(answer, PID(5));
+    close_scene(&x);
+    free(answer);
+}
+
+/* A timeout ends a receive: what arrives after it is another wait. */
+static void message_after_a_timeout(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
+    wm(&x, 0, 2500000, KYMO_E_IN, PID(9), x.b);
+    timeout(&x, 0, 2500500, PID(9));
+    wm(&x, 0, 2501000, KYMO_E_OUT, PID(9), x.b);
+    message(&x, 1, 2700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(&x, 1, 2700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 2750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 2752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    server_replies(&x, 2800000);
+    explain_first(&x, 3000000, answer);
+    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 2500000 - 40000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 2700000 - 2501000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A process that was scheduled out and in without a message waited for no timer. */
+static void preempted_waits_for_no_timer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    message(&x, 0, 10, KYMO_E_RECEIVE, PID(1), PID(2), KYMO_MSG_PLAIN, 0);
+    wm(&x, 0, 10000, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 0, 20000, KYMO_E_IN, PID(2), x.a);
+    wm(&x, 0, 600000, KYMO_E_OUT, PID(2), x.a);
+    wm(&x, 0, 800000, KYMO_E_IN, PID(1), x.b);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 790000);
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->blame, PID(2));
+    close_scene(&x);
+    free(answer);
+}
+
+/* Nor did one that looked for a message without waiting, and so had a timeout of 0. */
+static void polling_waits_for_no_timer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    timeout(&x, 0, 10, PID(1));
+    wm(&x, 0, 400000, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 0, 410000, KYMO_E_IN, PID(2), x.a);
+    wm(&x, 0, 490000, KYMO_E_OUT, PID(2), x.a);
+    wm(&x, 0, 500000, KYMO_E_IN, PID(1), x.b);
+    timeout(&x, 0, 700000, PID(1));
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 100000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* Facts outside the windows are not kept, and are not needed for what is inside. */
+static void windows(void **state)
+{
+    (void)state;
+    enum { APART = 100000000 };
+    struct scene x;
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    char err[256] = "";
+    assert_non_null(answer);
+    open_scene(&x);
+    for (uint64_t at = 0; at <= 2 * APART; at += APART) {
+        wm(&x, 0, at, KYMO_E_IN, PID(1), x.b);
+        wm(&x, 0, at + 1000000, KYMO_E_OUT, PID(1), x.b);
+    }
+    open_recording(&x);
+    struct kymo_why *w = kymo_why_new(x.r);
+    assert_non_null(w);
+    assert_true(kymo_why_window(w, START + 2 * APART, START + 2 * APART + 500000));
+    assert_true(kymo_why_window(w, START, START + 1000000));
+    struct kymo_analysis_sink sink = kymo_why_sink(w);
+    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, err, sizeof err), 0);
+    assert_false(kymo_why_is_cut(w));
+    for (uint64_t at = 0; at <= 2 * APART; at += APART) {
+        assert_int_equal(
+            kymo_why_explain(w, PID(1), (int64_t)(START + at), (int64_t)(START + at + 500000), answer), 0);
+        assert_int_equal(answer->ns, 500000);
+        assert_int_equal(answer->n, 1);
+        assert_int_equal(answer->part[0].cause == KYMO_WHY_RUNNING, at != APART);
+    }
+    kymo_why_free(w);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A cast is explained from its sending until it was handled. */
+static void explains_a_cast(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    struct kymo_request q = {.client = PID(1),
+                             .server = PID(9),
+                             .kind = KYMO_REQ_CAST,
+                             .sent = START + 10000,
+                             .handled = START + 50000,
+                             .handled_end = START + 900000};
+    char err[256] = "";
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 10000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CAST, 0);
+    wm(&x, 0, 20000, KYMO_E_OUT, PID(1), x.a);
+    wm(&x, 1, 30000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 30010, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CAST, 0);
+    wm(&x, 1, 1000000, KYMO_E_OUT, PID(9), x.b);
+    open_recording(&x);
+    struct kymo_why *w = kymo_why_new(x.r);
+    assert_non_null(w);
+    struct kymo_analysis_sink sink = kymo_why_sink(w);
+    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, err, sizeof err), 0);
+    assert_int_equal(kymo_why_explain_cast(w, &q, answer), 0);
+    assert_int_equal(answer->ns, 890000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(9))->ns, 870000);
+    assert_null(part(answer, KYMO_WHY_RUNNING, PID(1)));
+    q.handled_end = q.sent - 1;
+    assert_int_equal(kymo_why_explain_cast(w, &q, answer), -EINVAL);
+    kymo_why_free(w);
+    close_scene(&x);
+    free(answer);
+}
+
 /* ---- names ---- */
 
 static void names(void **state)
@@ -506,9 +766,24 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        T(calls_nest),          T(unknown_stays_unknown),      T(lost_out),      T(loss_ends_what_is_open),
-        T(requests_are_paired), T(order_of_replies),           T(open_and_dead), T(waits_for_a_server),
-        T(waits_in_a_mailbox),  T(waits_for_a_waiting_server), T(names),
+        T(calls_nest),
+        T(unknown_stays_unknown),
+        T(lost_out),
+        T(loss_ends_what_is_open),
+        T(requests_are_paired),
+        T(order_of_replies),
+        T(open_and_dead),
+        T(waits_for_a_server),
+        T(waits_in_a_mailbox),
+        T(waits_for_a_waiting_server),
+        T(bystanders_and_an_answer),
+        T(bystanders_and_a_timeout),
+        T(message_after_a_timeout),
+        T(preempted_waits_for_no_timer),
+        T(polling_waits_for_no_timer),
+        T(windows),
+        T(explains_a_cast),
+        T(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

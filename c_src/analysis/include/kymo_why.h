@@ -7,9 +7,9 @@
  * or whatever else. The parts do not overlap and add up to the whole time exactly. What
  * the recording does not show is KYMO_WHY_UNKNOWN.
  *
- * Use: kymo_why_new for a window, kymo_analyse with its sink and the same window,
- * kymo_why_explain as often as wanted. Single threaded. Memory: at most
- * KYMO_WHY_FACTS_MAX facts of each kind, 80 to 150 bytes each.
+ * Use: kymo_why_new, kymo_why_window for each time that will be explained, kymo_analyse
+ * with its sink, kymo_why_explain as often as wanted. Single threaded. Memory: at most
+ * KYMO_WHY_FACTS_MAX facts of each kind, 50 to 150 bytes each.
  */
 #ifndef KYMO_WHY_H
 #define KYMO_WHY_H
@@ -67,17 +67,29 @@ struct kymo_why_answer {
     bool cut; /* facts or steps were left out for want of room */
 };
 
+/* Times shortly before what is explained belong to its window: who was running then. */
+#define KYMO_WHY_BEFORE_NS 1000000
+
 struct kymo_why;
 
 /* NULL: no memory. */
 struct kymo_why *kymo_why_new(const struct kymo_reader *r);
 void kymo_why_free(struct kymo_why *w);
+/* Keeps only facts of which some part lies between start - KYMO_WHY_BEFORE_NS and end, or
+ * in another window. Times as in kymo_event.ns. Without windows all facts are kept.
+ * Before the analysis. False: no memory. */
+bool kymo_why_window(struct kymo_why *w, int64_t start, int64_t end);
 /* Collects what the explanation needs. */
 struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w);
-/* Explains the time of process from start to end; both within the window. 0, -ENOMEM, or
+/* Whether facts were left out for want of room. Fewer windows need less room. */
+bool kymo_why_is_cut(const struct kymo_why *w);
+/* Explains the time of process from start to end; both within a window. 0, -ENOMEM, or
  * -EINVAL when the end is before the start. */
 int kymo_why_explain(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
                      struct kymo_why_answer *out);
+/* Explains a cast, from its sending until the server had handled it. q->sent and
+ * q->handled_end must be known. Returns as kymo_why_explain. */
+int kymo_why_explain_cast(struct kymo_why *w, const struct kymo_request *q, struct kymo_why_answer *out);
 /* "running", "queue", ... for programs. */
 const char *kymo_why_cause_name(uint8_t cause);
 
