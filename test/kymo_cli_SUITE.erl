@@ -164,7 +164,7 @@ wrong_usage(Config) ->
         ["export", "speedscope", "--all", Dir, "-o", "x"],
         ["stats"], ["stats", "--by", "colour", Dir], ["stats", "--sort", "name", Dir],
         ["stats", "--sort", "sent", Dir], ["stats", "--by", "role", "--sort", "self", Dir],
-        ["stats", "--function", "", Dir], ["calls", Dir, Dir], ["calls", "--top", "x", Dir],
+        ["stats", "--function", "", Dir], ["stats", "--by", "role", "--module", "lists", Dir], ["calls", Dir, Dir], ["calls", "--top", "x", Dir],
         ["mailboxes", "--by", "module", Dir], ["mailboxes", "--sort", "x", Dir],
         ["mailboxes", "--module", "lists", Dir], ["why", "--at", "noon", Dir], ["why"],
         ["diff", Dir], ["diff", Dir, Dir, Dir], ["diff", Dir, ""]

@@ -222,6 +222,8 @@ static void say_what_lacks(const struct cli_stats *s)
         cli_lacks(s->a, res->has_running, "running events", "when processes ran is not known");
         cli_lacks(s->a, res->has_gc, "garbage_collection events", "what collections cost is not known");
     }
+    if (s->rows.count == 0 && !s->a->quiet && res->has_calls && is_of_functions(s->by))
+        cli_warn("nothing to show: no call matches the options");
     if (s->others > 0)
         cli_warn("%s facts of rows beyond 65,536 are left out", CLI_COUNT(s->others));
 }
@@ -273,6 +275,8 @@ int cli_stats(int argc, char **argv)
     }
     if (order == CLI_COLUMNS)
         order = is_of_functions(by) ? CLI_SELF : CLI_RUNNING;
+    if (status == KYMO_EXIT_OK && !is_of_functions(by) && (a.n_functions != 0 || a.filter.n_modules != 0))
+        status = cli_usage("stats", "--function and --module choose rows of functions and modules only");
     if (status == KYMO_EXIT_OK && !has_column(by, order))
         status = cli_usage("stats", "--sort %s: this table has no such column", column_names[order]);
     if (status == KYMO_EXIT_OK)

@@ -324,7 +324,7 @@ int cli_print(int argc, char **argv)
 {
     if (wants_tree(argc, argv))
         return cli_print_tree(argc, argv);
-    enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_ALL, OPT_JSON, OPT_QUIET, OPT_STRICT };
+    enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_ALL, OPT_JSON, OPT_QUIET, OPT_STRICT, OPT_OF_TREE };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"wall", no_argument, NULL, OPT_WALL},
                                             {"erlang", no_argument, NULL, OPT_ERLANG},
@@ -333,6 +333,8 @@ int cli_print(int argc, char **argv)
                                             {"json", no_argument, NULL, OPT_JSON},
                                             {"quiet", no_argument, NULL, OPT_QUIET},
                                             {"strict", no_argument, NULL, OPT_STRICT},
+                                            {"slower", required_argument, NULL, OPT_OF_TREE},
+                                            {"function", required_argument, NULL, OPT_OF_TREE},
                                             {NULL, 0, NULL, 0}};
     struct printer p = {.clock = SINCE_START};
     struct cli_filter filter;
@@ -360,6 +362,9 @@ int cli_print(int argc, char **argv)
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;
+        case OPT_OF_TREE:
+            status = cli_usage("print", "--slower and --function choose calls: add --tree");
+            break;
         case '?': status = cli_bad_option("print"); break;
         default: status = cli_filter_option(&filter, "print", o, optarg);
         }
