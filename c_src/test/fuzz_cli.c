@@ -414,53 +414,6 @@ static void tabled(uint64_t events)
     (void)sql("select q.id from requests q join spans s on s.id = q.handler_id where q.sent_ns > 1000");
 }
 
-/* Lines of JSON. Their number. */
-static uint64_t json_lines(const struct text *t)
-{
-    uint64_t n = 0;
-    for (const char *p = t->p; p < t->p + t->n; n++) {
-        ENSURE(*p == '{');
-        p = json(p, 0);
-        ENSURE(*p++ == '\n');
-    }
-    return n;
-}
-
-static uint64_t sql(const char *query)
-{
-    struct text t;
-    char *args[] = {"sql", "-q", "--json", dir, (char *)(uintptr_t)query, NULL};
-    ENSURE(run(cli_sql, args, 5, &t) == 0);
-    uint64_t n = json_lines(&t);
-    free(t.p);
-    return n;
-}
-
-/* The tables: with SQL and as ndjson the same rows, all of them JSON. */
-static void tabled(uint64_t events)
-{
-    static const char *const tables[] = {"events",      "spans",   "messages",  "requests", "processes",
-                                         "collections", "running", "functions", "losses"};
-    struct text t;
-    char path[512], all[512] = "";
-    uint64_t rows = 0;
-    ENSURE(RUN(&t, cli_export, "ndjson", "-q", "-o", ctf) == 0);
-    free(t.p);
-    for (unsigned i = 0; i < sizeof tables / sizeof *tables; i++) {
-        snprintf(path, sizeof path, "%s/%s.ndjson", ctf, tables[i]);
-        size_t n = strlen(all);
-        snprintf(all + n, sizeof all - n, "select * from %s;", tables[i]);
-        t = slurp_file(path);
-        rows += json_lines(&t);
-        ENSURE(i > 0 || rows == events);
-        free(t.p);
-        unlink(path);
-    }
-    ENSURE(rmdir(ctf) == 0);
-    ENSURE(sql(all) == rows);
-    (void)sql("select q.id from requests q join spans s on s.id = q.handler_id where q.sent_ns > 1000");
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct text t;
