@@ -145,17 +145,10 @@ static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
 }
 
 /* A receive that waited in vain comes as the atom timeout, which the clock has sent: the
- * trace pattern answers undefined for it. */
-static bool is_timeout(uint64_t peer, struct nif_input *in)
+ * trace pattern answers undefined for it, which stays the answer of the pattern. */
+static bool is_timeout(uint64_t peer, const struct nif_input *in)
 {
-    if (in->term != nif_am.timeout || peer != KYMO_IDENT_NONE) {
-        return false;
-    }
-    if (in->options.msr == nif_am.undefined) {
-        in->options.msr = 0;
-        in->options.flags = (uint8_t)(in->options.flags & ~KYMO_O_MSR);
-    }
-    return true;
+    return in->term == nif_am.timeout && peer == KYMO_IDENT_NONE;
 }
 
 static void receive(const struct nif_event *ev, struct nif_input *in)
