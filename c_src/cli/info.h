@@ -63,5 +63,7 @@ const char *cli_state_word(const struct kymo_reader *r);
 
 void cli_info_text(const struct cli_info *in);
 void cli_info_json(const struct cli_info *in);
+/* The member "damage" of a JSON object (info_json.c). */
+void cli_json_damage(const struct kymo_damage *d);
 
 #endif

@@ -30,6 +30,18 @@ static void losses(const uint64_t *lost)
     cli_json_close('}');
 }
 
+void cli_json_damage(const struct kymo_damage *d)
+{
+    cli_json_open("damage", '{');
+    cli_json_uint("segments_bad", d->segments_bad);
+    cli_json_uint("records_bad", d->records_bad);
+    cli_json_uint("bytes_cut", d->bytes_cut);
+    cli_json_uint("segments_moved", d->segments_moved);
+    cli_json_uint("dict_bad", d->dict_bad);
+    cli_json_uint("seq_gaps", d->seq_gaps);
+    cli_json_close('}');
+}
+
 static void head(const struct cli_info *in)
 {
     const struct kymo_meta *m = in->meta;
@@ -96,15 +108,7 @@ static void counters(const struct cli_info *in)
     cli_json_uint("taken", in->meta->taken);
     cli_json_uint("missing_events", in->missing);
     losses(in->lost);
-    const struct kymo_damage *d = in->damage;
-    cli_json_open("damage", '{');
-    cli_json_uint("segments_bad", d->segments_bad);
-    cli_json_uint("records_bad", d->records_bad);
-    cli_json_uint("bytes_cut", d->bytes_cut);
-    cli_json_uint("segments_moved", d->segments_moved);
-    cli_json_uint("dict_bad", d->dict_bad);
-    cli_json_uint("seq_gaps", d->seq_gaps);
-    cli_json_close('}');
+    cli_json_damage(in->damage);
     cli_json_bool("complete", in->intact);
 }
 

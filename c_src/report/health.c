@@ -49,7 +49,6 @@ static void json_losses(const struct kymo_reader *r)
 
 void report_health_json(const struct cli_analysis *a, const char *key, const char *dir)
 {
-    const struct kymo_damage *d = kymo_reader_damage(a->r);
     uint64_t ticks;
     int64_t horizon;
     bool cut = kymo_reader_horizon(a->r, &ticks, &horizon);
@@ -63,14 +62,7 @@ void report_health_json(const struct cli_analysis *a, const char *key, const cha
     cli_json_since(a, "complete_from_ns", horizon);
     cli_json_bool("complete", !cli_incomplete(a->r));
     json_losses(a->r);
-    cli_json_open("damage", '{');
-    cli_json_uint("segments_bad", d->segments_bad);
-    cli_json_uint("records_bad", d->records_bad);
-    cli_json_uint("bytes_cut", d->bytes_cut);
-    cli_json_uint("segments_moved", d->segments_moved);
-    cli_json_uint("dict_bad", d->dict_bad);
-    cli_json_uint("seq_gaps", d->seq_gaps);
-    cli_json_close('}');
+    cli_json_damage(kymo_reader_damage(a->r));
     cli_json_uint("given_up", a->result.evicted);
     cli_json_bool("elixir", kymo_naming_elixir(a->naming));
     cli_json_close('}');

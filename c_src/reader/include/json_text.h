@@ -7,8 +7,8 @@
 
 #include <stddef.h>
 
-/* Gives `put` the pieces of n bytes of text as a JSON string, quotes included. Bytes that are not UTF-8
- * become U+FFFD. */
+/* Gives `put` the pieces of n bytes of text as a JSON string, quotes included. Bytes that
+ * are not UTF-8 become U+FFFD. */
 void kymo_json_string(void (*put)(void *arg, const void *bytes, size_t n), void *arg, const char *text,
                       size_t n);
 
