@@ -13,8 +13,8 @@
          first_load/1, deleted_module/1, functions_that_come_and_go/1, everything/1,
          several_modules/1, other_sessions/1, on_load_patterns/1, batch/1, match_specs/1,
          paused_counters/1, on_load_function_fails/1, traced_while_on_load/1, bifs/1,
-         first_call/1, first_call_of_on_load_module/1, nothing_stops/1, many_patterns/1,
-         destroyed/1, stress/1]).
+         first_call/1, first_call_of_on_load_module/1, nothing_stops/1, many_patterns/1, one_module/1,
+         forgotten_patterns/1, destroyed/1, stress/1]).
 
 -import(erts_reload_work,
         [is_patched/0,
@@ -35,7 +35,8 @@ groups() ->
        first_load, deleted_module, functions_that_come_and_go, everything, several_modules,
        other_sessions, on_load_patterns, batch, match_specs, paused_counters,
        on_load_function_fails, traced_while_on_load, bifs, first_call,
-       first_call_of_on_load_module, nothing_stops, many_patterns, destroyed, stress]}].
+       first_call_of_on_load_module, nothing_stops, many_patterns, one_module,
+       forgotten_patterns, destroyed, stress]}].
 
 init_per_suite(Config) -> erts_reload_work:init_suite(Config).
 
@@ -496,6 +497,76 @@ many_patterns(_Config) ->
     _ = trace:patterns(S, Ops),
     trace:session_destroy(S).
 
+%% Many patterns of one module, by arity, by name, and for all of it.
+one_module(_Config) ->
+    M = mod(1),
+    Functions = [{list_to_atom("f" ++ integer_to_list(I)), A}
+                 || I <- lists:seq(1, 500), A <- lists:seq(0, 3)],
+    Code = module_of(M, Functions),
+    {module, M} = erlang:load_module(M, Code),
+    S = kept(),
+    By = fun(Rem, Name) -> [{F, A} || {F, A} <- Functions,
+                                      list_to_integer(tl(atom_to_list(F))) rem 10 =:= Rem,
+                                      Name orelse A =:= 2] end,
+    Names = lists:usort([F || {F, _} <- By(3, true)]),
+    Ops = [{{M, F, A}, true, [local]} || {F, A} <- By(1, false)]
+        ++ [{{M, F, '_'}, true, [local]} || F <- Names]
+        ++ [{{M, F, 1}, false, [local]} || F <- Names]
+        ++ [{{M, '_', '_'}, true, [call_count]}]
+        ++ [{{M, F, A}, false, [call_count]} || {F, A} <- By(5, true)],
+    _ = trace:patterns(S, Ops),
+    Check =
+        fun() ->
+                ?assertEqual(
+                   lists:sort(By(1, false) ++ [FA || {_, A} = FA <- By(3, true), A =/= 1]),
+                   lists:sort([FA || {F, A} = FA <- Functions,
+                                     trace:info(S, {M, F, A}, traced) =:= {traced, local}])),
+                ?assertEqual(
+                   lists:sort(By(5, true)),
+                   lists:sort([FA || {F, A} = FA <- Functions,
+                                     trace:info(S, {M, F, A}, call_count) =:= {call_count, false}]))
+        end,
+    Check(),
+    erts_code_purger:purge(M),
+    {module, M} = erlang:load_module(M, Code),
+    Check(),
+    trace:session_destroy(S).
+
+module_of(M, Functions) ->
+    {ok, M, Code} =
+        compile:forms([{attribute, 1, module, M}, {attribute, 1, export, Functions}
+                       | [{function, 1, F, A, [{clause, 1, [{var, 1, '_'} || _ <- lists:seq(1, A)],
+                                                [], [{atom, 1, F}]}]} || {F, A} <- Functions]], []),
+    Code.
+
+%% What is forgotten takes no memory, neither while the session lives nor afterwards.
+forgotten_patterns(_Config) ->
+    Count = fun() -> erts_debug:get_internal_state(kept_patterns) end,
+    Before = Count(),
+    S = kept(),
+    MFAs = [{mod(I), F, A} || I <- lists:seq(1, 1000), {F, A} <- [{f, 1}, {f, '_'}, {g, 2}]],
+    Set = [{MFA, true, [local]} || MFA <- MFAs],
+    %% {M,f,'_'} says what {M,f,1} did: M itself, f, g and g/2 are left.
+    Nodes = 1000 * 4,
+    [begin
+         _ = trace:patterns(S, Set),
+         ?assertEqual(Before + Nodes, Count()),
+         _ = trace:patterns(S, Clear),
+         ?assertEqual(Before, Count())
+     end || Clear <- [[{MFA, false, [local]} || MFA <- MFAs],
+                      [{MFA, false, [local]} || MFA <- lists:reverse(MFAs)],
+                      [{{mod(I), '_', '_'}, false, [local]} || I <- lists:seq(1, 1000)],
+                      [{{'_', '_', '_'}, false, [local]}]]],
+    _ = trace:patterns(S, Set),
+    trace:session_destroy(S),
+    wait_until(fun() -> Count() =:= Before end).
+
+wait_until(Fun) ->
+    case Fun() of
+        true -> ok;
+        false -> erlang:yield(), wait_until(Fun)
+    end.
+
 %% A session that is destroyed, or dropped, keeps nothing.
 destroyed(_Config) ->
     M = mod(1),
@@ -513,19 +584,13 @@ destroyed(_Config) ->
                                     end),
          receive {'DOWN', Ref, _, Pid, normal} -> ok end
      end || _ <- lists:seq(1, 100)],
-    wait_until_gone(),
+    wait_until(fun() -> trace_sessions() =:= [] end),
     load(M, 2),
     ?assertEqual({trace_sessions(), []}, {[], flush()}).
 
 trace_sessions() ->
     {all, L} = {all, trace:session_info(all)},
     [S || {Name, _} = S <- L, Name =:= erts_reload_work].
-
-wait_until_gone() ->
-    case trace_sessions() of
-        [] -> ok;
-        _ -> erlang:yield(), wait_until_gone()
-    end.
 
 %% All at once.
 stress(_Config) ->

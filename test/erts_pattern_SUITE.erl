@@ -18,7 +18,7 @@
          batch_counts/1, batch_in_order/1, batch_set_then_clear/1,
          batch_events_and_on_load/1, batch_legacy_session/1,
          batch_bad_operation/1, batch_bad_arguments/1, batch_equals_sequence/1,
-         batch_large/1, batch_wildcards/1, batch_atomic/1,
+         batch_large/1, batch_one_module/1, batch_wildcards/1, batch_atomic/1,
          batch_caller_killed/1, batch_session_destroyed/1,
          torn_stream_is_found/1, stress/1]).
 
@@ -38,7 +38,7 @@ groups() ->
        batch_counts, batch_in_order, batch_set_then_clear,
        batch_events_and_on_load, batch_legacy_session, batch_bad_operation,
        batch_bad_arguments, batch_equals_sequence, batch_large,
-       batch_wildcards, batch_atomic, batch_caller_killed,
+       batch_one_module, batch_wildcards, batch_atomic, batch_caller_killed,
        batch_session_destroyed, stress]}].
 
 init_per_suite(Config) ->
@@ -486,6 +486,43 @@ batch_large(_Config) ->
     ?assertEqual(length(Clear), lists:sum(trace:patterns(S, Clear))),
     [?assertEqual([], trace:session_info(MFA)) || MFA <- all_funs()],
     destroy([S]).
+
+%% One module with many functions, some of the same name, of which patterns name some by
+%% name, others by name and arity, and some that are not there.
+batch_one_module(_Config) ->
+    rand:seed(exsss, {7, 8, 9}),
+    M = erts_pattern_many,
+    Funs = [{list_to_atom("f" ++ integer_to_list(I)), A}
+            || I <- lists:seq(1, 1000), A <- lists:seq(0, I rem 3)]
+        ++ [{many, A} || A <- lists:seq(0, 255)],
+    Forms = [{attribute, 1, module, M},
+             {attribute, 1, export, [FA || {_, A} = FA <- Funs, A =/= 1]},
+             {attribute, 1, compile, nowarn_unused_function}
+             | [{function, 1, F, A, [{clause, 1, [{var, 1, '_'} || _ <- lists:seq(1, A)], [],
+                                      [{atom, 1, F}]}]} || {F, A} <- Funs]],
+    {ok, M, Code} = compile:forms([{attribute, 1, compile, export_all} | Forms], []),
+    {module, M} = erlang:load_module(M, Code),
+    S = session(),
+    [begin
+         Specs = [case rand:uniform(4) of
+                      1 -> {F, '_'};
+                      2 -> {F, 3};
+                      _ -> {F, A}
+                  end || {F, A} <- Funs, rand:uniform(3) =:= 1],
+         Named = fun({F, A}) -> [FA || {G, B} = FA <- Funs, G =:= F, A =:= '_' orelse A =:= B] end,
+         Counts = [length(Named(Spec)) || Spec <- Specs],
+         Traced = lists:usort(lists:append([Named(Spec) || Spec <- Specs])),
+         ?assertEqual(Counts, trace:patterns(S, [{{M, F, A}, true, Flags} || {F, A} <- Specs])),
+         ?assertEqual(Traced, lists:sort([FA || {F, A} = FA <- Funs,
+                                                trace:info(S, {M, F, A}, traced) =/= {traced, false}])),
+         ?assertEqual(Counts, trace:patterns(S, [{{M, F, A}, false, Flags} || {F, A} <- Specs])),
+         ?assertEqual([], [FA || {F, A} = FA <- Funs,
+                                 trace:info(S, {M, F, A}, traced) =/= {traced, false}])
+     end || Flags <- [[local], [global], [local]]],
+    true = erlang:delete_module(M),
+    ?assertEqual([0, 0], trace:patterns(S, [{{M, many, 1}, true, [local]}, {{M, many, '_'}, true, [local]}])),
+    destroy([S]),
+    erts_code_purger:purge(M).
 
 batch_wildcards(_Config) ->
     S = session(),

@@ -9,6 +9,7 @@
 #include "sys.h"
 #include "global.h"
 #include "hash.h"
+#include "erl_process.h"
 #include "erl_binary.h"
 #include "kept_patterns.h"
 
@@ -27,56 +28,104 @@ typedef struct {
     ErtsTracer meta_tracer;
 } Said;
 
+/*
+ * The patterns are a tree: {'_','_','_'} is the root, with the modules below,
+ * then the functions of a module and the arities of a function. A pattern is
+ * there as long as it says anything, or one below it does. All but the root
+ * are found by a hash table, and leave it when they are freed.
+ */
 typedef struct Pattern_ {
-    struct Pattern_ *next;
+    HashBucket bucket;          /* Must be first */
     ErtsCodeMFA mfa;
-    int specified;              /* 1 to 3 */
+    int specified;              /* 0 to 3 */
     Said said;
+
+    struct Pattern_ *wider;     /* NULL for the root */
+    struct Pattern_ *narrower;  /* The first one of those directly below */
+    struct Pattern_ *next;      /* Others below the same one */
+    struct Pattern_ *prev;
 } Pattern;
 
-/* Patterns that name a module. */
-typedef struct {
-    HashBucket bucket;          /* Must be first */
-    Eterm module;
-    Pattern *patterns;
-} ModulePatterns;
-
 struct KeptPatterns_ {
-    Said all;                   /* {'_','_','_'} */
-    Hash modules;
+    Pattern root;
+    Hash patterns;
+    ErtsAuxYieldJob freeing;    /* Once nobody refers to it */
 };
 
-/*
- * Hash table of modules
- */
+static erts_atomic_t num_patterns; /* In all sets, roots excluded, for tests */
 
-static HashValue
-module_hash(void *mp)
+/* Patterns that are freed before others may use the scheduler. */
+#define FREE_STEP 1000
+
+static void
+init_said(Said *said)
 {
-    return atom_val(((ModulePatterns *) mp)->module);
-}
-
-static int
-module_cmp(void *a, void *b)
-{
-    return ((ModulePatterns *) a)->module != ((ModulePatterns *) b)->module;
-}
-
-static void *
-module_alloc(void *tmpl)
-{
-    ModulePatterns *mp = erts_alloc(ERTS_ALC_T_BPD, sizeof(ModulePatterns));
-
-    mp->module = ((ModulePatterns *) tmpl)->module;
-    mp->patterns = NULL;
-    return mp;
+    said->said = 0;
+    said->flags = 0;
+    said->local_ms = NULL;
+    said->meta_ms = NULL;
+    said->meta_tracer = erts_tracer_nil;
 }
 
 static void
-module_free(void *mp)
+init_pattern(Pattern *p)
 {
-    ASSERT(((ModulePatterns *) mp)->patterns == NULL);
-    erts_free(ERTS_ALC_T_BPD, mp);
+    init_said(&p->said);
+    p->wider = NULL;
+    p->narrower = NULL;
+    p->next = NULL;
+    p->prev = NULL;
+}
+
+/*
+ * Hash table of patterns
+ */
+
+static HashValue
+pattern_hash(void *vp)
+{
+    const Pattern *p = vp;
+    HashValue hval = atom_val(p->mfa.module);
+
+    if (p->specified > 1) {
+        hval = 31 * hval + atom_val(p->mfa.function);
+    }
+    if (p->specified > 2) {
+        hval = 31 * hval + p->mfa.arity + 1;
+    }
+    return hval;
+}
+
+static int
+pattern_cmp(void *va, void *vb)
+{
+    const Pattern *a = va, *b = vb;
+
+    return a->specified != b->specified ||
+        a->mfa.module != b->mfa.module ||
+        (a->specified > 1 && a->mfa.function != b->mfa.function) ||
+        (a->specified > 2 && a->mfa.arity != b->mfa.arity);
+}
+
+static void *
+pattern_alloc(void *tmpl)
+{
+    Pattern *p = erts_alloc(ERTS_ALC_T_BPD, sizeof(Pattern));
+
+    p->mfa = ((Pattern *) tmpl)->mfa;
+    p->specified = ((Pattern *) tmpl)->specified;
+    init_pattern(p);
+    erts_atomic_inc_nob(&num_patterns);
+    return p;
+}
+
+static void
+pattern_free(void *p)
+{
+    ASSERT(((Pattern *) p)->said.said == 0);
+    ASSERT(((Pattern *) p)->narrower == NULL);
+    erts_free(ERTS_ALC_T_BPD, p);
+    erts_atomic_dec_nob(&num_patterns);
 }
 
 static void *
@@ -91,13 +140,68 @@ table_free(int type, void *p)
     erts_free((ErtsAlcType_t) type, p);
 }
 
-static ModulePatterns *
-get_module(const KeptPatterns *kept, Eterm module)
+/* The pattern of the first parts of `mfa`, or NULL. */
+static Pattern *
+find_pattern(const KeptPatterns *kept, const ErtsCodeMFA *mfa, int specified)
 {
-    ModulePatterns tmpl;
+    Pattern tmpl;
 
-    tmpl.module = module;
-    return (ModulePatterns *) hash_get((Hash *) &kept->modules, &tmpl);
+    tmpl.mfa = *mfa;
+    tmpl.specified = specified;
+    return hash_get((Hash *) &kept->patterns, &tmpl);
+}
+
+/* The same, made with all above it if it isn't there. */
+static Pattern *
+get_pattern(KeptPatterns *kept, const ErtsCodeMFA *mfa, int specified)
+{
+    Pattern tmpl, *p = &kept->root;
+
+    tmpl.mfa = *mfa;
+    for (tmpl.specified = 1; tmpl.specified <= specified; tmpl.specified++) {
+        Pattern *wider = p;
+
+        p = hash_put(&kept->patterns, &tmpl);
+        if (!p->wider) {
+            p->wider = wider;
+            p->next = wider->narrower;
+            if (p->next) {
+                p->next->prev = p;
+            }
+            wider->narrower = p;
+        }
+    }
+    return p;
+}
+
+/* Free a pattern if it isn't needed. */
+static void
+drop_pattern(KeptPatterns *kept, Pattern *p)
+{
+    if (!p->wider || p->said.said != 0 || p->narrower) {
+        return;
+    }
+    if (p->prev) {
+        p->prev->next = p->next;
+    } else {
+        p->wider->narrower = p->next;
+    }
+    if (p->next) {
+        p->next->prev = p->prev;
+    }
+    hash_erase(&kept->patterns, p);
+}
+
+/* The same, and those above it. */
+static void
+drop_patterns(KeptPatterns *kept, Pattern *p)
+{
+    while (p) {
+        Pattern *wider = p->wider;
+
+        drop_pattern(kept, p);
+        p = wider;
+    }
 }
 
 /*
@@ -208,42 +312,21 @@ apply(const Said *said, BpWanted *wanted)
     }
 }
 
-/*
- * Patterns
- */
-
-/* Whether a pattern of the module of `mfa` names the function, when both name
- * a function; and its arity, when both name one. */
-static int
-is_related(const Pattern *p, const ErtsCodeMFA *mfa, int specified)
-{
-    return (p->specified < 2 || specified < 2 ||
-            p->mfa.function == mfa->function) &&
-        (p->specified < 3 || specified < 3 || p->mfa.arity == mfa->arity);
-}
-
-/* Apply what is said by the patterns that name the functions of `mfa`, and
- * others, from the widest one to the narrowest one. Returns the kinds. */
+/* Apply what a pattern says, and before it those above it. Returns the kinds
+ * about which anything is said. */
 static Uint
-apply_wider(const KeptPatterns *kept, const ModulePatterns *mp,
-            const ErtsCodeMFA *mfa, int specified, BpWanted *wanted)
+apply_from_root(const Pattern *p, BpWanted *wanted)
 {
-    const Said *wider[4] = {NULL, NULL, NULL, NULL};
-    const Pattern *p;
+    const Pattern *path[4];
     Uint kinds = 0;
-    int i;
+    int n = 0;
 
-    wider[0] = &kept->all;
-    for (p = mp ? mp->patterns : NULL; p; p = p->next) {
-        if (p->specified < specified && is_related(p, mfa, specified)) {
-            wider[p->specified] = &p->said;
-        }
+    for (; p; p = p->wider) {
+        path[n++] = p;
     }
-    for (i = 0; i < specified; i++) {
-        if (wider[i]) {
-            apply(wider[i], wanted);
-            kinds |= wider[i]->said;
-        }
+    while (n-- > 0) {
+        apply(&path[n]->said, wanted);
+        kinds |= path[n]->said.said;
     }
     return kinds;
 }
@@ -256,72 +339,23 @@ typedef struct {
     Uint restarted;
 } Operation;
 
-/* Change what is said about some of the functions of `mfa`. */
-static void
-change_narrower(ModulePatterns *mp, const ErtsCodeMFA *mfa, int specified,
-                const Operation *op)
+/* Change what is said below a pattern, and free what isn't needed any more.
+ * Returns the number of patterns that have been looked at. */
+static Uint
+change_narrower(KeptPatterns *kept, Pattern *wider, const Operation *op)
 {
-    Pattern **prev = &mp->patterns;
+    Pattern *p, *next;
+    Uint n = 0;
 
-    while (*prev) {
-        Pattern *p = *prev;
-
-        if (p->specified > specified && is_related(p, mfa, specified)) {
-            forget(&p->said, op->wanted | op->unwanted);
-            say_active(&p->said, op->paused, 0);
-            say_active(&p->said, op->restarted, 1);
-        }
-        if (p->said.said == 0) {
-            *prev = p->next;
-            erts_free(ERTS_ALC_T_BPD, p);
-        } else {
-            prev = &p->next;
-        }
+    for (p = wider->narrower; p; p = next) {
+        next = p->next;
+        n += 1 + change_narrower(kept, p, op);
+        forget(&p->said, op->wanted | op->unwanted);
+        say_active(&p->said, op->paused, 0);
+        say_active(&p->said, op->restarted, 1);
+        drop_pattern(kept, p);
     }
-}
-
-typedef struct {
-    const ErtsCodeMFA *mfa;
-    const Operation *op;
-} NarrowerArgs;
-
-static void
-change_narrower_in_module(void *mp, void *args)
-{
-    const NarrowerArgs *a = args;
-
-    change_narrower(mp, a->mfa, 0, a->op);
-}
-
-static void
-init_said(Said *said)
-{
-    said->said = 0;
-    said->flags = 0;
-    said->local_ms = NULL;
-    said->meta_ms = NULL;
-    said->meta_tracer = erts_tracer_nil;
-}
-
-/* What is said about exactly the functions of `mfa`. */
-static Said *
-get_said(ModulePatterns *mp, const ErtsCodeMFA *mfa, int specified)
-{
-    Pattern *p;
-
-    for (p = mp->patterns; p; p = p->next) {
-        if (p->specified == specified && is_related(p, mfa, specified)) {
-            return &p->said;
-        }
-    }
-
-    p = erts_alloc(ERTS_ALC_T_BPD, sizeof(Pattern));
-    p->mfa = *mfa;
-    p->specified = specified;
-    init_said(&p->said);
-    p->next = mp->patterns;
-    mp->patterns = p;
-    return &p->said;
+    return n;
 }
 
 static Operation
@@ -353,36 +387,24 @@ make_operation(enum erts_break_op on, struct trace_pattern_flags flags)
     return op;
 }
 
-void
+Uint
 erts_kept_patterns_set(KeptPatterns *kept, const ErtsCodeMFA *mfa,
                        int specified, enum erts_break_op on,
                        struct trace_pattern_flags flags,
                        Binary *match_spec, ErtsTracer meta_tracer)
 {
     const Operation op = make_operation(on, flags);
-    ModulePatterns *mp = NULL;
+    Pattern *p = get_pattern(kept, mfa, specified);
+    Said *said = &p->said;
     BpWanted before;
-    Uint said_before, counters;
-    Said *said;
+    Uint said_before, counters, looked_at;
 
     ERTS_LC_ASSERT(erts_has_code_mod_permission());
 
-    if (specified == 0) {
-        NarrowerArgs args = {mfa, &op};
-
-        hash_foreach(&kept->modules, change_narrower_in_module, &args);
-        said = &kept->all;
-    } else {
-        ModulePatterns tmpl;
-
-        tmpl.module = mfa->module;
-        mp = hash_put(&kept->modules, &tmpl);
-        change_narrower(mp, mfa, specified, &op);
-        said = get_said(mp, mfa, specified);
-    }
+    looked_at = change_narrower(kept, p, &op);
 
     sys_memzero(&before, sizeof(before));
-    said_before = apply_wider(kept, mp, mfa, specified, &before);
+    said_before = apply_from_root(p->wider, &before);
 
     /* Paused and restarted: those that something wider wants. */
     counters = (op.paused | op.restarted) & before.flags & ~said->said;
@@ -395,31 +417,43 @@ erts_kept_patterns_set(KeptPatterns *kept, const ErtsCodeMFA *mfa,
     say_unwanted(said, op.unwanted & said_before);
     forget(said, op.unwanted & ~said_before);
 
-    if (mp && said->said == 0) {
-        const Operation none = {0, 0, 0, 0};
-
-        change_narrower(mp, mfa, 0, &none);
-    }
+    drop_patterns(kept, p);
+    return looked_at;
 }
 
 int
 erts_kept_patterns_name_module(const KeptPatterns *kept, Eterm module)
 {
-    const ModulePatterns *mp;
+    ErtsCodeMFA mfa;
 
-    if (kept->all.flags) {
-        return 1;
-    }
-    mp = get_module(kept, module);
-    return mp && mp->patterns;
+    mfa.module = module;
+    return kept->root.said.flags || find_pattern(kept, &mfa, 1);
 }
 
 void
 erts_kept_patterns_apply(const KeptPatterns *kept, const ErtsCodeMFA *mfa,
                          BpWanted *wanted)
 {
-    /* All of them are wider than one that would name more than a function. */
-    (void) apply_wider(kept, get_module(kept, mfa->module), mfa, 4, wanted);
+    const Pattern *p, *narrowest = &kept->root;
+    int specified = 1;
+
+    while (specified <= 3 && (p = find_pattern(kept, mfa, specified))) {
+        narrowest = p;
+        specified++;
+    }
+    (void) apply_from_root(narrowest, wanted);
+}
+
+void
+erts_kept_patterns_init(void)
+{
+    erts_atomic_init_nob(&num_patterns, 0);
+}
+
+UWord
+erts_kept_patterns_count(void)
+{
+    return (UWord) erts_atomic_read_nob(&num_patterns);
 }
 
 KeptPatterns *
@@ -428,29 +462,50 @@ erts_kept_patterns_new(void)
     KeptPatterns *kept = erts_alloc(ERTS_ALC_T_BPD, sizeof(KeptPatterns));
     HashFunctions f;
 
-    f.hash = module_hash;
-    f.cmp = module_cmp;
-    f.alloc = module_alloc;
-    f.free = module_free;
+    f.hash = pattern_hash;
+    f.cmp = pattern_cmp;
+    f.alloc = pattern_alloc;
+    f.free = pattern_free;
     f.meta_alloc = table_alloc;
     f.meta_free = table_free;
     f.meta_print = (HMPRINT_FUN) erts_print;
 
-    init_said(&kept->all);
-    hash_init(ERTS_ALC_T_BPD, &kept->modules, "kept_patterns", 10, f);
+    kept->root.specified = 0;
+    init_pattern(&kept->root);
+    hash_init(ERTS_ALC_T_BPD, &kept->patterns, "kept_patterns", 10, f);
     return kept;
+}
+
+/* A step of freeing a set. Returns whether there is more to do. */
+static int
+free_step(ErtsAuxYieldJob *job)
+{
+    KeptPatterns *kept = ErtsContainerStruct(job, KeptPatterns, freeing);
+    int i;
+
+    for (i = 0; i < FREE_STEP && kept->root.narrower; i++) {
+        Pattern *p = kept->root.narrower;
+
+        while (p->narrower) {
+            p = p->narrower;
+        }
+        forget(&p->said, KINDS);
+        drop_pattern(kept, p);
+    }
+    if (kept->root.narrower) {
+        return 1;
+    }
+    hash_delete(&kept->patterns);
+    forget(&kept->root.said, KINDS);
+    erts_free(ERTS_ALC_T_BPD, kept);
+    return 0;
 }
 
 void
 erts_kept_patterns_delete(KeptPatterns *kept)
 {
-    if (kept) {
-        const Operation op = {0, KINDS, 0, 0};
-        NarrowerArgs args = {NULL, &op};
-
-        hash_foreach(&kept->modules, change_narrower_in_module, &args);
-        hash_delete(&kept->modules);
-        forget(&kept->all, KINDS);
-        erts_free(ERTS_ALC_T_BPD, kept);
+    if (kept && free_step(&kept->freeing)) {
+        kept->freeing.step = free_step;
+        erts_schedule_aux_yield_job(&kept->freeing);
     }
 }

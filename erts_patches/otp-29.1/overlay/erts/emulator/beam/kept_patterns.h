@@ -10,9 +10,9 @@
  * said last about a function counts, as it does for code that is there; thus an
  * operation makes the set forget what it says about less.
  *
- * All functions require code modification permission. They don't yield: the
- * time they take grows with the number of patterns that name the module, or of
- * all patterns for {'_','_','_'}.
+ * All functions require code modification permission. They don't yield, except
+ * where they say so. The time they take doesn't depend on the number of
+ * patterns, except where they say so.
  */
 
 #ifndef __KEPT_PATTERNS_H__
@@ -24,15 +24,23 @@
 
 typedef struct KeptPatterns_ KeptPatterns;
 
+void erts_kept_patterns_init(void);
+
+/* The number of patterns in all sets. Any thread. */
+UWord erts_kept_patterns_count(void);
+
 KeptPatterns *erts_kept_patterns_new(void);
 
-/* The set may be NULL. */
+/* The set may be NULL. By a normal scheduler; if it is large, that frees most of
+ * it later, in steps. */
 void erts_kept_patterns_delete(KeptPatterns *kept);
 
 /* Remember an operation. The arguments are those of the operation: `specified`
  * is the number of leading elements of `mfa` that are not '_'. The match
- * specification and the tracer are referred to as long as they are wanted. */
-void erts_kept_patterns_set(KeptPatterns *kept, const ErtsCodeMFA *mfa,
+ * specification and the tracer are referred to as long as they are wanted.
+ * Returns the number of patterns that it has looked at, all that name fewer
+ * functions than this one: the time that it takes grows with them. */
+Uint erts_kept_patterns_set(KeptPatterns *kept, const ErtsCodeMFA *mfa,
                             int specified, enum erts_break_op on,
                             struct trace_pattern_flags flags,
                             Binary *match_spec, ErtsTracer meta_tracer);
