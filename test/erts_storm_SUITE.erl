@@ -10,14 +10,16 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2]).
--export([profiled_while_spawned/1, children_of_dying_sessions/1, storm/1, storm_on_one_processor/1]).
--export([profile_spawned/1, destroy_while_spawning/1]).
+-export([profiled_while_spawned/1, children_of_dying_sessions/1, links_of_dying_sessions/1,
+         storm/1, storm_on_one_processor/1]).
+-export([profile_spawned/1, destroy_while_spawning/1, drop_while_linking/1]).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [profiled_while_spawned, children_of_dying_sessions, storm, storm_on_one_processor].
+    [profiled_while_spawned, children_of_dying_sessions, links_of_dying_sessions,
+     storm, storm_on_one_processor].
 
 init_per_suite(Config) ->
     case erts_reload_work:is_patched() of
@@ -110,6 +112,38 @@ destroy_while_spawning(Until, Tracer, Spawners) ->
         true -> destroy_while_spawning(Until, Tracer, Spawners);
         false -> ok
     end.
+
+%% A link passes on no session that is being destroyed because its owner has exited: the
+%% signal would refer to a session without references. The debug emulator aborts if one does.
+links_of_dying_sessions(Config) ->
+    Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
+    ?assertEqual([ok], in_nodes(1, Config, ["+S", "4:4"], ?MODULE, drop_while_linking, [Millis])).
+
+drop_while_linking(Millis) ->
+    Until = erlang:monotonic_time(millisecond) + Millis,
+    Tracer = spawn(fun idle/0),
+    Linkers = [spawn(fun linker/0) || _ <- [1, 2]],
+    drop_while_linking(Until, Tracer, Linkers).
+
+drop_while_linking(Until, Tracer, Linkers) ->
+    {Owner, Ref} =
+        spawn_monitor(fun() ->
+                              Session = trace:session_create(?MODULE, Tracer, []),
+                              [1 = trace:process(Session, P, true, [set_on_link]) || P <- Linkers]
+                      end),
+    receive {'DOWN', Ref, process, Owner, Reason} -> normal = Reason end,
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> drop_while_linking(Until, Tracer, Linkers);
+        false -> ok
+    end.
+
+%% The first link of a process to another that is not running sends a signal.
+linker() ->
+    Pid = spawn(fun idle/0),
+    link(Pid),
+    unlink(Pid),
+    exit(Pid, kill),
+    linker().
 
 %% Several nodes with many schedulers each, which get in each other's way.
 storm(Config) ->

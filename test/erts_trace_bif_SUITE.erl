@@ -19,6 +19,7 @@
          all_stress/1, all_in_legacy_tables/1,
          counters_exact/1, counters_of_many/1, counters_while_counting/1,
          counters_while_changing/1, counters_caller_killed/1,
+         destroy_unused/1, destroy_used/1,
          info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
@@ -46,7 +47,8 @@ groups() ->
     [{sessions, [], [all_session_destroyed]},
      {session_monitors, [], [monitor_of_session, monitor_of_session_by_many, monitor_of_session_exits]},
      {patched, [],
-      [blocking_counts, blocking_by_cause, nothing_blocks, info_of_dead, permission_in_order,
+      [blocking_counts, blocking_by_cause, nothing_blocks, destroy_unused, destroy_used,
+       info_of_dead, permission_in_order,
        permission_of_those_who_do_not_come, monitor_exits,
        profile_exits, profile_counts_schedulers]}].
 
@@ -731,6 +733,79 @@ wait_gone(Weak, N) ->
         false ->
             gone
     end.
+
+%%--------------------------------------------------------------------------
+%% session_destroy/1
+
+%% Destroying a session that no process refers to, because it was never used or because its
+%% flags have been removed again, sends no request to the trace cleaner, which would signal
+%% all processes.
+destroy_unused(_Config) ->
+    Idle = idle(10),
+    Tracer = spawn_link(fun idle_loop/0),
+    Nothing = fun(_) -> ok end,
+    Function = fun(S) -> 1 = trace:function(S, {lists, seq, 2}, true, [local]) end,
+    Flags = fun(S) -> 1 = trace:process(S, hd(Idle), true, [send]) end,
+    FlagsGone = fun(S) -> Flags(S), 1 = trace:process(S, hd(Idle), false, [send]) end,
+    Destroyed = fun(Use) ->
+                        S = trace:session_create(unused, Tracer, []),
+                        Use(S),
+                        true = trace:session_destroy(S)
+                end,
+    [?assertEqual({Use, 0}, {Use, cleanings(fun() -> Destroyed(Use) end)})
+     || Use <- [Nothing, Function, FlagsGone]],
+    ?assertEqual(1, cleanings(fun() -> Destroyed(Flags) end)),
+    stop(Idle),
+    stop([Tracer]).
+
+%% How many requests the trace cleaner gets while a function runs.
+cleanings(Fun) ->
+    [Cleaner] = [P || P <- processes(),
+                      {initial_call, {erts_trace_cleaner, _, _}} <- [process_info(P, initial_call)]],
+    1 = erlang:trace(Cleaner, true, ['receive']),
+    Fun(),
+    {status, _} = process_info(Cleaner, status),
+    1 = erlang:trace(Cleaner, false, ['receive']),
+    Ref = erlang:trace_delivered(Cleaner),
+    receive {trace_delivered, Cleaner, Ref} -> ok end,
+    Count = fun Count() ->
+                    receive
+                        {trace, Cleaner, 'receive', notify} -> 1 + Count();
+                        {trace, Cleaner, 'receive', _} -> Count()
+                    after 0 -> 0
+                    end
+            end,
+    Count().
+
+%% Destroying a session removes all that it has set, and nothing that another has.
+destroy_used(_Config) ->
+    Idle = idle(100),
+    Tracer = spawn_link(fun idle_loop/0),
+    MFAs = [{lists, seq, 2}, {lists, sort, 1}, {?MODULE, traced, 1}, {erlang, self, 0}, {erlang, node, 0}],
+    Sessions = fun() -> [trace:session_info(X) || X <- MFAs ++ sample(Idle)] end,
+    Before = Sessions(),
+    Other = trace:session_create(other, Tracer, []),
+    Specs = [{{lists, seq, 2}, [local]}, {{lists, seq, 2}, [call_count]}, {{lists, sort, '_'}, [global]},
+             {{?MODULE, '_', '_'}, [local, meta]}, {{erlang, self, 0}, [local]},
+             {{erlang, node, 0}, [global]}, {{erlang, '_', '_'}, [call_count]}],
+    _ = [trace:function(Other, Spec, true, Flags) || {Spec, Flags} <- Specs],
+    trace:process(Other, existing_processes, true, [send]),
+    Infos = fun() -> [trace:info(Other, MFA, traced) || MFA <- MFAs] end,
+    Expected = {Infos(), Sessions()},
+    _ = [begin
+             S = trace:session_create(used, Tracer, Opts),
+             _ = [trace:function(S, Spec, true, Flags) || {Spec, Flags} <- Specs],
+             trace:process(S, all, true, [call, set_on_spawn]),
+             stop(idle(10)),
+             _ = [self() || _ <- lists:seq(1, 10)],
+             true = trace:session_destroy(S),
+             ?assertEqual(Expected, {Infos(), Sessions()}),
+             ?assertError(badarg, trace:info(S, {lists, seq, 2}, traced))
+         end || Opts <- [[], [keep_patterns], []]],
+    true = trace:session_destroy(Other),
+    ?assertEqual(Before, Sessions()),
+    stop(Idle),
+    stop([Tracer]).
 
 %%--------------------------------------------------------------------------
 %% Code modification permission
