@@ -98,8 +98,7 @@ static void sum_counters(struct cli_info *in)
         in->sampled_out += s->sampled_out;
         in->overwritten += s->overwritten;
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
-            in->lost[c] += s->lost[c];
-        in->lost[KYMO_LOST_IO] += s->io_lost;
+            in->lost[c] += kymo_slot_lost(s, c);
     }
     in->lost[KYMO_LOST_NO_SLOT] += in->meta->no_slot;
     for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)

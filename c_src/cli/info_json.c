@@ -121,8 +121,8 @@ static void threads(const struct cli_info *in)
         uint64_t lost[KYMO_LOSS_CAUSES];
         if (s->used == 0 && in->slot_events[i] + in->slot_incomplete[i] == 0)
             continue;
-        memcpy(lost, s->lost, sizeof lost);
-        lost[KYMO_LOST_IO] += s->io_lost;
+        for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
+            lost[c] = kymo_slot_lost(s, c);
         cli_json_open(NULL, '{');
         cli_json_uint("slot", i);
         cli_json_text("kind",

@@ -166,10 +166,10 @@ static void threads(const struct cli_info *in)
     bool title = false;
     for (uint32_t i = 0; i < in->n_slots; i++) {
         const struct kymo_slot *s = &in->slots[i];
-        uint64_t lost = s->io_lost;
+        uint64_t lost = 0;
         char name[32];
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
-            lost += s->lost[c];
+            lost += kymo_slot_lost(s, c);
         if (s->used == 0 && in->slot_events[i] + in->slot_incomplete[i] == 0 && lost == 0)
             continue;
         if (!title)
@@ -180,7 +180,7 @@ static void threads(const struct cli_info *in)
         printf("%-7s %-15.15s %15s %15s %15s %15s %15s", name, s->thread_name, COUNT(in->slot_events[i]),
                COUNT(in->slot_incomplete[i]), COUNT(s->events), COUNT(s->overwritten), COUNT(lost));
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
-            uint64_t n = s->lost[c] + (c == KYMO_LOST_IO ? s->io_lost : 0);
+            uint64_t n = kymo_slot_lost(s, c);
             if (n != 0)
                 printf(" %s %s", kymo_loss_name(c), COUNT(n));
         }

@@ -153,7 +153,9 @@ struct kymo_meta {
     uint64_t memory;        /* 544 bytes of the whole recorder, 0 in a snapshot */
     uint32_t epochs;        /* 552 how often the offset of the counter changed (atomic) */
     uint32_t locked;        /* 556 1: a living recorder has an OFD write lock on byte 0 of this file */
-    uint8_t reserved[KYMO_META_BYTES - 560];
+    uint64_t no_slot_first; /* 560 ticks of the first event of no_slot, 0 = none (atomic) */
+    uint64_t no_slot_last;  /* 568 ticks of the newest (atomic, maximum) */
+    uint8_t reserved[KYMO_META_BYTES - 576];
 };
 
 /* One point (clock ticks, CLOCK_MONOTONIC ns) taken together. Entry 0 is the
@@ -447,8 +449,10 @@ enum kymo_dict_kind {
     KYMO_DICT_ATOM = 1, /* UTF-8 text */
     KYMO_DICT_MFA = 2,  /* u32 module atom id, u32 function atom id, u32 arity */
     KYMO_DICT_TERM = 3, /* external term format without 131 */
-    KYMO_DICT_PROC = 4  /* u64 ident, u64 ticks, u32 name atom id or 0, u32 initial call mfa id or 0;
-                           a later entry of the same ident adds to the earlier */
+    KYMO_DICT_PROC = 4  /* u64 ident, u64 ticks, u32 name atom id or 0, u32 initial call mfa id or 0,
+                           u64 ident of its parent or none, u64 ident of its caller or none (a name is
+                           an ident, too); the last two may be missing. A later entry of the same
+                           ident adds to the earlier */
 };
 
 _Static_assert(sizeof(struct kymo_meta) == KYMO_META_BYTES, "meta layout");

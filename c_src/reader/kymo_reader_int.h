@@ -97,6 +97,7 @@ struct kymo_def {
 
 struct kymo_process {
     uint32_t name, mfa;
+    uint64_t parent, caller; /* KYMO_IDENT_NONE: not known */
 };
 
 struct kymo_defs {
@@ -208,6 +209,7 @@ struct kymo_reader {
     uint32_t heap_n;
     uint64_t loss_epoch; /* see kymo_reader_loss_epoch */
     uint32_t losing;     /* cursors that are */
+    bool no_slot_passed; /* what was lost for want of a slot is older than the newest event given */
     bool top_taken;      /* the top of the heap was handed out and must move on */
     uint64_t bytes_done;
     uint8_t *held; /* the pool of a living recorder, as it was when it was opened */

@@ -249,6 +249,16 @@ const struct kymo_slot *kymo_reader_slots(const struct kymo_reader *r, uint32_t 
     return r->slots;
 }
 
+uint64_t kymo_reader_lost(const struct kymo_reader *r)
+{
+    uint64_t sum = r->meta.no_slot;
+    for (uint32_t i = 0; i < r->n_slots; i++) {
+        for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
+            sum += kymo_slot_lost(&r->slots[i], c);
+    }
+    return sum;
+}
+
 const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r)
 {
     return &r->damage;

@@ -22,6 +22,9 @@ enum { MAX_CLASHES = 64 };
 /* Processes named by events: memory must not grow with their number. */
 enum { MAX_LEARNT = 200000 };
 
+/* Bytes of a description without and with parent and caller. */
+enum { PROC_ALONE = 24, PROC_RELATED = 40 };
+
 static bool define(struct kymo_defs *d, const struct kymo_dict_entry *e, const uint8_t *payload)
 {
     void *p = d->def;
@@ -53,15 +56,25 @@ static bool well_formed(const struct kymo_dict_entry *e)
     switch (e->kind) {
     case KYMO_DICT_ATOM: return e->len <= 255 * 4;
     case KYMO_DICT_MFA: return e->len == 12;
-    case KYMO_DICT_PROC: return e->len == 24;
+    case KYMO_DICT_PROC: return e->len == PROC_ALONE || e->len == PROC_RELATED;
     default: return e->kind == KYMO_DICT_TERM;
     }
 }
 
-/* A later entry of the same process adds to the earlier. */
-static bool describe(struct kymo_defs *d, const uint8_t *payload)
+/* The entry of a process, added when there was none; NULL: no memory. */
+static struct kymo_process *described(struct kymo_defs *d, uint64_t ident)
 {
-    struct kymo_process *p = kymo_map_put(&d->processes, kymo_get64(payload), NULL);
+    bool added;
+    struct kymo_process *p = kymo_map_put(&d->processes, ident, &added);
+    if (p != NULL && added)
+        p->parent = p->caller = KYMO_IDENT_NONE;
+    return p;
+}
+
+/* A later entry of the same process adds to the earlier. */
+static bool describe(struct kymo_defs *d, const uint8_t *payload, uint32_t len)
+{
+    struct kymo_process *p = described(d, kymo_get64(payload));
     if (p == NULL)
         return false;
     uint32_t name = kymo_get32(payload + 16), mfa = kymo_get32(payload + 20);
@@ -69,6 +82,13 @@ static bool describe(struct kymo_defs *d, const uint8_t *payload)
         p->name = name;
     if (mfa != 0)
         p->mfa = mfa;
+    if (len == PROC_RELATED) {
+        uint64_t parent = kymo_get64(payload + 24), caller = kymo_get64(payload + 32);
+        if (parent != KYMO_IDENT_NONE)
+            p->parent = parent;
+        if (caller != KYMO_IDENT_NONE)
+            p->caller = caller;
+    }
     return true;
 }
 
@@ -92,7 +112,7 @@ ssize_t kymo_defs_parse(struct kymo_defs *d, const uint8_t *p, size_t n, uint64_
                 break;
             if (sizeof e + e.len <= left && crc32(0, p + pos + 8, 8u + e.len) == e.crc) {
                 const uint8_t *payload = p + pos + sizeof e;
-                if (!define(d, &e, payload) || (e.kind == KYMO_DICT_PROC && !describe(d, payload)))
+                if (!define(d, &e, payload) || (e.kind == KYMO_DICT_PROC && !describe(d, payload, e.len)))
                     return -ENOMEM;
                 pos += size < left ? size : left;
                 continue;
@@ -179,7 +199,7 @@ void kymo_defs_learn(struct kymo_defs *d, uint64_t ident, uint32_t name_atom)
 {
     if (name_atom == 0 || d->processes.count >= MAX_LEARNT)
         return;
-    struct kymo_process *p = kymo_map_put(&d->processes, ident, NULL);
+    struct kymo_process *p = described(d, ident);
     if (p != NULL && p->name == 0) /* without memory it goes without a name */
         p->name = name_atom;
 }

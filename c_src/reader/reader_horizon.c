@@ -122,8 +122,18 @@ struct kymo_losses kymo_slot_losses(const struct kymo_slot *s)
     return l;
 }
 
-/* What was reused, removed or lost since the slots were read: by a recorder that has ended
- * by now, too. */
+static void read_no_slot(struct kymo_reader *r, int fd)
+{
+    struct kymo_meta now;
+    if (kymo_file_read(fd, &now, sizeof now, 0) != (ssize_t)sizeof now)
+        return;
+    r->meta.no_slot = now.no_slot;
+    r->meta.no_slot_first = now.no_slot_first;
+    r->meta.no_slot_last = now.no_slot_last;
+}
+
+/* What was reused, removed or lost since meta and the slots were read: by a recorder that
+ * has ended by now, too. */
 static void read_slots_again(struct kymo_reader *r)
 {
     int fd = r->meta.state != KYMO_CLOSED ? kymo_file_open(r->files.dir, KYMO_META_NAME, NULL) : -1;
@@ -137,6 +147,7 @@ static void read_slots_again(struct kymo_reader *r)
         raise_to(&r->slots[i].gone_until, now.gone_until);
         r->losses[i] = kymo_slot_losses(&now);
     }
+    read_no_slot(r, fd);
     close(fd);
 }
 

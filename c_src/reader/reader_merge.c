@@ -136,6 +136,15 @@ static void replace_top(struct kymo_reader *r)
         sift_down(h, r->heap_n, 0);
 }
 
+/* Whether threads that found no slot may have lost events just before this time, or at it. */
+static bool lost_without_slot(struct kymo_reader *r, uint64_t ticks)
+{
+    if (r->meta.no_slot == 0 || r->no_slot_passed || ticks < r->meta.no_slot_first)
+        return false;
+    r->no_slot_passed = ticks > r->meta.no_slot_last;
+    return true;
+}
+
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
 {
     if (r->top_taken) {
@@ -168,7 +177,7 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
             if (ev->ticks > r->until) /* the others are no older */
                 return 0;
             ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
-            r->loss_epoch += r->losing > 0 || ev->id == KYMO_E_LOST;
+            r->loss_epoch += lost_without_slot(r, ev->ticks) || r->losing > 0 || ev->id == KYMO_E_LOST;
             set_losing(r, c, ev->id == KYMO_E_LOST);
             if (ev->id != KYMO_E_LOST)
                 c->noted_before = true;
@@ -199,10 +208,13 @@ uint64_t kymo_reader_loss_epoch(const struct kymo_reader *r)
     return r->loss_epoch;
 }
 
-int kymo_reader_rewind(struct kymo_reader *r)
+/* All threads at their first segment, or at the first one that may hold an event from
+ * before[slot] on. */
+static void rewind_to(struct kymo_reader *r, const uint64_t *before, uint32_t n)
 {
     r->loss_epoch = 0;
     r->losing = 0;
+    r->no_slot_passed = false;
     r->heap_n = 0;
     r->top_taken = false;
     r->given = false;
@@ -210,6 +222,9 @@ int kymo_reader_rewind(struct kymo_reader *r)
     for (uint32_t i = 0; i < r->n_slots; i++) {
         struct kymo_cursor *c = &r->cursors[i];
         c->next = c->first;
+        while (before != NULL && i < n && c->next + 1 < c->first + c->n &&
+               r->index.refs[c->next + 1].ts_begin < before[i])
+            c->next++;
         c->loaded = false;
         c->last = 0;
         c->last_ns = INT64_MIN;
@@ -222,7 +237,17 @@ int kymo_reader_rewind(struct kymo_reader *r)
     }
     for (uint32_t i = r->heap_n / 2; i-- > 0;)
         sift_down(r->heap, r->heap_n, i);
+}
+
+int kymo_reader_rewind(struct kymo_reader *r)
+{
+    rewind_to(r, NULL, 0);
     return 0;
+}
+
+void kymo_reader_skip(struct kymo_reader *r, const uint64_t *before, uint32_t n)
+{
+    rewind_to(r, before, n);
 }
 
 void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total)

@@ -61,6 +61,14 @@ bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *
     return p != NULL;
 }
 
+bool kymo_reader_relatives(const struct kymo_reader *r, uint64_t ident, uint64_t *parent, uint64_t *caller)
+{
+    const struct kymo_process *p = kymo_map_get(&r->defs.processes, ident);
+    *parent = p != NULL ? p->parent : KYMO_IDENT_NONE;
+    *caller = p != NULL ? p->caller : KYMO_IDENT_NONE;
+    return *parent != KYMO_IDENT_NONE || *caller != KYMO_IDENT_NONE;
+}
+
 bool kymo_reader_described(const struct kymo_reader *r, uint32_t id, uint64_t *ident)
 {
     const struct kymo_def *d = definition(r, id, KYMO_DICT_PROC);

@@ -224,12 +224,13 @@ uint32_t kymo_dict_term(struct kymo_writer *w, uint64_t hash, const uint8_t *etf
     return id != 0 ? id : define(w->rec, &def);
 }
 
-bool kymo_dict_process(struct kymo_writer *w, uint64_t ident, uint32_t name_atom, uint32_t mfa)
+bool kymo_dict_process(struct kymo_writer *w, const struct kymo_described *p)
 {
-    struct {
+    const struct {
         uint64_t ident, ticks;
         uint32_t name, mfa;
-    } payload = {ident, kymo_now(w), name_atom, mfa};
+        uint64_t parent, caller;
+    } payload = {p->ident, kymo_now(w), p->name, p->mfa, p->parent, p->caller};
     const struct definition def = {KYMO_DICT_PROC, 0, &payload, sizeof payload};
     uint64_t offset;
 

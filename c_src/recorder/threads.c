@@ -149,6 +149,19 @@ static void prepare_caches(struct kymo_writer *w)
     (void)madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
 }
 
+/* Times first: a reader that finds the count finds when it was. */
+static void count_no_slot(struct kymo_recorder *r)
+{
+    uint64_t now = kymo_clock_now(r), none = 0, newest = kymo_get(&r->meta->no_slot_last);
+
+    (void)__atomic_compare_exchange_n(&r->meta->no_slot_first, &none, now, false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED);
+    while (newest < now && !__atomic_compare_exchange_n(&r->meta->no_slot_last, &newest, now, true,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    (void)__atomic_fetch_add(&r->meta->no_slot, 1, __ATOMIC_RELEASE);
+}
+
 struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r, bool count)
 {
     struct kymo_tls *t;
@@ -182,7 +195,7 @@ struct kymo_writer *kymo_writer_attach(struct kymo_recorder *r, bool count)
     if (e != NULL)
         e->refused = epoch;
     if (count)
-        kymo_add(&r->meta->no_slot, (uint64_t)1);
+        count_no_slot(r);
     return NULL;
 }
 

@@ -169,7 +169,7 @@
     X(thread,           TEXT,    "thread that lost events; NULL: threads that found no place") \
     X(cause,            TEXT,    "ring_full, io, no_slot, too_big, bad_term or reentry") \
     X(events,           INTEGER, "how many, in the whole time of the recording") \
-    X(first_ns,         INTEGER, "first note of loss that the recording still has") \
+    X(first_ns,         INTEGER, "first note of loss that the recording still has; without a thread: the first loss") \
     X(last_ns,          INTEGER, "the last")
 
 /* X(enum, name, id column, time column, "what a row is") */

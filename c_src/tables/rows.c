@@ -143,15 +143,34 @@ static void give_loss(struct run *x, uint32_t slot, unsigned cause, uint64_t eve
     give(x, KYMO_TABLE_LOSSES, &row);
 }
 
+/* 0 is a time that was not noted. */
+static int64_t noted_ns(const struct run *x, uint64_t ticks)
+{
+    return ticks != 0 ? kymo_reader_ns(x->s->r, ticks) : KYMO_NO_TIME;
+}
+
+static void give_no_slot(struct run *x)
+{
+    const struct kymo_meta *m = kymo_reader_meta(x->s->r);
+    if (m->no_slot == 0)
+        return;
+    struct kymo_loss_row row = {.slot = KYMO_LOSS_NO_SLOT,
+                                .cause = KYMO_LOST_NO_SLOT,
+                                .events = m->no_slot,
+                                .first = noted_ns(x, m->no_slot_first),
+                                .last = noted_ns(x, m->no_slot_last)};
+    give(x, KYMO_TABLE_LOSSES, &row);
+}
+
 static void give_losses(struct run *x)
 {
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(x->s->r, &n);
     for (uint32_t i = 0; i < n; i++) {
         for (unsigned cause = 0; cause < KYMO_LOSS_CAUSES; cause++)
-            give_loss(x, i, cause, slots[i].lost[cause] + (cause == KYMO_LOST_IO ? slots[i].io_lost : 0));
+            give_loss(x, i, cause, kymo_slot_lost(&slots[i], cause));
     }
-    give_loss(x, KYMO_LOSS_NO_SLOT, KYMO_LOST_NO_SLOT, kymo_reader_meta(x->s->r)->no_slot);
+    give_no_slot(x);
 }
 
 /* ---- the run ---- */

@@ -132,6 +132,17 @@ static inline uint32_t tr_process(struct testrec *t, uint64_t ident, uint32_t na
     return tr_define(t, KYMO_DICT_PROC, &payload, sizeof payload);
 }
 
+static inline uint32_t tr_relatives(struct testrec *t, uint64_t ident, uint32_t name, uint32_t mfa,
+                                    uint64_t parent, uint64_t caller)
+{
+    struct {
+        uint64_t ident, ticks;
+        uint32_t name, mfa;
+        uint64_t parent, caller;
+    } payload = {ident, 0, name, mfa, parent, caller};
+    return tr_define(t, KYMO_DICT_PROC, &payload, sizeof payload);
+}
+
 /* ---- segments ---- */
 
 __extension__ typedef unsigned __int128 tr_u128;

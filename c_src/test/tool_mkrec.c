@@ -28,7 +28,7 @@ static const char *const kind_names[N_KINDS] = {"call", "return", "send", "sched
 static struct {
     const char *dir;
     const char *snapshot;
-    uint64_t half; /* segments of the pool */
+    uint64_t share; /* segments of the pool that one thread may be ahead of the worker */
     uint64_t events;
     unsigned threads, procs;
     uint64_t seed;
@@ -205,8 +205,10 @@ static void describe(struct player *p, const struct process *q, unsigned i)
 
     if (w == NULL)
         return;
-    (void)kymo_dict_process(w, q->ident, i < 20 ? atom(w, 5, i + p->no * 20, "server_%u") : 0,
-                            mfa(w, i % 100));
+    struct kymo_described d = {.ident = q->ident, .parent = KYMO_IDENT_NONE, .caller = KYMO_IDENT_NONE};
+    d.name = i < 20 ? atom(w, 5, i + p->no * 20, "server_%u") : 0;
+    d.mfa = mfa(w, i % 100);
+    (void)kymo_dict_process(w, &d);
     kymo_writer_put(w);
 }
 
@@ -302,7 +304,7 @@ static void wait_for_worker(struct player *p)
     if (w == NULL)
         return;
     kymo_writer_put(w);
-    while (kymo_recorder_slot(p->rec, slot, &s) == 0 && s.seq > s.drained_seq + opt.half)
+    while (kymo_recorder_slot(p->rec, slot, &s) == 0 && s.seq > s.drained_seq + opt.share)
         usleep(200);
 }
 
@@ -538,7 +540,7 @@ int main(int argc, char **argv)
     if (rc != 0)
         die(why.option != NULL ? why.option : opt.dir, rc);
     kymo_recorder_info(rec, &info);
-    opt.half = info.n_segments / 2;
+    opt.share = info.n_segments / (2 * opt.threads);
     play_all(rec);
     if (opt.snapshot != NULL) {
         uint64_t segments, events;

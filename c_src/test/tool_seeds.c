@@ -100,6 +100,9 @@ static void story(struct testrec *t)
     uint8_t lost[9] = {KYMO_LOST_RING_FULL, 7};
     uint64_t ts = 2000000;
     tr_process(t, PID(42), name, run);
+    tr_relatives(t, PID(43), 0, map, PID(42), KYMO_IDENT(KYMO_I_ATOM, name));
+    tr_relatives(t, PID(44), 0, map, PID(45), KYMO_IDENT_NONE); /* a circle */
+    tr_relatives(t, PID(45), 0, map, PID(44), KYMO_IDENT_NONE);
     t->meta.policy = KYMO_DISCARD;
     t->meta.state = KYMO_ACTIVE;
     t->meta.os_pid = 0;
@@ -217,6 +220,8 @@ int main(int argc, char **argv)
     uint32_t mfa = tr_mfa(&t, m, f, 2);
     tr_define(&t, KYMO_DICT_TERM, "\x68\x01\x6a", 3);
     tr_process(&t, KYMO_IDENT(KYMO_I_PID, 42), m, mfa);
+    tr_relatives(&t, KYMO_IDENT(KYMO_I_PID, 43), 0, mfa, KYMO_IDENT(KYMO_I_PID, 42),
+                 KYMO_IDENT(KYMO_I_ATOM, m));
     tr_mfa(&t, tr_atom(&t, "lists"), f, 2);
     char path[512];
     snprintf(path, sizeof path, "%s/fuzz_dict", argv[1]);

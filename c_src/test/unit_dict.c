@@ -15,7 +15,7 @@ static void defines_and_finds(void **state)
     const uint64_t ident = KYMO_IDENT(KYMO_I_PID, 42);
     const struct kymo_dict_entry *e;
     uint32_t m, f, mfa, t1, t2;
-    uint64_t payload[3];
+    uint64_t payload[5];
     struct rc_rec rec;
     size_t at = 0;
 
@@ -45,8 +45,11 @@ static void defines_and_finds(void **state)
     assert_true(t1 != 0 && t2 != 0 && t1 != t2);
     assert_int_equal(kymo_dict_term(w, 7, etf, sizeof etf), t1);
     assert_int_equal(kymo_dict_term(w, 7, other, sizeof other), t2);
-    assert_true(kymo_dict_process(w, ident, m, mfa));
-    assert_true(kymo_dict_process(w, ident, 0, mfa));
+    struct kymo_described process = {
+        .ident = ident, .name = m, .mfa = mfa, .parent = 17, .caller = KYMO_IDENT_NONE};
+    assert_true(kymo_dict_process(w, &process));
+    process.name = 0;
+    assert_true(kymo_dict_process(w, &process));
     kymo_writer_put(w);
     assert_int_equal(rc_info(r).dict_full, 0);
     kymo_recorder_close(r);
@@ -77,11 +80,13 @@ static void defines_and_finds(void **state)
     assert_memory_equal(e + 1, other, sizeof other);
     e = rc_entry(&rec, &at);
     assert_int_equal(e->kind, KYMO_DICT_PROC);
-    assert_int_equal(e->len, 24);
+    assert_int_equal(e->len, sizeof payload);
     memcpy(payload, e + 1, sizeof payload);
     assert_int_equal(payload[0], ident);
     assert_true(payload[1] >= rec.meta.t0_ticks);
     assert_int_equal(payload[2], (uint64_t)mfa << 32 | m);
+    assert_int_equal(payload[3], 17);
+    assert_true(payload[4] == KYMO_IDENT_NONE);
     assert_non_null(rc_entry(&rec, &at));
     assert_null(rc_entry(&rec, &at));
     rc_free(&rec);
@@ -180,7 +185,7 @@ static void a_full_dictionary_is_counted(void **state)
     assert_false(kymo_dict_has_room(w));
     assert_int_equal(kymo_dict_atom_add(w, WORD(1), "x", 1), 0);
     assert_int_equal(kymo_dict_term(w, 3, large, 8), 0);
-    assert_false(kymo_dict_process(w, 1, 0, 0));
+    assert_false(kymo_dict_process(w, &(struct kymo_described){.ident = 1}));
     assert_int_equal(rc_info(r).dict_full, refused + 4);
     /* What is known stays known, and events go on without names. */
     for (unsigned i = 0; i < n; i++)

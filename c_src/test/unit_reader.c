@@ -260,8 +260,25 @@ static void merge_of_all_threads(void **state)
         assert_clean(r);
         assert_int_equal(kymo_reader_rewind(r), 0);
     }
-    int64_t first, last;
+    /* Of segments that are left out nothing comes, and nothing is read. */
+    uint64_t before[TR_SLOTS], skipped = 0, all, read;
     struct kymo_event ev, final = {.ns = 0};
+    for (uint32_t slot = 0; slot < TR_SLOTS; slot++)
+        before[slot] = slot % 2 == 0 ? 1000000 + 250 * 50 : 0;
+    kymo_reader_skip(r, before, TR_SLOTS);
+    for (uint64_t seen[TR_SLOTS] = {0}; kymo_reader_next(r, &ev) == 1; skipped++) {
+        if (seen[ev.slot]++ == 0)
+            assert_true(ev.slot % 2 == 0 ? ev.ticks < before[ev.slot] + 100 : ev.who == ev.slot * 300);
+    }
+    kymo_reader_progress(r, &read, &all);
+    assert_true(skipped < records && read < all);
+    uint64_t behind = 0;
+    assert_int_equal(kymo_reader_rewind(r), 0);
+    while (kymo_reader_next(r, &ev) == 1)
+        behind += ev.ticks >= before[ev.slot];
+    assert_true(skipped >= behind); /* none that is wanted is missing */
+    int64_t first, last;
+    assert_int_equal(kymo_reader_rewind(r), 0);
     assert_int_equal(kymo_reader_span(r, &first, &last), 0);
     assert_int_equal(kymo_reader_next(r, &ev), 1);
     assert_int_equal(first, ev.ns);
@@ -336,6 +353,33 @@ static void empty_recording(void **state)
 
 /* ---- names ---- */
 
+/* Entries of a process add to each other: what a later one does not know stays. One of
+ * another length is damaged, and what follows it is read. */
+static void relatives_add_up(void **state)
+{
+    (void)state;
+    struct testrec t;
+    uint64_t pid = KYMO_IDENT(KYMO_I_PID, 1), none = KYMO_IDENT_NONE, parent, caller;
+    uint64_t father = KYMO_IDENT(KYMO_I_PID, 2), other = KYMO_IDENT(KYMO_I_PID, 3);
+    uint64_t odd[4] = {pid, 0, 0, other};
+    uint32_t name, mfa;
+    tr_init(&t);
+    uint32_t boss = tr_atom(&t, "boss");
+    tr_relatives(&t, pid, boss, 0, father, none);
+    tr_define(&t, KYMO_DICT_PROC, odd, sizeof odd);
+    tr_process(&t, pid, 0, 0);
+    tr_relatives(&t, pid, 0, 0, none, other);
+    struct kymo_reader *r = open_it(&t);
+    assert_true(kymo_reader_relatives(r, pid, &parent, &caller));
+    assert_true(parent == father);
+    assert_true(caller == other);
+    assert_true(kymo_reader_process(r, pid, &name, &mfa));
+    assert_int_equal(name, boss);
+    assert_int_equal(kymo_reader_damage(r)->dict_bad, KYMO_DICT_HDR + 2 * sizeof pid); /* what is not 0 */
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
 static void dictionary(void **state)
 {
     (void)state;
@@ -355,9 +399,11 @@ static void dictionary(void **state)
                               18);
     uint64_t pid = KYMO_IDENT(KYMO_I_PID, 42 | 3ull << 28);
     uint32_t p1 = tr_process(&t, pid, 0, m2);
-    uint32_t p2 = tr_process(&t, pid, odd, 0);
+    tr_process(&t, pid, odd, 0);
+    uint64_t child = KYMO_IDENT(KYMO_I_PID, 4711);
+    uint32_t p3 = tr_relatives(&t, child, 0, 0, pid, KYMO_IDENT_NONE);
     struct kymo_reader *r = open_it(&t);
-    assert_int_equal(kymo_reader_dict_size(r), p2);
+    assert_int_equal(kymo_reader_dict_size(r), p3);
     assert_int_equal(kymo_reader_canonical(r, lists2), lists);
     assert_int_equal(kymo_reader_canonical(r, m2), m1);
     assert_int_equal(kymo_reader_canonical(r, m3), m3);
@@ -379,6 +425,11 @@ static void dictionary(void **state)
     assert_int_equal(name, odd);
     assert_int_equal(call, m1);
     assert_false(kymo_reader_process(r, 1, &name, &call));
+    uint64_t parent, caller;
+    assert_false(kymo_reader_relatives(r, pid, &parent, &caller));
+    assert_true(kymo_reader_relatives(r, child, &parent, &caller));
+    assert_int_equal(parent, pid);
+    assert_true(caller == KYMO_IDENT_NONE);
 
     kymo_format_mfa(r, m3, text, sizeof text);
     assert_string_equal(text, "lists:'odd one'/2");
@@ -522,6 +573,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(raw_segments, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(empty_recording, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(dictionary, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(relatives_add_up, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(large_dictionary, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(calibrated_clock, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(texts_are_tame, make_dir, drop_dir),

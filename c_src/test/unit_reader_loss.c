@@ -193,6 +193,17 @@ static void in_a_thread_without_segments(void **state)
     expect_doubt(x, false, 1, 4);
 }
 
+/* The next event after the newest loss still does not know what it follows. */
+static void without_a_slot(void **state)
+{
+    struct story *x = *state;
+    event(&x->first, 3, KYMO_E_CALL);
+    x->t.meta.no_slot = 2;
+    x->t.meta.no_slot_first = 6 * MS - 1;
+    x->t.meta.no_slot_last = 9 * MS - 1;
+    expect_doubt(x, false, 6, 9);
+}
+
 static void at_a_time_that_is_not_known(void **state)
 {
     struct story *x = *state;
@@ -214,6 +225,27 @@ static void a_damaged_segment(void **state)
     expect_doubt(x, true, 4, 13);
 }
 
+/* Of each cause another number, and those of files that could not be written. */
+static void all_together(void **state)
+{
+    struct story *x = *state;
+    struct kymo_reader *r;
+    char err[256] = "";
+    uint64_t sum = 0;
+    for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
+        x->t.slots[c & 1].lost[c] = UINT64_C(1) << c;
+        sum += UINT64_C(1) << c;
+    }
+    x->t.slots[1].io_lost = 1000;
+    x->t.meta.no_slot = 20000;
+    tr_to_place(&x->t, &x->whole, 0);
+    tr_write(&x->t, x->rec);
+    if (kymo_reader_open(x->rec, &r, err, sizeof err) != 0)
+        fail_msg("%s", err);
+    assert_int_equal(kymo_reader_lost(r), sum + 21000);
+    kymo_reader_close(r);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -227,7 +259,9 @@ int main(void)
         TEST(at_the_end),
         TEST(noted_at_the_end),
         TEST(in_a_thread_without_segments),
+        TEST(without_a_slot),
         TEST(at_a_time_that_is_not_known),
+        TEST(all_together),
     };
     return cmocka_run_group_tests_name("loss", tests, NULL, NULL);
 }

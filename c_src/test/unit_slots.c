@@ -133,6 +133,9 @@ static void no_slot_is_counted(void **state)
     kymo_recorder_close(r);
     rc_load(o.dir, &rec);
     assert_int_equal(rec.meta.no_slot, 7);
+    assert_true(rec.meta.no_slot_first > rec.meta.t0_ticks);
+    assert_true(rec.meta.no_slot_last > rec.meta.no_slot_first);
+    assert_true(rec.meta.no_slot_last < (uint64_t)rec.meta.end_ticks);
     rc_free(&rec);
 }
 

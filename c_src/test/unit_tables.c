@@ -4,7 +4,9 @@
  * the store that spills to a file.
  */
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cells.h"
 #include "kymo_view.h"
@@ -49,6 +51,8 @@ static void write_recording(void)
     t.slots[1].lost[KYMO_LOST_IO] = 2;
     t.slots[1].io_lost = 1;
     t.meta.no_slot = 7;
+    t.meta.no_slot_first = START + 700;
+    t.meta.no_slot_last = START + 800;
     ts_open(&s, &t, 0, 1, START);
     ts_wm(&s, START + 100, KYMO_E_CALL, PID(1), a);
     ts_wm(&s, START + 200, KYMO_E_CALL, PID(1), b);
@@ -66,13 +70,18 @@ static void write_recording(void)
     tr_free(&t);
 }
 
-static struct kymo_view *open_view(void)
+static struct kymo_view *open_written_view(void)
 {
     struct kymo_view *v = NULL;
     char err[256] = "";
-    write_recording();
     assert_int_equal(kymo_view_open(dir, &v, err, sizeof err), 0);
     return v;
+}
+
+static struct kymo_view *open_view(void)
+{
+    write_recording();
+    return open_written_view();
 }
 
 static struct kymo_rows *rows_of(struct kymo_view *v, enum kymo_table_id table,
@@ -262,7 +271,34 @@ static void losses_by_thread(void **state)
     expect_text(rows, losses, "thread", "-");
     expect_text(rows, losses, "cause", "no_slot");
     assert_int_equal(number(rows, losses, "events"), 7);
+    assert_int_equal(number(rows, losses, "first_ns"), 1000700);
+    assert_int_equal(number(rows, losses, "last_ns"), 1000800);
     assert_false(next(rows));
+    kymo_rows_close(rows);
+    kymo_view_close(v);
+}
+
+/* Recorders once did not note when threads found no place. */
+static void loss_without_times(void **state)
+{
+    (void)state;
+    const enum kymo_table_id losses = KYMO_TABLE_LOSSES;
+    const uint64_t none[2] = {0, 0};
+    char path[128];
+    write_recording();
+    snprintf(path, sizeof path, "%s/%s", dir, KYMO_META_NAME);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, none, sizeof none, offsetof(struct kymo_meta, no_slot_first)), sizeof none);
+    assert_int_equal(close(fd), 0);
+    struct kymo_view *v = open_written_view();
+    struct kymo_rows *rows = rows_of(v, losses, &everything);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(next(rows));
+    expect_text(rows, losses, "cause", "no_slot");
+    assert_int_equal(number(rows, losses, "events"), 7);
+    assert_int_equal(number(rows, losses, "first_ns"), NOTHING);
+    assert_int_equal(number(rows, losses, "last_ns"), NOTHING);
     kymo_rows_close(rows);
     kymo_view_close(v);
 }
@@ -432,6 +468,7 @@ int main(void)
         T(events_and_messages),
         T(sums_of_functions),
         T(losses_by_thread),
+        T(loss_without_times),
         T(beyond_bounds),
         T(by_id),
         T(by_time),

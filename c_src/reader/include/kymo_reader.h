@@ -41,6 +41,13 @@ void kymo_reader_close(struct kymo_reader *r);
  * recorder ended. Pointers live until close. */
 const struct kymo_meta *kymo_reader_meta(const struct kymo_reader *r);
 const struct kymo_slot *kymo_reader_slots(const struct kymo_reader *r, uint32_t *n);
+/* Events of the thread that are lost for this cause (enum kymo_loss). */
+static inline uint64_t kymo_slot_lost(const struct kymo_slot *s, unsigned cause)
+{
+    return s->lost[cause] + (cause == KYMO_LOST_IO ? s->io_lost : 0);
+}
+/* Events that are lost for any cause, of all threads, as the recorder counts them. */
+uint64_t kymo_reader_lost(const struct kymo_reader *r);
 const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r);
 /* True when the recorder never closed the recording and its OS process is gone. */
 bool kymo_reader_crashed(const struct kymo_reader *r);
@@ -69,11 +76,15 @@ void kymo_reader_show_all(struct kymo_reader *r, bool all);
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev);
 /* Changes with every event that kymo_reader_next gives while some thread loses events
  * (from a note of loss to the next one that follows it in the thread), or has a damaged
- * or missing segment. Processes move between threads: what is open in any of them may
+ * or missing segment, and between the first and the last loss of threads without a slot. Processes move between threads: what is open in any of them may
  * have ended unseen, and what looks like its end may be that of something else. */
 uint64_t kymo_reader_loss_epoch(const struct kymo_reader *r);
 /* Back to the first event. */
 int kymo_reader_rewind(struct kymo_reader *r);
+/* The same, but of the thread with slot i < n segments are left out whose events are all
+ * older than before[i] (ticks): what was read of them is not read again. Some older events
+ * may still come. */
+void kymo_reader_skip(struct kymo_reader *r, const uint64_t *before, uint32_t n);
 /* Bytes of segments read and in total, for progress. */
 void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total);
 
@@ -109,6 +120,9 @@ uint32_t kymo_reader_canonical(const struct kymo_reader *r, uint32_t id);
 /* What the dictionary knows of a process, or the register events read so far;
  * false when nothing. */
 bool kymo_reader_process(const struct kymo_reader *r, uint64_t ident, uint32_t *name_atom, uint32_t *mfa);
+/* The parent of a process and the one that it works for, as the dictionary has them: pids
+ * or names, KYMO_IDENT_NONE where it has none. False when it has neither. */
+bool kymo_reader_relatives(const struct kymo_reader *r, uint64_t ident, uint64_t *parent, uint64_t *caller);
 /* The process that dictionary entry id describes; false when it is no such entry. */
 bool kymo_reader_described(const struct kymo_reader *r, uint32_t id, uint64_t *ident);
 /* Number of dictionary ids (ids are 1 .. n), and the kind of one (0 = missing). */

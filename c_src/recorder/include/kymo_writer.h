@@ -81,8 +81,14 @@ uint32_t kymo_dict_mfa_add(struct kymo_writer *w, uint64_t m, uint64_t f, uint32
                            uint32_t function);
 /* Terms are found by a 64-bit hash of the caller's and their bytes. */
 uint32_t kymo_dict_term(struct kymo_writer *w, uint64_t hash, const uint8_t *etf, size_t len);
-/* Describes a process; not deduplicated. false: no room. */
-bool kymo_dict_process(struct kymo_writer *w, uint64_t ident, uint32_t name_atom, uint32_t mfa);
+/* Describes a process; not deduplicated. Ids may be 0, idents KYMO_IDENT_NONE: not known.
+ * false: no room. */
+struct kymo_described {
+    uint64_t ident;
+    uint32_t name, mfa;      /* ids of an atom and a function */
+    uint64_t parent, caller; /* idents: who started it, and for whom it works */
+};
+bool kymo_dict_process(struct kymo_writer *w, const struct kymo_described *p);
 
 /* ---- most events -------------------------------------------------------------
  * A call without contents, from get to put in one step: a record KYMO_E_CALL of the
