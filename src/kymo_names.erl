@@ -1,13 +1,21 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @private Gives the recorder names of processes: the registered name, else the
-%% label of `proc_lib:set_label/1', and the initial call. A label that is no atom is
+%% label of `proc_lib:set_label/1', the initial call, the parent, and the caller, which
+%% Elixir's tasks and others note in `$callers'. A label that is no atom is
 %% given as text: atoms made of it would never be freed.
+%%
+%% All of it comes from one process_info/2 for each process, which copies a few words
+%% that hardly ever change. The process need not be traced, and its events cost no more.
+%% One that ends before it was asked has what its `spawned' event says.
 -module(kymo_names).
 
 -export([define/4]).
 -export_type([known/0]).
 
--type known() :: #{pid() => {atom() | binary(), mfa() | undefined}}.
+-type described() :: {
+    Name :: atom() | binary(), mfa() | undefined, Parent :: pid() | atom(), Caller :: pid() | atom()
+}.
+-type known() :: #{pid() => described()}.
 %% What the recorder was told already.
 
 %% The dictionary of a process can be read by key only on newer runtimes; on
@@ -16,6 +24,12 @@
 
 %% Characters of a label.
 -define(MAX_LABEL, 255).
+
+%% What is read of the dictionary of a process.
+-define(KEYS, ['$initial_call', '$process_label', '$ancestors', '$callers']).
+
+%% Ancestors that are looked at for one that is alive or has a name.
+-define(MAX_ANCESTORS, 16).
 
 %% @doc Names the given processes, or all. Tells the recorder only what it does
 %% not know yet, of at most `Max' processes in total, and asks each process only
@@ -36,9 +50,9 @@ define(State, Which, Max, Known) ->
     Read = reader(),
     lists:foldl(
         fun(Pid, Acc) ->
-            case name(Pid, Read, Registered, Known) of
+            case describe(Pid, Read, Registered, Known) of
                 none -> Acc;
-                Name -> tell(State, Pid, Name, Known, Acc)
+                Described -> tell(State, Pid, Described, Known, Acc)
             end
         end,
         #{},
@@ -46,18 +60,18 @@ define(State, Which, Max, Known) ->
     ).
 
 %% The result holds living processes only, so that it does not grow for ever.
-tell(State, Pid, {Name, MFA} = New, Known, Acc) ->
+tell(State, Pid, {Name, MFA, Parent, Caller} = New, Known, Acc) ->
     %% A name that finds no room in the dictionary is counted there.
     _ =
         case Known of
             #{Pid := New} -> ok;
-            _ -> kymo_tracer:define_process(State, Pid, Name, MFA)
+            _ -> kymo_tracer:define_process(State, Pid, Name, MFA, Parent, Caller)
         end,
     Acc#{Pid => New}.
 
-name(Pid, Read, Registered, Known) ->
+describe(Pid, Read, Registered, Known) ->
     case Known of
-        #{Pid := {Name, MFA}} -> {maps:get(Pid, Registered, Name), MFA};
+        #{Pid := Described} -> setelement(1, Described, maps:get(Pid, Registered, element(1, Described)));
         _ -> ask(Pid, Read, maps:get(Pid, Registered, undefined))
     end.
 
@@ -73,35 +87,49 @@ reader() ->
 runtime(Function, Arguments) -> apply(erlang, Function, Arguments).
 
 ask(Pid, keys, Name) ->
-    Keys = [initial_call, {dictionary, '$initial_call'}, {dictionary, '$process_label'}],
+    Keys = [initial_call, parent | [{dictionary, Key} || Key <- ?KEYS]],
     case runtime(process_info, [Pid, Keys]) of
         undefined -> none;
-        [{_, Call}, {_, Initial}, {_, Label}] -> {best(Name, Label), initial(Initial, Call)}
+        [{_, Call}, {_, Parent} | Values] -> described(Name, Call, Parent, [Value || {_, Value} <- Values])
     end;
 ask(Pid, whole, Name) ->
-    case process_info(Pid, [initial_call, total_heap_size]) of
-        undefined -> none;
-        [{_, {proc_lib, _, _} = Call}, {_, Words}] when Words =< ?MAX_HEAP_WORDS ->
-            {Initial, Label} = dictionary(Pid),
-            {best(Name, Label), initial(Initial, Call)};
-        [{_, Call}, _] ->
-            {Name, Call}
+    case runtime(process_info, [Pid, [initial_call, parent, total_heap_size]]) of
+        undefined ->
+            none;
+        [{_, {proc_lib, _, _} = Call}, {_, Parent}, {_, Words}] when Words =< ?MAX_HEAP_WORDS ->
+            described(Name, Call, Parent, values(process_info(Pid, dictionary)));
+        [{_, Call}, {_, Parent}, _] ->
+            described(Name, Call, Parent, values(undefined))
     end.
 
-dictionary(Pid) ->
-    case process_info(Pid, dictionary) of
-        {dictionary, Dictionary} ->
-            %% Not proplists: any term may be a key.
-            Value = fun(Key) ->
-                case lists:keyfind(Key, 1, Dictionary) of
-                    {_, Found} -> Found;
-                    false -> undefined
-                end
-            end,
-            {Value('$initial_call'), Value('$process_label')};
-        undefined ->
-            {undefined, undefined}
-    end.
+%% Not proplists: any term may be a key.
+values({dictionary, Dictionary}) ->
+    [
+        case lists:keyfind(Key, 1, Dictionary) of
+            {_, Found} -> Found;
+            false -> undefined
+        end
+     || Key <- ?KEYS
+    ];
+values(undefined) ->
+    [undefined || _ <- ?KEYS].
+
+described(Name, Call, Parent, [Initial, Label, Ancestors, Callers]) ->
+    {best(Name, Label), initial(Initial, Call), parent(Ancestors, ?MAX_ANCESTORS, Parent), caller(Callers)}.
+
+%% The nearest ancestor of which more can be known: one with a name, or alive. Where
+%% proc_lib has noted none, the process that called spawn.
+parent([Name | _], N, _) when N > 0, is_atom(Name), Name =/= undefined -> Name;
+parent([Pid | More], N, Parent) when N > 0, is_pid(Pid) ->
+    case node(Pid) =:= node() andalso runtime(is_process_alive, [Pid]) of
+        true -> Pid;
+        false -> parent(More, N - 1, Parent)
+    end;
+parent(_, _, Parent) ->
+    Parent.
+
+caller([Caller | _]) when is_pid(Caller); is_atom(Caller) -> Caller;
+caller(_) -> undefined.
 
 best(undefined, Label) when is_atom(Label) -> Label;
 best(undefined, Label) -> label(Label);

@@ -34,8 +34,8 @@
 
 -behaviour(erl_tracer).
 
--export([define_process/4, info/1, note_taken/2, open/1, pause/1, resume/1, snapshot/2, stop/1]).
--export([format_library/1, priv_dirs/0]).
+-export([define_process/4, define_process/6, info/1, note_taken/2, open/1, pause/1, resume/1, snapshot/2, stop/1]).
+-export([format_library/1, load_library/1, priv_dirs/0]).
 -export([enabled/3, enabled_call/3, enabled_garbage_collection/3, enabled_ports/3, enabled_procs/3,
          enabled_receive/3, enabled_running_ports/3, enabled_running_procs/3, enabled_send/3,
          trace/5, trace_call/5, trace_garbage_collection/5, trace_ports/5, trace_procs/5,
@@ -254,7 +254,16 @@ snapshot(State, Dir) ->
 -spec define_process(state(), pid() | port(), Name :: atom() | binary(), mfa() | undefined) ->
           ok | {error, stopped | not_recorded | dict_full}.
 define_process(State, Pid, Name, MFA) ->
-    ?EXPLAIN(nif_define_process(State, Pid, checked_name(Name), MFA), [State, Pid, Name, MFA]).
+    ?EXPLAIN(nif_define_process(State, Pid, checked_name(Name), MFA, undefined, undefined), [State, Pid, Name, MFA]).
+
+%% @doc The same, with the process that started this one, and the one that it works for:
+%% pids of any node or registered names, `undefined' where there is none or it is not known.
+-spec define_process(state(), pid() | port(), Name :: atom() | binary(), mfa() | undefined,
+                     Parent :: pid() | atom(), Caller :: pid() | atom()) ->
+          ok | {error, stopped | not_recorded | dict_full}.
+define_process(State, Pid, Name, MFA, Parent, Caller) ->
+    ?EXPLAIN(nif_define_process(State, Pid, checked_name(Name), MFA, Parent, Caller),
+             [State, Pid, Name, MFA, Parent, Caller]).
 
 %% The library refuses what is no name.
 checked_name(Name) ->
@@ -273,11 +282,13 @@ note_taken(State, Count) ->
 %% @doc Explains a `badarg' of this module, for the shell and the logger: the
 %% form is that of the extended error information of Erlang/OTP.
 -spec format_error(Reason :: term(), Stack :: [term()]) -> #{pos_integer() | general => binary()}.
-format_error(badarg, [{?MODULE, define_process, [State, Pid, Name, MFA], _} | _]) ->
+format_error(badarg, [{?MODULE, define_process, [State, Pid, Name, MFA | Relatives], _} | _]) ->
     explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
              {2, is_local(Pid), <<"not a process or port of this node">>},
              {3, is_name(Name), <<"neither an atom nor UTF-8 text of up to 255 characters">>},
-             {4, is_mfa(MFA), <<"neither undefined nor {Module, Function, Arity}">>}]);
+             {4, is_mfa(MFA), <<"neither undefined nor {Module, Function, Arity}">>} |
+             [{N, is_atom(Relative) orelse is_pid(Relative), <<"neither a process nor a registered name">>} ||
+                 {N, Relative} <- lists:zip(lists:seq(5, 4 + length(Relatives)), Relatives)]]);
 format_error(badarg, [{?MODULE, note_taken, [State, Count], _} | _]) ->
     explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
              {2, is_integer(Count) andalso Count >= 0 andalso Count < 1 bsl 64, <<"not a number from 0 to 2^64 - 1">>}]);
@@ -347,14 +358,19 @@ load_library() ->
             %% While the node boots in embedded mode; open/1 tries again.
             {error, {missing, ?MODULE_STRING ".so", "the node is starting"}};
         true ->
-            load_library(library())
+            load_file(library())
     end.
+
+%% @private Loads the library in the folder `Dir', unless one is loaded already.
+-spec load_library(Dir :: file:filename_all()) -> ok | {error, no_library()}.
+load_library(Dir) ->
+    load_file({ok, filename:join(Dir, ?MODULE)}).
 
 file_server_runs() -> whereis(file_server_2) =/= undefined andalso whereis(code_server) =/= undefined.
 
-load_library({error, _} = Error) ->
+load_file({error, _} = Error) ->
     Error;
-load_library({ok, File}) ->
+load_file({ok, File}) ->
     _ = code:ensure_loaded(erts_debug),
     Fun = fun() -> ok end,
     %% The library finds out from these how the runtime lays out its terms.
@@ -461,7 +477,7 @@ nif_pause(_State) -> ?NOT_LOADED.
 nif_resume(_State) -> ?NOT_LOADED.
 nif_info(_State) -> ?NOT_LOADED.
 nif_snapshot(_State, _Dir) -> ?NOT_LOADED.
-nif_define_process(_State, _Pid, _Name, _MFA) -> ?NOT_LOADED.
+nif_define_process(_State, _Pid, _Name, _MFA, _Parent, _Caller) -> ?NOT_LOADED.
 nif_note_taken(_State, _Count) -> ?NOT_LOADED.
 
 %% ---- the behaviour: for the runtime ------------------------------------------

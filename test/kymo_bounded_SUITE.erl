@@ -523,8 +523,8 @@ record_with(Sample, Names, Dir) ->
     %% Not the large ones themselves.
     [case is_bitstring(T) of true -> bits; false -> T end || T <- Terms].
 
-%% In the tuple that load_library/1 gives to the library.
-spoil(Sample, {function, _, load_library, 1, _} = Load) ->
+%% In the tuple that load_file/1 gives to the library.
+spoil(Sample, {function, _, load_file, 1, _} = Load) ->
     Wrong = #{'Offset' => {var, 0, 'Large'}, 'Magic' => {call, 0, {atom, 0, make_ref}, []},
               'Alias' => {call, 0, {atom, 0, make_ref}, []}, 'Export' => {var, 0, 'Fun'}},
     spoil_in(Sample, maps:get(Sample, Wrong), Load);

@@ -535,6 +535,11 @@ error_texts(Config) ->
     [?assertEqual(ok, kymo_tracer:define_process(State, self(), Name, undefined)) || Name <- [a, <<>>, <<"{a,1}">>, Longest]],
     [?assertMatch(#{4 := _}, Text(fun() -> kymo_tracer:define_process(State, self(), a, MFA) end)) ||
         MFA <- [{a, b}, {a, b, 256}, {a, b, -1}, {"a", b, 1}, none, {a, b, [c]}]],
+    Related = fun(Parent, Caller) -> kymo_tracer:define_process(State, self(), a, undefined, Parent, Caller) end,
+    No = <<"neither a process nor a registered name">>,
+    [?assertEqual(maps:from_list([{N, No} || {N, R} <- [{5, P}, {6, C}], is_list(R)]), Text(fun() -> Related(P, C) end)) ||
+        {P, C} <- [{"init", init}, {self(), [self()]}, {"a", "b"}]],
+    [?assertEqual(ok, Related(P, C)) || {P, C} <- [{init, undefined}, {self(), kymo_conform:remote(pid)}]],
     ok = kymo_tracer:stop(State).
 
 %% As a tracer, what is no recorder is taken off, and nothing happens.

@@ -133,7 +133,7 @@ static ErlNifFunc functions[] = {
     {"nif_resume", 1, nif_resume, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"nif_info", 1, nif_info, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"nif_snapshot", 2, nif_snapshot, ERL_NIF_DIRTY_JOB_IO_BOUND},
-    {"nif_define_process", 4, nif_define_process, 0},
+    {"nif_define_process", 6, nif_define_process, 0},
     {"nif_note_taken", 2, nif_note_taken, 0},
 };
 /* clang-format on */

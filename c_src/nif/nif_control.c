@@ -250,6 +250,12 @@ ERL_NIF_TERM nif_snapshot(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 
 /* ---- processes --------------------------------------------------------------------- */
 
+/* Of any node, as callers may be; `undefined` is none. */
+static bool is_relative(ErlNifEnv *env, ERL_NIF_TERM t)
+{
+    return nif_is_atom(t) || enif_is_pid(env, t);
+}
+
 ERL_NIF_TERM nif_define_process(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
@@ -269,18 +275,23 @@ ERL_NIF_TERM nif_define_process(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
                     !nif_is_atom(el[1]) || !enif_get_uint(env, el[2], &arity) || arity > 255)) {
         return enif_make_badarg(env);
     }
+    if (!is_relative(env, argv[4]) || !is_relative(env, argv[5])) {
+        return enif_make_badarg(env);
+    }
     struct nif_event ev = {.env = env, .h = h, .w = kymo_writer_borrow(h->rec)};
     if (ev.w == NULL) {
         return error(env, kymo_recorder_ended(h->rec) ? nif_am.stopped : nif_am.not_recorded);
     }
-    uint32_t name = 0;
+    struct kymo_described process = {.ident = nif_ident(&ev, argv[1])};
     if (text.data != NULL) {
-        name = nif_text_id(&ev, &text);
+        process.name = nif_text_id(&ev, &text);
     } else if (argv[2] != nif_am.undefined) {
-        name = nif_atom_id(&ev, argv[2]);
+        process.name = nif_atom_id(&ev, argv[2]);
     }
-    uint32_t mfa = has_mfa ? nif_mfa_id(&ev, el[0], el[1], arity) : 0;
-    bool done = kymo_dict_process(ev.w, nif_ident(&ev, argv[1]), name, mfa);
+    process.mfa = has_mfa ? nif_mfa_id(&ev, el[0], el[1], arity) : 0;
+    process.parent = nif_ident(&ev, argv[4]);
+    process.caller = nif_ident(&ev, argv[5]);
+    bool done = kymo_dict_process(ev.w, &process);
     kymo_writer_put(ev.w);
     return done ? nif_am.ok : error(env, nif_am.dict_full);
 }

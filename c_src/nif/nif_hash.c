@@ -28,11 +28,13 @@ uint64_t nif_hash_bytes(const uint8_t *bytes, size_t len)
     return mix(h, rest);
 }
 
-/* The numbers are those of the reference, wherever it is seen on this node. */
+/* The numbers are those of the reference on all nodes that see it. What its node is called
+ * is not part of the hash: on that node itself the words of a reference do not say, and
+ * the name may change. The numbers of two nodes are hardly ever the same: each runtime
+ * begins with one made of the microsecond in which it starts. */
 static uint64_t hash_ref(const struct nif_ref *ref)
 {
-    uint64_t h = mix(ref->node, ref->creation);
-    h = mix(h, (uint64_t)ref->number[0] << 32 | ref->number[1]);
+    uint64_t h = mix(3, (uint64_t)ref->number[0] << 32 | ref->number[1]);
     return mix(h, ref->number[2]);
 }
 
