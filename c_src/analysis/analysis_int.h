@@ -72,6 +72,10 @@ struct kymo_an_request {
     bool used, queued, counted;
 };
 
+/* Processes that are found without the map, by the low bits of what they are. A power of
+ * two; more than there are schedulers, whose events alternate. */
+#define KYMO_AN_RECENT 64u
+
 struct kymo_an {
     struct kymo_reader *r;
     const struct kymo_analysis_options *o;
@@ -80,9 +84,9 @@ struct kymo_an {
     struct kymo_analysis_result *res;
     struct kymo_lesson lesson;
     struct kymo_residents residents;
-    struct kymo_map processes;    /* ident -> struct kymo_an_process * */
-    struct kymo_an_process *last; /* of the newest event: most come in runs */
-    struct kymo_map dead;         /* set of idents that have exited lately */
+    struct kymo_map processes;                      /* ident -> struct kymo_an_process * */
+    struct kymo_an_process *recent[KYMO_AN_RECENT]; /* of the newest events: most come in runs */
+    struct kymo_map dead;                           /* set of idents that have exited lately */
     uint64_t dead_ring[KYMO_AN_DEAD_MAX];
     uint32_t dead_next;    /* free-running */
     struct kymo_map names; /* registered name (canonical atom) -> ident */

@@ -15,11 +15,14 @@ struct told {
     uint32_t initial; /* what proc_lib really runs */
     uint32_t spawned; /* what spawn was given */
     uint32_t driver;
+    uint64_t parent; /* who spawned it; KYMO_IDENT_NONE: not known */
 };
 
 struct kymo_naming {
     const struct kymo_reader *r;
     struct kymo_map told; /* ident -> struct told */
+    bool *vague;          /* by id: is_vague */
+    uint32_t ids;
     bool elixir;
 };
 
@@ -31,15 +34,52 @@ static bool is_elixir(struct kymo_text t)
     return t.len > PREFIX && memcmp(t.s, prefix, PREFIX) == 0;
 }
 
+static bool is_atom(const struct kymo_reader *r, uint32_t id, const char *text)
+{
+    struct kymo_text t = kymo_reader_atom(r, id);
+    return t.len == strlen(text) && memcmp(t.s, text, t.len) == 0;
+}
+
+/* What processes of all kinds run: funs, tasks and agents of Elixir, supervisors without
+ * a module of their own. */
+static bool runs_anything(const struct kymo_reader *r, uint32_t id)
+{
+    static const struct {
+        const char *module, *function; /* NULL: any */
+    } vague[] = {{"erlang", "apply"},
+                 {"proc_lib", NULL},
+                 {"supervisor", "Elixir.Supervisor.Default"},
+                 {"Elixir.Task.Supervised", NULL},
+                 {"Elixir.Agent.Server", NULL},
+                 {"Elixir.DynamicSupervisor", NULL}};
+    struct kymo_mfa mfa;
+    if (!kymo_reader_mfa(r, id, &mfa))
+        return false;
+    for (size_t i = 0; i < sizeof vague / sizeof vague[0]; i++)
+        if (is_atom(r, mfa.module, vague[i].module) &&
+            (vague[i].function == NULL || is_atom(r, mfa.function, vague[i].function)))
+            return true;
+    return false;
+}
+
 struct kymo_naming *kymo_naming_new(const struct kymo_reader *r)
 {
     struct kymo_naming *n = calloc(1, sizeof *n);
     if (n == NULL)
         return NULL;
     n->r = r;
+    n->ids = kymo_reader_dict_size(r) + 1;
+    n->vague = calloc(n->ids, sizeof *n->vague);
+    if (n->vague == NULL) {
+        free(n);
+        return NULL;
+    }
     kymo_map_init(&n->told, sizeof(struct told));
-    for (uint32_t id = 1; id <= kymo_reader_dict_size(r) && !n->elixir; id++)
-        n->elixir = kymo_reader_dict_kind(r, id) == KYMO_DICT_ATOM && is_elixir(kymo_reader_atom(r, id));
+    for (uint32_t id = 1; id < n->ids; id++) {
+        uint8_t kind = kymo_reader_dict_kind(r, id);
+        n->elixir = n->elixir || (kind == KYMO_DICT_ATOM && is_elixir(kymo_reader_atom(r, id)));
+        n->vague[id] = kind == KYMO_DICT_MFA && runs_anything(r, id);
+    }
     return n;
 }
 
@@ -48,6 +88,7 @@ void kymo_naming_free(struct kymo_naming *n)
     if (n == NULL)
         return;
     kymo_map_free(&n->told);
+    free(n->vague);
     free(n);
 }
 
@@ -63,15 +104,19 @@ void kymo_naming_event(void *naming, const struct kymo_event *ev)
         return;
     if (n->told.count >= KYMO_NAMED_MAX && kymo_map_get(&n->told, ev->who) == NULL)
         kymo_map_free(&n->told);
-    struct told *t = kymo_map_put(&n->told, ev->who, NULL);
+    bool added;
+    struct told *t = kymo_map_put(&n->told, ev->who, &added);
     if (t == NULL)
         return; /* its name is what the dictionary says */
+    if (added)
+        t->parent = KYMO_IDENT_NONE;
     if (ev->id == KYMO_E_REGISTER)
         t->name = kymo_canonical(n->r, ev->atom);
     else
         *t = (struct told){.initial = kymo_canonical(n->r, ev->initial),
                            .spawned = kymo_canonical(n->r, ev->mfa),
-                           .driver = kymo_canonical(n->r, ev->atom)};
+                           .driver = kymo_canonical(n->r, ev->atom),
+                           .parent = ev->id == KYMO_E_SPAWNED ? ev->peer : KYMO_IDENT_NONE};
 }
 
 /* ---- what is known of a process ---- */
@@ -128,20 +173,6 @@ size_t kymo_name_function(const struct kymo_naming *n, uint32_t id, char *buf, s
     return cut_length((size_t)snprintf(buf, size, "%s.%s/%" PRIu32, module, function, mfa.arity), size);
 }
 
-/* The name alone; 0 when there is none. */
-static size_t name_of(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size)
-{
-    uint32_t atom, mfa;
-    kymo_naming_best(n, ident, &atom, &mfa);
-    if (atom != 0) {
-        struct kymo_text t = kymo_reader_atom(n->r, atom);
-        if (n->elixir && is_elixir(t))
-            return put_module(n, t, buf, size);
-        return cut_length(kymo_format_atom(t, buf, size), size);
-    }
-    return mfa != 0 ? kymo_name_function(n, mfa, buf, size) : 0;
-}
-
 static size_t put_ident(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size)
 {
     if (ident == KYMO_IDENT_NONE)
@@ -149,42 +180,165 @@ static size_t put_ident(const struct kymo_naming *n, uint64_t ident, char *buf, 
     return cut_length(kymo_format_ident(n->r, ident, buf, size), size);
 }
 
-size_t kymo_name_process(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size)
+/* A name, or the function that a process runs; 0 when there is neither. */
+static size_t put_own(const struct kymo_naming *n, uint32_t atom, uint32_t mfa, char *buf, size_t size)
 {
-    size_t len = put_ident(n, ident, buf, size);
-    if (size - len <= 2)
-        return len;
-    size_t more = name_of(n, ident, buf + len + 1, size - len - 1);
-    buf[len] = more > 0 ? ' ' : '\0';
-    return more > 0 ? len + 1 + more : len;
+    if (atom == 0)
+        return mfa != 0 ? kymo_name_function(n, mfa, buf, size) : 0;
+    struct kymo_text t = kymo_reader_atom(n->r, atom);
+    if (n->elixir && is_elixir(t))
+        return put_module(n, t, buf, size);
+    return cut_length(kymo_format_atom(t, buf, size), size);
 }
 
-size_t kymo_name_short(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size)
+/* ---- relatives ---- */
+
+/* A process among those from which this one descends, or for which it works. */
+struct relative {
+    uint64_t ident; /* KYMO_IDENT_NONE: none */
+    uint32_t atom, mfa;
+    bool caller;
+};
+
+static void relatives(const struct kymo_naming *n, uint64_t ident, uint64_t *parent, uint64_t *caller)
 {
-    size_t len = name_of(n, ident, buf, size);
-    return len > 0 ? len : put_ident(n, ident, buf, size);
+    const struct told *t = kymo_map_get(&n->told, ident);
+    (void)kymo_reader_relatives(n->r, ident, parent, caller);
+    if (*parent == KYMO_IDENT_NONE && t != NULL)
+        *parent = t->parent;
+}
+
+/* What a relative is called: a registered name may be all that is known of it. */
+static void best_of(const struct kymo_naming *n, struct relative *of)
+{
+    if (KYMO_IDENT_KIND(of->ident) == KYMO_I_ATOM) {
+        of->atom = kymo_canonical(n->r, (uint32_t)KYMO_IDENT_DATA(of->ident));
+        of->mfa = 0;
+    } else {
+        kymo_naming_best(n, of->ident, &of->atom, &of->mfa);
+    }
+}
+
+static bool is_vague(const struct kymo_naming *n, uint32_t id)
+{
+    return id < n->ids && n->vague[id];
+}
+
+/* Whether its name, or what it runs, says something about it. */
+static bool is_clear(const struct kymo_naming *n, const struct relative *of)
+{
+    return of->atom != 0 || (of->mfa != 0 && !is_vague(n, of->mfa));
+}
+
+static bool is_supervisor(const struct kymo_naming *n, uint32_t id)
+{
+    struct kymo_mfa mfa;
+    return kymo_reader_mfa(n->r, id, &mfa) && is_atom(n->r, mfa.module, "supervisor");
+}
+
+/* The process that says most about one without a name: the one that it works for; else
+ * the nearest ancestor with a name or with code of its own, where supervisors without a
+ * name count only if there is no other. */
+static struct relative closest(const struct kymo_naming *n, uint64_t ident)
+{
+    struct relative found = {.ident = KYMO_IDENT_NONE}, at = {0};
+    uint64_t caller;
+    relatives(n, ident, &at.ident, &caller);
+    if (caller != KYMO_IDENT_NONE) {
+        found = (struct relative){.ident = caller, .caller = true};
+        best_of(n, &found);
+        if (is_clear(n, &found))
+            return found;
+        found = (struct relative){.ident = KYMO_IDENT_NONE};
+    }
+    for (unsigned i = 0; i < KYMO_ANCESTORS_MAX && at.ident != KYMO_IDENT_NONE; i++) {
+        best_of(n, &at);
+        bool clear = is_clear(n, &at);
+        if (clear && (at.atom != 0 || !is_supervisor(n, at.mfa)))
+            return at;
+        if (clear && found.ident == KYMO_IDENT_NONE)
+            found = at;
+        relatives(n, at.ident, &at.ident, &caller);
+    }
+    return found;
 }
 
 /* ---- roles ---- */
 
-uint64_t kymo_naming_role(const struct kymo_naming *n, uint64_t ident)
+/* A role is kind << 62 | what: the name; the function, with relation << 60 | relative <<
+ * 32 where the function says little; the kind of the ident. */
+enum { ROLE_NAME = 1, ROLE_FUNCTION = 2, ROLE_IDENT = 3 };
+enum { RELATION_NONE = 0, RELATION_UNDER = 1, RELATION_FOR = 2 };
+#define RELATIVE_IS_NAME (UINT64_C(1) << 59)
+#define RELATIVE_MASK UINT64_C(0x7ffffff)
+
+static uint64_t role_of(const struct kymo_naming *n, uint64_t ident, bool always)
 {
     uint32_t atom, mfa;
     kymo_naming_best(n, ident, &atom, &mfa);
     if (atom != 0)
-        return UINT64_C(1) << 62 | atom;
-    if (mfa != 0)
-        return UINT64_C(2) << 62 | mfa;
-    return UINT64_C(3) << 62 | KYMO_IDENT_KIND(ident);
+        return (uint64_t)ROLE_NAME << 62 | atom;
+    if (mfa == 0)
+        return (uint64_t)ROLE_IDENT << 62 | KYMO_IDENT_KIND(ident);
+    uint64_t role = (uint64_t)ROLE_FUNCTION << 62 | mfa;
+    if (!always && !is_vague(n, mfa))
+        return role;
+    struct relative of = closest(n, ident);
+    if (of.ident == KYMO_IDENT_NONE)
+        return role;
+    return role | (uint64_t)(of.caller ? RELATION_FOR : RELATION_UNDER) << 60 |
+           (of.atom != 0 ? RELATIVE_IS_NAME : 0) | ((of.atom != 0 ? of.atom : of.mfa) & RELATIVE_MASK) << 32;
+}
+
+uint64_t kymo_naming_role(const struct kymo_naming *n, uint64_t ident)
+{
+    return role_of(n, ident, false);
+}
+
+bool kymo_role_is_known(uint64_t role)
+{
+    return role >> 62 != ROLE_IDENT;
+}
+
+size_t kymo_name_of_role(const struct kymo_naming *n, uint64_t role, char *buf, size_t size)
+{
+    static const char *const relations[4] = {"", " under ", " for ", ""};
+    uint32_t what = (uint32_t)role, relative = (uint32_t)(role >> 32 & RELATIVE_MASK);
+    bool named = (role & RELATIVE_IS_NAME) != 0;
+    if (role >> 62 == ROLE_IDENT) {
+        const char *kind = what == KYMO_I_PORT  ? "(ports)"
+                           : what == KYMO_I_PID ? "(processes without a name)"
+                                                : "(unknown)";
+        return cut_length((size_t)snprintf(buf, size, "%s", kind), size);
+    }
+    if (role >> 62 == ROLE_NAME)
+        return put_own(n, what, 0, buf, size);
+    size_t len = put_own(n, 0, what, buf, size);
+    if ((role >> 60 & 3) == RELATION_NONE)
+        return len;
+    len += cut_length((size_t)snprintf(buf + len, size - len, "%s", relations[role >> 60 & 3]), size - len);
+    return len + put_own(n, named ? relative : 0, named ? 0 : relative, buf + len, size - len);
 }
 
 size_t kymo_name_role(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size)
 {
-    size_t len = name_of(n, ident, buf, size);
-    if (len > 0)
+    return kymo_name_of_role(n, kymo_naming_role(n, ident), buf, size);
+}
+
+/* ---- names ---- */
+
+size_t kymo_name_process(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size)
+{
+    size_t len = put_ident(n, ident, buf, size);
+    uint64_t role = role_of(n, ident, true);
+    if (size - len <= 2 || !kymo_role_is_known(role))
         return len;
-    const char *kind = KYMO_IDENT_KIND(ident) == KYMO_I_PORT  ? "(ports)"
-                       : KYMO_IDENT_KIND(ident) == KYMO_I_PID ? "(processes without a name)"
-                                                              : "(unknown)";
-    return cut_length((size_t)snprintf(buf, size, "%s", kind), size);
+    buf[len] = ' ';
+    return len + 1 + kymo_name_of_role(n, role, buf + len + 1, size - len - 1);
+}
+
+size_t kymo_name_short(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size)
+{
+    uint64_t role = kymo_naming_role(n, ident);
+    return kymo_role_is_known(role) ? kymo_name_of_role(n, role, buf, size) : put_ident(n, ident, buf, size);
 }

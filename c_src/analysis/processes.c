@@ -62,9 +62,14 @@ static struct kymo_an_process *add(struct kymo_an *x, const struct kymo_event *e
     return p;
 }
 
+static struct kymo_an_process **recent(struct kymo_an *x, uint64_t ident)
+{
+    return &x->recent[ident % KYMO_AN_RECENT];
+}
+
 struct kymo_an_process *kymo_an_process(struct kymo_an *x, const struct kymo_event *ev)
 {
-    struct kymo_an_process *p = x->last;
+    struct kymo_an_process *p = *recent(x, ev->who);
     if (p == NULL || p->ident != ev->who) {
         unsigned kind = KYMO_IDENT_KIND(ev->who);
         if (kind != KYMO_I_PID && kind != KYMO_I_PORT)
@@ -77,7 +82,7 @@ struct kymo_an_process *kymo_an_process(struct kymo_an *x, const struct kymo_eve
             p = add(x, ev);
         if (p == NULL)
             return NULL;
-        x->last = p;
+        *recent(x, ev->who) = p;
     }
     kymo_residents_heard(&x->residents, p->place);
     return p;
@@ -208,8 +213,8 @@ void kymo_an_forget(struct kymo_an *x, struct kymo_an_process *p, const struct k
     kymo_residents_remove(&x->residents, p->place);
     if (ev != NULL)
         remember_dead(x, p->ident);
-    if (x->last == p)
-        x->last = NULL;
+    if (*recent(x, p->ident) == p)
+        *recent(x, p->ident) = NULL;
     kymo_map_remove(&x->processes, p->ident);
     free(p->open);
     free(p);

@@ -114,6 +114,8 @@ static void on_event(void *arg, const struct kymo_event *ev)
 {
     struct kymo_why *w = arg;
     int64_t *acted;
+    if (w->windows.n > 0 && ev->ns < w->windows.p[0].start)
+        return;
     switch (ev->id) {
     case KYMO_E_IN:
     case KYMO_E_EXIT: kymo_map_remove(&w->acted, ev->who); return;

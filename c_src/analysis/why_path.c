@@ -75,21 +75,28 @@ static bool is_dirty(const struct kymo_why *w, uint32_t slot)
 
 /* ---- running ---- */
 
+/* The index of the first collection of the process that ends after `time`: they do not
+ * overlap. */
+static size_t collection_from(const struct kymo_why *w, struct kymo_why_range c, int64_t time)
+{
+    size_t low = c.first, high = c.end;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (w->collections.p[mid].end <= time)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 /* A run, with the collections in it apart. */
 static void ran(struct kymo_why *w, const struct kymo_why_run *run, int64_t start, int64_t end)
 {
     uint8_t cause = is_dirty(w, run->slot) ? KYMO_WHY_DIRTY : KYMO_WHY_RUNNING;
     struct kymo_why_range c = kymo_why_collections(w, run->process);
     int64_t at = start;
-    size_t low = c.first, high = c.end;
-    while (low < high) { /* collections of a process do not overlap */
-        size_t mid = low + (high - low) / 2;
-        if (w->collections.p[mid].end <= start)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    for (size_t i = low; i < c.end && w->collections.p[i].start < end; i++) {
+    for (size_t i = collection_from(w, c, start); i < c.end && w->collections.p[i].start < end; i++) {
         const struct kymo_collection *gc = &w->collections.p[i];
         int64_t from = later(gc->start, at), to = earlier(gc->end, end);
         simple(w, cause, run->process, at, from, run->in_mfa);
@@ -154,74 +161,7 @@ static void wait_runnable(struct kymo_why *w, uint64_t process, int64_t start, i
     add(w, s);
 }
 
-/* ---- waiting without a message ---- */
-
-/* The port that it sent something to right before it was scheduled out. */
-static uint64_t port_before(const struct kymo_why *w, uint64_t process, int64_t out)
-{
-    struct kymo_why_range m = kymo_why_to_ports(w, process);
-    for (size_t i = m.end; i-- > m.first;) {
-        const struct kymo_mail *mail = &w->to_ports.p[i];
-        if (mail->sent <= out)
-            return out - mail->sent <= JUST_NS ? mail->to : KYMO_IDENT_NONE;
-    }
-    return KYMO_IDENT_NONE;
-}
-
-static bool is_function(const struct kymo_why *w, uint32_t id, const char *module, const char *function)
-{
-    struct kymo_mfa mfa;
-    if (!kymo_reader_mfa(w->r, id, &mfa) || !kymo_why_in_module(w, id, module))
-        return false;
-    struct kymo_text t = kymo_reader_atom(w->r, mfa.function);
-    return t.len == strlen(function) && memcmp(t.s, function, t.len) == 0;
-}
-
-static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
-                        const struct kymo_why_run *next, int64_t start, int64_t end)
-{
-    struct kymo_why_stretch s = {.process = before->process,
-                                 .start = start,
-                                 .end = end,
-                                 .blame = KYMO_IDENT_NONE,
-                                 .mfa = before->out_mfa};
-    int64_t since;
-    uint64_t who;
-    if (end <= start)
-        return;
-    if (is_dirty(w, next->slot) || is_dirty(w, before->slot)) {
-        wait_runnable(w, before->process, start, end, next);
-        return;
-    }
-    uint64_t port = port_before(w, before->process, before->end);
-    bool to_port = is_function(w, before->out_mfa, "erlang", "port_command") ||
-                   is_function(w, before->out_mfa, "erts_internal", "port_command") ||
-                   kymo_why_in_module(w, before->out_mfa, "prim_inet");
-    uint64_t by = suspender(w, before->process, end, &since);
-    if (by != KYMO_IDENT_NONE && end - start > WAKEUP_NS) {
-        s.cause = KYMO_WHY_SUSPENDED;
-        s.blame = by;
-    } else if (port != KYMO_IDENT_NONE || to_port) {
-        s.cause = KYMO_WHY_PORT;
-        s.blame = port;
-    } else {
-        /* With messages recorded, a wait that none of them ended, nor a timeout, was not in
-         * a receive: the process had used up its reductions. */
-        bool sleeps = is_function(w, before->out_mfa, "timer", "sleep");
-        double enough = w->mails.n > 0 && !sleeps ? 0.5 : 0.9;
-        double busy = kymo_why_busy(w, next->slot, start, end, before->process, &who, &s.blame_ns);
-        if (busy >= enough || end - start <= WAKEUP_NS) {
-            s.cause = KYMO_WHY_SCHEDULER;
-            s.blame = who;
-        } else {
-            s.cause = sleeps ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
-            s.blame_ns = 0;
-        }
-    }
-    add(w, s);
-}
-
-/* ---- waiting for a message ---- */
+/* ---- messages ---- */
 
 /* The index of the first message of the process that was fetched at `time` or later. */
 static size_t fetched_from(const struct kymo_why *w, struct kymo_why_range m, int64_t time)
@@ -263,6 +203,92 @@ static bool is_next_request(const struct kymo_why *w, const struct kymo_mail *m)
     int64_t end = q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied;
     return end == KYMO_NO_TIME || end >= m->fetched;
 }
+
+/* ---- waiting without a message ---- */
+
+/* The port that it sent something to right before it was scheduled out. */
+static uint64_t port_before(const struct kymo_why *w, uint64_t process, int64_t out)
+{
+    struct kymo_why_range m = kymo_why_to_ports(w, process);
+    for (size_t i = m.end; i-- > m.first;) {
+        const struct kymo_mail *mail = &w->to_ports.p[i];
+        if (mail->sent <= out)
+            return out - mail->sent <= JUST_NS ? mail->to : KYMO_IDENT_NONE;
+    }
+    return KYMO_IDENT_NONE;
+}
+
+static bool is_function(const struct kymo_why *w, uint32_t id, const char *module, const char *function)
+{
+    struct kymo_mfa mfa;
+    if (!kymo_reader_mfa(w->r, id, &mfa) || !kymo_why_in_module(w, id, module))
+        return false;
+    struct kymo_text t = kymo_reader_atom(w->r, mfa.function);
+    return t.len == strlen(function) && memcmp(t.s, function, t.len) == 0;
+}
+
+/* Whether a run began with a look at the next request, which came during the wait before:
+ * that was a wait in a receive, for something else. */
+static bool looked_at_request(const struct kymo_why *w, const struct kymo_why_run *before,
+                              const struct kymo_why_run *next)
+{
+    struct kymo_why_range m = kymo_why_mails(w, next->process);
+    int64_t end = next->acted != KYMO_NO_TIME ? next->acted : next->end;
+    for (size_t i = fetched_from(w, m, next->start); i < m.end && w->mails.p[i].fetched <= end; i++) {
+        const struct kymo_mail *mail = &w->mails.p[i];
+        if (mail->sent != KYMO_NO_TIME && mail->sent > before->end && mail->sent <= next->start &&
+            is_next_request(w, mail))
+            return true;
+    }
+    return false;
+}
+
+static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
+                        const struct kymo_why_run *next, int64_t start, int64_t end)
+{
+    struct kymo_why_stretch s = {.process = before->process,
+                                 .start = start,
+                                 .end = end,
+                                 .blame = KYMO_IDENT_NONE,
+                                 .mfa = before->out_mfa};
+    int64_t since;
+    uint64_t who;
+    if (end <= start)
+        return;
+    if (is_dirty(w, next->slot) || is_dirty(w, before->slot)) {
+        wait_runnable(w, before->process, start, end, next);
+        return;
+    }
+    uint64_t port = port_before(w, before->process, before->end);
+    bool to_port = is_function(w, before->out_mfa, "erlang", "port_command") ||
+                   is_function(w, before->out_mfa, "erts_internal", "port_command") ||
+                   kymo_why_in_module(w, before->out_mfa, "prim_inet");
+    uint64_t by = suspender(w, before->process, end, &since);
+    if (by != KYMO_IDENT_NONE && end - start > WAKEUP_NS) {
+        s.cause = KYMO_WHY_SUSPENDED;
+        s.blame = by;
+    } else if (port != KYMO_IDENT_NONE || to_port) {
+        s.cause = KYMO_WHY_PORT;
+        s.blame = port;
+    } else {
+        /* With messages recorded, a wait that none of them ended, nor a timeout, was not in
+         * a receive: the process had used up its reductions. Unless a message was looked at. */
+        bool sleeps = is_function(w, before->out_mfa, "timer", "sleep");
+        double enough = w->mails.n > 0 && !sleeps ? 0.5 : 0.9;
+        double busy = kymo_why_busy(w, next->slot, start, end, before->process, &who, &s.blame_ns);
+        bool receives = end - start > WAKEUP_NS && looked_at_request(w, before, next);
+        if ((busy >= enough && !receives) || end - start <= WAKEUP_NS) {
+            s.cause = KYMO_WHY_SCHEDULER;
+            s.blame = who;
+        } else {
+            s.cause = sleeps ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN;
+            s.blame_ns = 0;
+        }
+    }
+    add(w, s);
+}
+
+/* ---- waiting for a message ---- */
 
 /* The message that ended the wait before run `next`, as far as messages say it: of those
  * that were fetched when it ran again and before it went on with other work, the one that
@@ -365,6 +391,16 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
                                      .requests = others});
 }
 
+/* The time of a run without its collections. */
+static int64_t worked(const struct kymo_why *w, const struct kymo_why_run *run)
+{
+    struct kymo_why_range c = kymo_why_collections(w, run->process);
+    int64_t ns = run->end - run->start;
+    for (size_t i = collection_from(w, c, run->start); i < c.end && w->collections.p[i].start < run->end; i++)
+        ns -= earlier(w->collections.p[i].end, run->end) - later(w->collections.p[i].start, run->start);
+    return ns;
+}
+
 /* Whether a run did not end the wait in which it began: the process looked at a signal or
  * at messages that it did not want, and waited on in the same receive. */
 static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
@@ -382,7 +418,7 @@ static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
         unwanted = unwanted && is_next_request(w, &w->mails.p[i]);
     }
     if (messages > 0 && unwanted)
-        return ns < LONG_GLANCE_NS;
+        return worked(w, run) < LONG_GLANCE_NS;
     return ns < GLANCE_NS && ns < run[1].start - run->end;
 }
 
@@ -449,8 +485,10 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
     int64_t from = first ? start : later(w->runs.p[before].end, start);
     uint32_t out_mfa = first ? 0 : w->runs.p[before].out_mfa;
     if (m != NULL && (m->sent == KYMO_NO_TIME || KYMO_IDENT_KIND(m->from) != KYMO_I_PID)) {
-        int64_t sent = m->sent != KYMO_NO_TIME ? earlier(later(m->sent, from), end) : end;
+        int64_t sent = m->sent != KYMO_NO_TIME ? earlier(later(m->sent, from), end) : end, since;
         uint8_t cause = cause_of_sender(m);
+        if (is_timeout(m) && suspender(w, run->process, end, &since) != KYMO_IDENT_NONE)
+            sent = earlier(later(since, from), end); /* it was over before the process could run */
         wait_runnable(w, run->process, sent, end, run);
         add(w, (struct kymo_why_stretch){.cause = cause,
                                          .process = run->process,

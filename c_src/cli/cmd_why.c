@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kymo why: the critical path of slow requests or calls. Two passes over the recording:
- * the first finds what to explain, the second collects what happened meanwhile. When that
+ * the first finds what to explain, requests or, without any, calls; the second collects
+ * what happened meanwhile. When that
  * is too much for one pass, each half of the answers gets one of its own.
  */
 #include <inttypes.h>
@@ -19,6 +20,7 @@ struct why {
     struct cli_analysis a;
     struct cli_why_target *targets; /* the longest first */
     size_t n, room;
+    bool requests; /* the targets are requests, not calls */
     const char *at_text;
     int64_t at; /* CLOCK_MONOTONIC, with at_text */
     bool path, casts;
@@ -70,14 +72,18 @@ static void on_request(void *arg, const struct kymo_request *q)
                                .end = cast ? q->handled_end : q->received,
                                .request = *q,
                                .cast = cast};
+    if (!w->requests && is_then(w, t.start, t.end)) {
+        w->requests = true;
+        w->n = 0; /* calls that have been found before */
+    }
     add_target(w, &t);
 }
 
 static void on_span(void *arg, const struct kymo_span *s)
 {
     struct why *w = arg;
-    if (s->end == KYMO_NO_TIME || s->ended == KYMO_SPAN_MOMENT || !cli_wants_process(&w->a, s->process) ||
-        !cli_wants_function(&w->a, s->mfa))
+    if (w->requests || s->end == KYMO_NO_TIME || s->ended == KYMO_SPAN_MOMENT ||
+        !cli_wants_process(&w->a, s->process) || !cli_wants_function(&w->a, s->mfa))
         return;
     struct cli_why_target t = {
         .process = s->process, .server = KYMO_IDENT_NONE, .mfa = s->mfa, .start = s->start, .end = s->end};
@@ -92,16 +98,10 @@ static int find_targets(struct why *w)
     w->targets = calloc(w->room, sizeof *w->targets);
     if (w->targets == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    if (by_function)
-        sink.span = on_span;
-    else
+    sink.span = on_span;
+    if (!by_function)
         sink.request = on_request;
-    int status = cli_analysis_run(&w->a, &sink, 1);
-    if (status == KYMO_EXIT_OK && w->n == 0 && !by_function) {
-        sink = (struct kymo_analysis_sink){.arg = w, .span = on_span};
-        status = cli_analysis_run(&w->a, &sink, 1);
-    }
-    return status;
+    return cli_analysis_run(&w->a, &sink, 1);
 }
 
 /* ---- text ---- */
@@ -249,19 +249,19 @@ void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
 
 /* ---- explaining ---- */
 
-/* Reads the facts that n targets need. */
+/* Reads the facts that n targets need. What is from before their windows is offered to
+ * `facts`, too: it chooses. */
 static int collect(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
                    struct kymo_why *facts)
 {
-    int64_t from = INT64_MAX, to = INT64_MIN;
+    int64_t to = INT64_MIN;
     struct kymo_analysis_sink sink = kymo_why_sink(facts);
     for (size_t i = 0; i < n; i++) {
         if (!kymo_why_window(facts, targets[i].start, targets[i].end))
             return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-        from = targets[i].start < from ? targets[i].start : from;
         to = targets[i].end > to ? targets[i].end : to;
     }
-    return cli_analysis_run_window(a, &sink, 1, from - a->t0 - KYMO_WHY_BEFORE_NS, to - a->t0);
+    return cli_analysis_run_window(a, &sink, 1, INT64_MIN, to - a->t0);
 }
 
 static int answer_one(const struct cli_why_target *t, struct kymo_why *facts, struct kymo_why_answer *answer)
@@ -271,61 +271,51 @@ static int answer_one(const struct cli_why_target *t, struct kymo_why *facts, st
     return rc == 0 ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
-int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t, struct kymo_why_answer *answer)
+/* Explains n targets with one pass. *halve: their facts did not find room together; nothing
+ * was explained. */
+static int explain_together(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
+                            cli_why_answered answered, void *arg, bool *halve)
 {
     struct kymo_why *facts = kymo_why_new(a->r);
-    int status = facts != NULL ? collect(a, t, 1, facts) : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    if (status == KYMO_EXIT_OK)
-        status = answer_one(t, facts, answer);
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    int status = facts != NULL && answer != NULL ? collect(a, targets, n, facts)
+                                                 : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    *halve = status == KYMO_EXIT_OK && n > 1 && kymo_why_is_cut(facts);
+    for (size_t i = 0; i < n && status == KYMO_EXIT_OK && !*halve; i++) {
+        status = answer_one(&targets[i], facts, answer);
+        if (status == KYMO_EXIT_OK)
+            answered(arg, &targets[i], answer);
+    }
+    free(answer);
     kymo_why_free(facts);
     return status;
 }
 
-static int show_one(struct why *w, const struct cli_why_target *t, struct kymo_why *facts,
-                    struct kymo_why_answer *answer)
+int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
+                    cli_why_answered answered, void *arg)
 {
-    int status = answer_one(t, facts, answer);
-    if (status != KYMO_EXIT_OK)
+    bool halve;
+    if (n == 0)
+        return KYMO_EXIT_OK;
+    int status = explain_together(a, targets, n, answered, arg, &halve);
+    if (!halve)
         return status;
+    status = cli_why_explain(a, targets, n / 2, answered, arg);
+    return status == KYMO_EXIT_OK ? cli_why_explain(a, targets + n / 2, n - n / 2, answered, arg) : status;
+}
+
+static void show_one(void *arg, const struct cli_why_target *t, const struct kymo_why_answer *answer)
+{
+    struct why *w = arg;
     if (w->a.json) {
         cli_why_json(&w->a, t, answer);
-        return KYMO_EXIT_OK;
+        return;
     }
     if (w->answered++ > 0)
         putchar('\n');
     text_answer(w, t, answer);
     if (answer->cut && !w->a.quiet)
         cli_warn("the time is too full of events: parts of the explanation are left out");
-    return KYMO_EXIT_OK;
-}
-
-/* Explains the targets from `first` to before `end`, in order. *halve: their facts did not
- * find room together; nothing was explained. */
-static int explain_together(struct why *w, size_t first, size_t end, bool *halve)
-{
-    struct kymo_why *facts = kymo_why_new(w->a.r);
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    int status = facts != NULL && answer != NULL ? collect(&w->a, &w->targets[first], end - first, facts)
-                                                 : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    *halve = status == KYMO_EXIT_OK && end - first > 1 && kymo_why_is_cut(facts);
-    for (size_t i = first; i < end && status == KYMO_EXIT_OK && !*halve; i++)
-        status = show_one(w, &w->targets[i], facts, answer);
-    free(answer);
-    kymo_why_free(facts);
-    return status;
-}
-
-static int explain(struct why *w, size_t first, size_t end)
-{
-    bool halve;
-    if (first == end)
-        return KYMO_EXIT_OK;
-    int status = explain_together(w, first, end, &halve);
-    if (!halve)
-        return status;
-    size_t middle = first + (end - first) / 2;
-    status = explain(w, first, middle);
-    return status == KYMO_EXIT_OK ? explain(w, middle, end) : status;
 }
 
 /* ---- the command ---- */
@@ -366,7 +356,7 @@ static int run(struct why *w)
         cli_json_ns("slowest_cast_ns", w->slowest_cast);
         cli_json_open("answers", '[');
     }
-    status = explain(w, 0, w->n);
+    status = cli_why_explain(&w->a, w->targets, w->n, show_one, w);
     if (w->a.json) {
         cli_json_close(']');
         cli_json_close('}');

@@ -19,9 +19,14 @@ struct cli_why_target {
     bool cast;
 };
 
-/* Reads the recording once more, up to the end of the target. 0, or an exit status after a
- * message. */
-int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *t, struct kymo_why_answer *answer);
+/* An answer, which is valid during the call. */
+typedef void (*cli_why_answered)(void *arg, const struct cli_why_target *t,
+                                 const struct kymo_why_answer *answer);
+/* Explains n targets, in order. Reads the recording once more, up to the end of the last of
+ * them; when their facts are too many to be kept together, once for each half, and so on. 0,
+ * or an exit status after a message. */
+int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
+                    cli_why_answered answered, void *arg);
 /* A JSON object, without a key. */
 void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
                   const struct kymo_why_answer *answer);

@@ -6,8 +6,10 @@
  *
  * A process is called, whatever comes first: its registered name; its label; the
  * function that it really runs (proc_lib's initial call: rabbit_channel:init/1, not
- * proc_lib:init_p/5); the function that it was spawned with; its pid. On a node that
- * runs Elixir, modules and functions of Elixir are written as Elixir does:
+ * proc_lib:init_p/5); the function that it was spawned with; its pid. One without a name
+ * also has the relative that says most about it: " for " the process that it works for
+ * (head of $callers, where that is known by more than a pid), or " under " its nearest
+ * ancestor with a name or code of its own. On a node that runs Elixir, modules and functions of Elixir are written as Elixir does:
  * MyApp.Worker.run/1.
  */
 #ifndef KYMO_NAMING_H
@@ -21,6 +23,8 @@
 
 /* Processes that events have named; when there are more all of them are forgotten. */
 #define KYMO_NAMED_MAX 262144u
+/* Ancestors that are looked at. */
+#define KYMO_ANCESTORS_MAX 16u
 
 struct kymo_naming;
 
@@ -38,15 +42,20 @@ bool kymo_naming_elixir(const struct kymo_naming *n);
 
 /* All of these: NUL terminated, cut to size, UTF-8; return the length in buf. */
 
-/* "<0.12.0> name", or the ident alone. */
+/* "<0.12.0> name", "<0.12.0> shop:init/1 under shop_sup", or the ident alone. */
 size_t kymo_name_process(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size);
-/* The name alone; the ident when there is none. */
+/* The name alone, which is that of the role; the ident when there is none. */
 size_t kymo_name_short(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size);
 /* What processes of the same kind have in common: the registered name, the callback
  * module's function or the function that was spawned; the kind of ident when none is
- * known. Two processes have the same role when kymo_naming_role is the same. */
+ * known. A function that processes of all kinds run, erlang:apply/2 and a few others,
+ * comes with a relative: "erlang:apply/2 under shop_sup". Two processes have the same
+ * role when kymo_naming_role is the same; kymo_role_is_known says whether it is more
+ * than the kind of ident. */
 size_t kymo_name_role(const struct kymo_naming *n, uint64_t ident, char *buf, size_t size);
 uint64_t kymo_naming_role(const struct kymo_naming *n, uint64_t ident);
+bool kymo_role_is_known(uint64_t role);
+size_t kymo_name_of_role(const struct kymo_naming *n, uint64_t role, char *buf, size_t size);
 /* lists:map/2, Enum.map/2; "?" when it is not known. */
 size_t kymo_name_function(const struct kymo_naming *n, uint32_t mfa, char *buf, size_t size);
 /* lists, Enum. */

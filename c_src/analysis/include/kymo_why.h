@@ -76,8 +76,9 @@ struct kymo_why;
 struct kymo_why *kymo_why_new(const struct kymo_reader *r);
 void kymo_why_free(struct kymo_why *w);
 /* Keeps only facts of which some part lies between start - KYMO_WHY_BEFORE_NS and end, or
- * in another window. Times as in kymo_event.ns. Without windows all facts are kept.
- * Before the analysis. False: no memory. */
+ * in another window; of calls that suspend processes all. Times as in kymo_event.ns.
+ * Without windows all facts are kept. Before the analysis, which is to begin with the
+ * recording: a process may have been suspended long before. False: no memory. */
 bool kymo_why_window(struct kymo_why *w, int64_t start, int64_t end);
 /* Collects what the explanation needs. */
 struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w);

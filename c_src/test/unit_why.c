@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What kymo why makes of recordings made by hand: where the time of a process went.
+ */
+#include <errno.h>
+
+#include "kymo_why.h"
+#include "scene.h"
+
+/* The time of PID(1) from START to START + ns. */
+static void explain_first(struct scene *x, int64_t ns, struct kymo_why_answer *answer)
+{
+    struct kymo_why *w = NULL;
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    char err[256] = "";
+    open_recording(x);
+    w = kymo_why_new(x->r);
+    assert_non_null(w);
+    struct kymo_analysis_sink sinks[2] = {sink_of(x), kymo_why_sink(w)};
+    assert_int_equal(kymo_analyse(x->r, &o, sinks, 2, &x->res, err, sizeof err), 0);
+    assert_int_equal(kymo_why_explain(w, PID(1), START, START + ns, answer), 0);
+    assert_int_equal(answer->ns, ns);
+    kymo_why_free(w);
+}
+
+static void explain(struct scene *x, struct kymo_why_answer *answer)
+{
+    explain_first(x, 1000000, answer);
+}
+
+static const struct kymo_why_part *part(const struct kymo_why_answer *answer, uint8_t cause, uint64_t process)
+{
+    for (size_t i = 0; i < answer->n; i++) {
+        if (answer->part[i].cause == cause && answer->part[i].process == process)
+            return &answer->part[i];
+    }
+    return NULL;
+}
+
+static void waits_for_a_server(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 50000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
+    wm(&x, 0, 100000, KYMO_E_OUT, PID(1), x.a);
+    wm(&x, 1, 150000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 150010, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
+    wm(&x, 1, 150020, KYMO_E_CALL, PID(9), x.handle_call);
+    gc(&x, 1, 200000, KYMO_E_GC_MAJOR_START, PID(9));
+    gc(&x, 1, 500000, KYMO_E_GC_MAJOR_END, PID(9));
+    wm(&x, 1, 700000, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    message(&x, 1, 700010, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    wm(&x, 1, 700020, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 0, 800010, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 800020, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+    explain(&x, answer);
+    assert_int_equal(part(answer, KYMO_WHY_GC, PID(9))->ns, 300000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(9))->ns, 250010);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(9))->mfa, x.handle_call);
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(9))->ns, 50000);
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 100000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(1))->ns, 100000 + 199990);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_GC);
+    for (size_t i = 1; i < answer->n_steps; i++)
+        assert_int_equal(answer->step[i].start, answer->step[i - 1].end);
+    close_scene(&x);
+    free(answer);
+}
+
+static void waits_in_a_mailbox(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    message(&x, 1, 10, KYMO_E_SEND, PID(2), PID(9), KYMO_MSG_CALL, 88);
+    wm(&x, 1, 20, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 30, KYMO_E_RECEIVE, PID(9), PID(2), KYMO_MSG_CALL, 88);
+    wm(&x, 1, 40, KYMO_E_CALL, PID(9), x.handle_call);
+    wm(&x, 0, 50, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 50000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
+    wm(&x, 0, 60000, KYMO_E_OUT, PID(1), x.a);
+    wm(&x, 1, 800000, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    message(&x, 1, 800010, KYMO_E_SEND, PID(9), PID(2), KYMO_MSG_REPLY, 88);
+    message(&x, 1, 800020, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
+    wm(&x, 1, 800030, KYMO_E_CALL, PID(9), x.handle_call);
+    wm(&x, 1, 900000, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    message(&x, 1, 900010, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    wm(&x, 1, 900020, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 0, 900030, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 900040, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_QUEUE);
+    assert_int_equal(answer->part[0].process, PID(9));
+    assert_int_equal(answer->part[0].ns, 800030 - 60000);
+    assert_int_equal(answer->part[0].requests, 1);
+    assert_int_equal(answer->part[0].mfa, x.handle_call);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A server that waits for another one is busy, although its scheduler is not: the request
+ * that comes then is there before the reply that wakes it. */
+static void waits_for_a_waiting_server(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    message(&x, 1, 10, KYMO_E_SEND, PID(2), PID(9), KYMO_MSG_CALL, 88);
+    wm(&x, 1, 20, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 30, KYMO_E_RECEIVE, PID(9), PID(2), KYMO_MSG_CALL, 88);
+    wm(&x, 1, 40, KYMO_E_CALL, PID(9), x.handle_call);
+    message(&x, 1, 50, KYMO_E_SEND, PID(9), PID(7), KYMO_MSG_CALL, 99);
+    wm(&x, 1, 60, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 1, 70, KYMO_E_IN, PID(7), x.b);
+    wm(&x, 0, 50, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 50000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
+    wm(&x, 0, 60000, KYMO_E_OUT, PID(1), x.a);
+    message(&x, 1, 700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_REPLY, 99);
+    wm(&x, 1, 700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 1, 700020, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 700030, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
+    message(&x, 1, 700040, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_REPLY, 99);
+    wm(&x, 1, 800000, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    message(&x, 1, 800010, KYMO_E_SEND, PID(9), PID(2), KYMO_MSG_REPLY, 88);
+    wm(&x, 1, 800030, KYMO_E_CALL, PID(9), x.handle_call);
+    wm(&x, 1, 900000, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    message(&x, 1, 900010, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    wm(&x, 1, 900020, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 0, 900030, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 900040, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_QUEUE);
+    assert_int_equal(answer->part[0].process, PID(9));
+    assert_int_equal(answer->part[0].requests, 1);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A receive that has waited in vain. */
+static void timeout(struct scene *x, uint32_t slot, uint64_t at, uint64_t who)
+{
+    message(x, slot, at, KYMO_E_RECEIVE, who, KYMO_IDENT_NONE, KYMO_MSG_TIMEOUT, 0);
+}
+
+/* PID(1) calls PID(9), which begins to handle it and waits from 40000 on. */
+static void calls_a_waiting_server(struct scene *x)
+{
+    open_scene(x);
+    wm(x, 0, 0, KYMO_E_IN, PID(1), x->a);
+    message(x, 0, 10000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
+    wm(x, 0, 11000, KYMO_E_OUT, PID(1), x->a);
+    wm(x, 0, 20000, KYMO_E_IN, PID(9), x->a);
+    message(x, 0, 21000, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
+    wm(x, 0, 22000, KYMO_E_CALL, PID(9), x->handle_call);
+    message(x, 0, 30000, KYMO_E_SEND, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    wm(x, 0, 40000, KYMO_E_OUT, PID(9), x->b);
+}
+
+/* The server goes on at `at` and replies, until at + 200000. */
+static void server_replies(struct scene *x, uint64_t at)
+{
+    wm(x, 0, at, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
+    message(x, 0, at + 10000, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    wm(x, 0, at + 20000, KYMO_E_CALL, PID(9), x->handle_call);
+    wm(x, 0, at + 30000, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
+    message(x, 0, at + 40000, KYMO_E_SEND, PID(9), PID(5), KYMO_MSG_REPLY, 55);
+    wm(x, 0, at + 50000, KYMO_E_OUT, PID(9), x->a);
+    wm(x, 0, at + 100000, KYMO_E_IN, PID(1), x->a);
+    message(x, 0, at + 110000, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    wm(x, 0, at + 200000, KYMO_E_OUT, PID(1), x->a);
+}
+
+/* PID(5) sends requests to the server that waits, of which it has a look at each. */
+static void disturb(struct scene *x, uint64_t at, uint64_t ref)
+{
+    wm(x, 0, at, KYMO_E_IN, PID(5), x->b);
+    message(x, 0, at + 1000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, ref);
+    wm(x, 0, at + 2000, KYMO_E_OUT, PID(5), x->b);
+    wm(x, 0, at + 3000, KYMO_E_IN, PID(9), x->b);
+    message(x, 0, at + 4000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, ref);
+    wm(x, 0, at + 5000, KYMO_E_OUT, PID(9), x->b);
+}
+
+static void assert_nothing_of(const struct kymo_why_answer *answer, uint64_t process)
+{
+    for (size_t i = 0; i < answer->n; i++)
+        assert_true(answer->part[i].process != process);
+}
+
+/* Others that send to a server that waits for one message are not what it waits for. */
+static void bystanders_and_an_answer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
+    disturb(&x, 200000, 55);
+    disturb(&x, 400000, 56);
+    /* One comes right after another. */
+    wm(&x, 0, 406000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 406100, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 58);
+    wm(&x, 0, 408500, KYMO_E_OUT, PID(9), x.b);
+    /* The last of them is there before the answer, and both are fetched together. */
+    wm(&x, 0, 698000, KYMO_E_IN, PID(5), x.b);
+    message(&x, 0, 699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
+    wm(&x, 0, 699500, KYMO_E_OUT, PID(5), x.b);
+    message(&x, 1, 700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(&x, 1, 700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
+    message(&x, 0, 752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    server_replies(&x, 800000);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_RUNNING);
+    assert_int_equal(answer->part[0].process, PID(7));
+    assert_int_equal(answer->part[0].ns, 700000 - 40000);
+    assert_nothing_of(answer, PID(5));
+    close_scene(&x);
+    free(answer);
+}
+
+static void bystanders_and_a_timeout(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    disturb(&x, 200000, 55);
+    disturb(&x, 400000, 56);
+    wm(&x, 0, 2698000, KYMO_E_IN, PID(5), x.b);
+    message(&x, 0, 2699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
+    wm(&x, 0, 2699500, KYMO_E_OUT, PID(5), x.b);
+    wm(&x, 0, 2750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 2751000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 57);
+    timeout(&x, 0, 2752000, PID(9));
+    server_replies(&x, 2800000);
+    explain_first(&x, 3000000, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_TIMER);
+    assert_int_equal(answer->part[0].process, PID(9));
+    assert_int_equal(answer->part[0].ns, 2750000 - 40000);
+    assert_nothing_of(answer, PID(5));
+    close_scene(&x);
+    free(answer);
+}
+
+/* PID(7) works for the server, which looks at the request of PID(5) from 2000000 to
+ * 4000000, and then gets its answer. */
+static void long_look_at_a_request(struct scene *x, bool collects)
+{
+    calls_a_waiting_server(x);
+    wm(x, 1, 35000, KYMO_E_IN, PID(7), x->b);
+    wm(x, 0, 1990000, KYMO_E_IN, PID(5), x->b);
+    message(x, 0, 1991000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 55);
+    wm(x, 0, 1992000, KYMO_E_OUT, PID(5), x->b);
+    wm(x, 0, 2000000, KYMO_E_IN, PID(9), x->b);
+    message(x, 0, 2001000, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 55);
+    if (collects) {
+        gc(x, 0, 2002000, KYMO_E_GC_MAJOR_START, PID(9));
+        gc(x, 0, 3999000, KYMO_E_GC_MAJOR_END, PID(9));
+    }
+    wm(x, 0, 4000000, KYMO_E_OUT, PID(9), x->b);
+    message(x, 1, 4700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(x, 1, 4700010, KYMO_E_OUT, PID(7), x->b);
+    wm(x, 0, 4750000, KYMO_E_IN, PID(9), x->b);
+    message(x, 0, 4752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    server_replies(x, 4800000);
+}
+
+/* Collections on a dirty scheduler, which are runs of their own. */
+static void collects_on_another_scheduler(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    x.t.slots[1].thread_kind = KYMO_T_DIRTY_CPU;
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    wm(&x, 0, 1000, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 1, 1100, KYMO_E_IN, PID(1), x.b);
+    gc(&x, 1, 1200, KYMO_E_GC_MAJOR_START, PID(1));
+    gc(&x, 1, 701200, KYMO_E_GC_MAJOR_END, PID(1));
+    wm(&x, 1, 701300, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 0, 900000, KYMO_E_IN, PID(1), x.b);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_GC);
+    assert_int_equal(answer->part[0].ns, 700000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A look at a message that takes long because the heap was full is nothing but a look. */
+static void bystander_and_a_collection(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    long_look_at_a_request(&x, true);
+    explain_first(&x, 5000000, answer);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 4700000 - 40000);
+    assert_null(part(answer, KYMO_WHY_GC, PID(9)));
+    close_scene(&x);
+    free(answer);
+}
+
+/* One that takes long for another reason may have been more. But what ended the wait before
+ * was a message, so that it was no wait for a scheduler. */
+static void long_look_is_no_wait_for_a_scheduler(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    long_look_at_a_request(&x, false);
+    explain_first(&x, 5000000, answer);
+    assert_int_equal(part(answer, KYMO_WHY_UNKNOWN, PID(9))->ns, 2000000 - 40000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 4700000 - 4000000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A timeout ends a receive: what arrives after it is another wait. */
+static void message_after_a_timeout(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
+    wm(&x, 0, 2500000, KYMO_E_IN, PID(9), x.b);
+    timeout(&x, 0, 2500500, PID(9));
+    wm(&x, 0, 2501000, KYMO_E_OUT, PID(9), x.b);
+    message(&x, 1, 2700000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(&x, 1, 2700010, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 2750000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 2752000, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    server_replies(&x, 2800000);
+    explain_first(&x, 3000000, answer);
+    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 2500000 - 40000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 2700000 - 2501000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A timeout that was over while the process was suspended did not end the wait. */
+static void suspended_beyond_a_timeout(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    uint32_t erlang = tr_atom(&x.t, "erlang");
+    uint32_t suspend = tr_mfa(&x.t, erlang, tr_atom(&x.t, "suspend_process"), 1);
+    uint32_t resume = tr_mfa(&x.t, erlang, tr_atom(&x.t, "resume_process"), 1);
+    wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
+    wm(&x, 1, 500000, KYMO_E_CALL, PID(7), suspend);
+    wm(&x, 1, 501000, KYMO_E_RETURN_FROM, PID(7), suspend);
+    wm(&x, 1, 2740000, KYMO_E_CALL, PID(7), resume);
+    wm(&x, 1, 2741000, KYMO_E_RETURN_FROM, PID(7), resume);
+    wm(&x, 1, 2742000, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 2750000, KYMO_E_IN, PID(9), x.b);
+    timeout(&x, 0, 2750500, PID(9));
+    server_replies(&x, 2800000);
+    explain_first(&x, 3000000, answer);
+    assert_int_equal(part(answer, KYMO_WHY_SUSPENDED, PID(9))->ns, 2750000 - 500000);
+    assert_int_equal(part(answer, KYMO_WHY_SUSPENDED, PID(9))->blame, PID(7));
+    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 500000 - 40000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A process that was scheduled out and in without a message waited for no timer. */
+static void preempted_waits_for_no_timer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    message(&x, 0, 10, KYMO_E_RECEIVE, PID(1), PID(2), KYMO_MSG_PLAIN, 0);
+    wm(&x, 0, 10000, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 0, 20000, KYMO_E_IN, PID(2), x.a);
+    wm(&x, 0, 600000, KYMO_E_OUT, PID(2), x.a);
+    wm(&x, 0, 800000, KYMO_E_IN, PID(1), x.b);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 790000);
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->blame, PID(2));
+    close_scene(&x);
+    free(answer);
+}
+
+/* Nor did one that looked for a message without waiting, and so had a timeout of 0. */
+static void polling_waits_for_no_timer(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    timeout(&x, 0, 10, PID(1));
+    wm(&x, 0, 400000, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 0, 410000, KYMO_E_IN, PID(2), x.a);
+    wm(&x, 0, 490000, KYMO_E_OUT, PID(2), x.a);
+    wm(&x, 0, 500000, KYMO_E_IN, PID(1), x.b);
+    timeout(&x, 0, 700000, PID(1));
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 100000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* Facts outside the windows are not kept, and are not needed for what is inside. */
+static void windows(void **state)
+{
+    (void)state;
+    enum { APART = 100000000 };
+    struct scene x;
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    char err[256] = "";
+    assert_non_null(answer);
+    open_scene(&x);
+    for (uint64_t at = 0; at <= 2 * APART; at += APART) {
+        wm(&x, 0, at, KYMO_E_IN, PID(1), x.b);
+        wm(&x, 0, at + 1000000, KYMO_E_OUT, PID(1), x.b);
+    }
+    open_recording(&x);
+    struct kymo_why *w = kymo_why_new(x.r);
+    assert_non_null(w);
+    assert_true(kymo_why_window(w, START + 2 * APART, START + 2 * APART + 500000));
+    assert_true(kymo_why_window(w, START, START + 1000000));
+    struct kymo_analysis_sink sink = kymo_why_sink(w);
+    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, err, sizeof err), 0);
+    assert_false(kymo_why_is_cut(w));
+    for (uint64_t at = 0; at <= 2 * APART; at += APART) {
+        assert_int_equal(
+            kymo_why_explain(w, PID(1), (int64_t)(START + at), (int64_t)(START + at + 500000), answer), 0);
+        assert_int_equal(answer->ns, 500000);
+        assert_int_equal(answer->n, 1);
+        assert_int_equal(answer->part[0].cause == KYMO_WHY_RUNNING, at != APART);
+    }
+    kymo_why_free(w);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A cast is explained from its sending until it was handled. */
+static void explains_a_cast(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    struct kymo_request q = {.client = PID(1),
+                             .server = PID(9),
+                             .kind = KYMO_REQ_CAST,
+                             .sent = START + 10000,
+                             .handled = START + 50000,
+                             .handled_end = START + 900000};
+    char err[256] = "";
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 10000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CAST, 0);
+    wm(&x, 0, 20000, KYMO_E_OUT, PID(1), x.a);
+    wm(&x, 1, 30000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 1, 30010, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CAST, 0);
+    wm(&x, 1, 1000000, KYMO_E_OUT, PID(9), x.b);
+    open_recording(&x);
+    struct kymo_why *w = kymo_why_new(x.r);
+    assert_non_null(w);
+    struct kymo_analysis_sink sink = kymo_why_sink(w);
+    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, err, sizeof err), 0);
+    assert_int_equal(kymo_why_explain_cast(w, &q, answer), 0);
+    assert_int_equal(answer->ns, 890000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(9))->ns, 870000);
+    assert_null(part(answer, KYMO_WHY_RUNNING, PID(1)));
+    q.handled_end = q.sent - 1;
+    assert_int_equal(kymo_why_explain_cast(w, &q, answer), -EINVAL);
+    kymo_why_free(w);
+    close_scene(&x);
+    free(answer);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+    const struct CMUnitTest tests[] = {
+        T(waits_for_a_server),
+        T(waits_in_a_mailbox),
+        T(waits_for_a_waiting_server),
+        T(bystanders_and_an_answer),
+        T(bystanders_and_a_timeout),
+        T(collects_on_another_scheduler),
+        T(bystander_and_a_collection),
+        T(long_look_is_no_wait_for_a_scheduler),
+        T(message_after_a_timeout),
+        T(suspended_beyond_a_timeout),
+        T(preempted_waits_for_no_timer),
+        T(polling_waits_for_no_timer),
+        T(windows),
+        T(explains_a_cast),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
