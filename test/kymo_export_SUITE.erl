@@ -15,7 +15,7 @@ all() ->
     [
         dbg_equals_process_tracer, dbg_time_stamps, dbg_what_was_not_recorded,
         ctf_command, ctf_library, ctf_lost,
-        perfetto_story, perfetto_counts, perfetto_lost,
+        perfetto_story, perfetto_counts, perfetto_tables, perfetto_lost,
         folded_stacks, folded_wall,
         windows, refusals, damaged
     ].
@@ -28,7 +28,7 @@ init_per_suite(Config) ->
     record(Scenario, #{}, fun export_work:scenario/0),
     Busy = filename:join(Priv, "busy"),
     record(Busy, #{}, fun() -> export_work:busy(10, 20) end),
-    [{scenario, Scenario}, {busy, Busy}, {trace_processor, trace_processor(Config)} | Config].
+    [{scenario, Scenario}, {busy, Busy}, {trace_processor, kymo_trace_processor:find()} | Config].
 
 end_per_suite(_) ->
     ok.
@@ -93,7 +93,7 @@ ctf(Config, Dir) ->
         false -> throw({skip, "babeltrace2 is not installed: the CTF export was NOT checked"});
         _ -> ok
     end,
-    {Status, Text} = command("/usr/bin/python3", [data(Config, "ctf_read.py"), export(Config, "ctf", Dir)]),
+    {Status, Text} = kymo_cli:command("/usr/bin/python3", [data(Config, "ctf_read.py"), export(Config, "ctf", Dir)]),
     case Status of
         0 ->
             File = filename:join(?config(dir, Config), "ctf.terms"),
@@ -107,41 +107,9 @@ ctf(Config, Dir) ->
             end
     end.
 
-trace_processor(Config) ->
-    case command("/bin/bash", [data(Config, "trace_processor_get.sh")]) of
-        {0, Dir} -> {ok, string:trim(binary_to_list(Dir))};
-        {_, Why} -> {skip, "Perfetto's trace_processor is absent, so it did NOT check: " ++ string:trim(binary_to_list(Why))}
-    end.
-
 %% Rows of each query.
 sql(Config, Trace, Queries) ->
-    case ?config(trace_processor, Config) of
-        {ok, Assets} ->
-            Args = [data(Config, "trace_processor.mjs"), Assets, Trace | Queries],
-            {Status, Text} = command(os:find_executable("node"), Args),
-            Status =:= 0 orelse ct:fail({trace_processor, Status, Text}),
-            [rows(Line) || Line <- string:split(string:trim(Text), "\n", all)];
-        {skip, _} = Skip ->
-            throw(Skip)
-    end.
-
-%% JSON arrays of strings, numbers and null are Erlang terms but for null and the
-%% encoding of strings.
-rows(Line) ->
-    Terms = re:replace(Line, "\"((?:[^\"\\\\]|\\\\.)*)\"", "<<\"\\1\"/utf8>>", [global, unicode, {return, list}]),
-    {ok, Tokens, _} = erl_scan:string(Terms ++ "."),
-    {ok, Rows} = erl_parse:parse_term(Tokens),
-    Rows.
-
-command(Program, Args) ->
-    Port = open_port({spawn_executable, Program}, [{args, Args}, exit_status, stderr_to_stdout, binary, hide]),
-    collect(Port, []).
-
-collect(Port, Acc) ->
-    receive
-        {Port, {data, Data}} -> collect(Port, [Acc, Data]);
-        {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Acc)}
-    end.
+    kymo_trace_processor:query(?config(trace_processor, Config), Trace, Queries).
 
 skippable(Fun) ->
     try Fun()
@@ -270,7 +238,7 @@ ctf_command(Config) ->
         Babeltrace = os:find_executable("babeltrace2"),
         Babeltrace =/= false orelse throw({skip, "babeltrace2 is not installed: the CTF export was NOT checked"}),
         Out = export(Config, "ctf", ?config(scenario, Config)),
-        {0, Text} = command("/usr/bin/timeout", ["60", Babeltrace, Out]),
+        {0, Text} = kymo_cli:command("/usr/bin/timeout", ["60", Babeltrace, Out]),
         Names = [Name || Line <- string:split(string:trim(Text), "\n", all),
                          {match, [Name]} <- [re:run(Line, "^\\[.*?\\] \\(.*?\\) ([^:]+):", [{capture, [1], binary}])]],
         Expected = [text(tag(E)) || E <- dbg(Config, ?config(scenario, Config))],
@@ -346,7 +314,8 @@ perfetto_story(Config) ->
                "where category = 'call' group by 1, 2 order by 1, 2",
         Arrows = "select a.name, b.name, count(*), sum(a.ts > b.ts) from flow f join slice a on f.slice_out = a.id "
                  "join slice b on f.slice_in = b.id group by 1, 2",
-        Tracks = "select distinct t.name from slice s join track t on s.track_id = t.id where s.name = 'alive'",
+        Tracks = "select distinct t.name from slice s join thread_track k on s.track_id = k.id join thread t using (utid) "
+                 "where s.name = 'alive'",
         [Calls, Flows, Alive] = sql(Config, Trace, [Tree, Arrows, Tracks]),
         Call = fun(Parent, Name) ->
             lists:sum([N || [P, C, N] <- Calls, P =:= Parent, C =:= Name])
@@ -401,6 +370,56 @@ perfetto_counts(Config) ->
         ?assertEqual(Number(spawn), Instant(<<"spawn">>)),
         ?assertEqual(1 + Number(spawned), Alive)
     end).
+
+%% Perfetto's own tables: the node is a process with its number, schedulers and Erlang
+%% processes are threads of it, counters agree with kymo's tables, no track is empty.
+perfetto_tables(Config) ->
+    skippable(fun() ->
+        Dir = ?config(busy, Config),
+        Trace = export(Config, "perfetto", Dir),
+        clean(Config, Trace),
+        [Processes, Threads, Calls, Empty, Heaps, Running, [[Slices]], Loose] = sql(Config, Trace, [
+            "select pid, name from process where upid in (select upid from thread where tid <> 0)",
+            "select t.name, count(*) from slice s join thread_track k on s.track_id = k.id join thread t using (utid) "
+            "where s.name = 'alive' group by t.utid",
+            "select t.name, count(*) from slice s join thread_track k on s.track_id = k.id join thread t using (utid) "
+            "where s.category = 'call' group by t.utid",
+            "select t.type, t.name from track t where not exists (select 1 from slice s where s.track_id = t.id) "
+            "and not exists (select 1 from counter c where c.track_id = t.id)",
+            "select t.name, cast(c.value as int) from counter c join thread_counter_track k on c.track_id = k.id "
+            "join thread t using (utid) where k.name = 'heap after gc'",
+            "select cast(min(value) as int), cast(sum(value * (next - ts)) as int) from (select c.value, c.ts, "
+            "lead(c.ts) over (order by c.ts, c.id) as next from counter c join process_counter_track k "
+            "on c.track_id = k.id where k.name = 'running')",
+            "select sum(dur) from slice where category = 'running'",
+            "select count(*) from slice where category in ('call', 'gc', 'running') "
+            "and track_id not in (select id from thread_track)"
+        ]),
+        OsPid = list_to_integer(os:getpid()),
+        ?assertEqual([[OsPid, atom_to_binary(node())]], Processes),
+        ?assertEqual([], Empty),
+        ?assertEqual([[0]], Loose),
+        Of = fun(Query) -> [string:split(L, ",", all) || L <- kymo_sql(Dir, Query)] end,
+        Count = fun(Rows) -> lists:sort([{hd(string:split(Name, " ")), N} || [Name, N] <- Rows]) end,
+        Number = fun(Rows) -> [[Name, binary_to_integer(N)] || [Name, N] <- Rows] end,
+        ?assertEqual(
+            Count(Number(Of("select pid, count(*) from spans group by pid"))),
+            Count(Calls)
+        ),
+        ?assertEqual(lists:usort([P || [P] <- Of("select pid from processes where pid like '<%'")]), [P || {P, 1} <- Count(Threads)]),
+        ?assertEqual(
+            Count(Number(Of("select pid, coalesce(words_after, 0) * 8 from collections where duration_ns is not null"))), Count(Heaps)
+        ),
+        %% The sum of all times that something ran; kymo's table leaves out the runs whose end is not known.
+        ?assertEqual([[0, Slices]], Running),
+        [[Ran]] = Of("select sum(duration_ns) from running"),
+        ?assert(binary_to_integer(Ran) =< Slices)
+    end).
+
+kymo_sql(Dir, Query) ->
+    {0, Out} = kymo_cli:run(["sql", "-q", "--csv", Dir, Query]),
+    [_ | Rows] = re:split(Out, "\r?\n", [trim]),
+    Rows.
 
 perfetto_lost(Config) ->
     skippable(fun() ->
@@ -504,7 +523,7 @@ damaged(Config) ->
              {0, Printed} = kymo_cli:run(["print", "--quiet", Dir]),
              Events = length([L || L <- binary:split(Printed, <<"\n">>, [global, trim]), not note(L)]),
              ?assertEqual({How, Events}, {How, length([E || E <- dbg(Config, Dir), not is_drop(E)])}),
-             {Status, Text} = command("/usr/bin/timeout", ["60", Babeltrace, export(Config, "ctf", Dir)]),
+             {Status, Text} = kymo_cli:command("/usr/bin/timeout", ["60", Babeltrace, export(Config, "ctf", Dir)]),
              Lines = [L || L <- binary:split(Text, <<"\n">>, [global, trim]), re:run(L, "^\\[[^]]*\\] \\([^)]*\\) (?!kymo_)") =/= nomatch],
              ?assertEqual({How, 0}, {How, Status}),
              %% CTF has whole segments, and leaves those out that it can't have.

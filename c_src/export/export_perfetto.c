@@ -13,7 +13,7 @@ static void describe_node(struct kymo_pfx *x)
 {
     const struct kymo_meta *meta = kymo_reader_meta(x->r);
     uint32_t n = meta->node_len < sizeof meta->node ? meta->node_len : (uint32_t)sizeof meta->node;
-    kymo_pf_track(&x->w, TRACK_NODE, 0, n > 0 ? (const char *)meta->node : "Erlang node", n > 0 ? n : 11);
+    kymo_pf_process(&x->w, TRACK_NODE, n > 0 ? (const char *)meta->node : "Erlang node", n > 0 ? n : 11);
 }
 
 /* Where the export begins, once the first event that is complete has come. */

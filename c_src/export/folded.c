@@ -10,9 +10,7 @@
  * has a node, or for "(others)". */
 enum { NODES_MAX = 1 << 19, ROOTS_MAX = 1 << 16 };
 
-/* Kinds of roots, in the top bits of their keys. */
-#define ROOT_NAME (UINT64_C(1) << 62)
-#define ROOT_CALL (UINT64_C(2) << 62)
+/* The key of a root is a role, or these bits and an ident. No role that is known has both. */
 #define ROOT_IDENT (UINT64_C(3) << 62)
 
 struct process {
@@ -68,16 +66,13 @@ static uint32_t child(struct kymo_folded *x, uint32_t parent, uint32_t key)
     return node;
 }
 
-/* Processes of one name share their lines; without a name, of one initial call.
+/* Processes of one role share their lines.
  * 0 when there are too many nodes. */
 static uint32_t root_of(struct kymo_folded *x, const struct kymo_event *ev)
 {
     uint64_t ident = ev->who;
-    uint32_t name, mfa;
-    uint64_t key = ROOT_IDENT | (ident & ~ROOT_IDENT);
-    kymo_naming_best(x->naming, ident, &name, &mfa);
-    if (name != 0 || mfa != 0)
-        key = name != 0 ? ROOT_NAME | kymo_canonical(x->r, name) : ROOT_CALL | kymo_canonical(x->r, mfa);
+    uint64_t role = kymo_naming_role(x->naming, ident);
+    uint64_t key = kymo_role_is_known(role) ? role : ROOT_IDENT | (ident & ~ROOT_IDENT);
     struct kymo_folded_root *root = kymo_map_get(&x->roots, key);
     if (root != NULL)
         return root->node;
@@ -90,7 +85,7 @@ static uint32_t root_of(struct kymo_folded *x, const struct kymo_event *ev)
         return 0;
     }
     root->ident = ident;
-    root->mfa = name != 0 ? 0 : mfa;
+    root->role = role;
     root->node = node;
     return node;
 }
@@ -305,9 +300,10 @@ const char *kymo_folded_root_name(struct kymo_folded *x, uint32_t root, const st
 {
     if (root == 0)
         return "(others)";
-    if (roots[root].mfa != 0)
-        return kymo_folded_frame(x, roots[root].mfa, buf, size);
-    kymo_name_short(x->naming, roots[root].ident, buf, size);
+    if (kymo_role_is_known(roots[root].role))
+        kymo_name_of_role(x->naming, roots[root].role, buf, size);
+    else
+        kymo_name_short(x->naming, roots[root].ident, buf, size);
     return buf;
 }
 

@@ -22,8 +22,8 @@ struct kymo_folded_node {
 };
 
 struct kymo_folded_root {
-    uint64_t ident; /* whose name to print when mfa is 0 */
-    uint32_t mfa;
+    uint64_t ident; /* whose name to print when the role is not known */
+    uint64_t role;
     uint32_t node;
 };
 

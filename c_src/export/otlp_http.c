@@ -11,7 +11,8 @@
 
 #include "kymo_otlp.h"
 
-#if __has_include(<curl/curl.h>)
+/* A program without shared libraries can load none. */
+#if __has_include(<curl/curl.h>) && !defined KYMO_STATIC
 
 #include <curl/curl.h>
 #include <dlfcn.h>
@@ -299,14 +300,16 @@ uint64_t kymo_otlp_http_bytes(const struct kymo_otlp_http *h)
     return h->bytes;
 }
 
-#else /* built where libcurl's headers are not installed */
+#else
 
 int kymo_otlp_http_open(const struct kymo_otlp_collector *c, struct kymo_otlp_http **out, char *err,
                         size_t err_size)
 {
     *out = NULL;
     snprintf(err, err_size,
-             "%s: this kymo was built without libcurl's headers (Debian: libcurl4-openssl-dev)", c->url);
+             "%s: this kymo was built without libcurl: write a file with -o and post that, or build kymo "
+             "with libcurl's headers (Debian: libcurl4-openssl-dev)",
+             c->url);
     return -ENOSYS;
 }
 

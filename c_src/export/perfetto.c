@@ -22,7 +22,17 @@ enum { STATE_CLEARED = 1, NEEDS_STATE = 2 };
 enum { DEFAULTS_TIMESTAMP_CLOCK = 58 };
 enum { SNAPSHOT_CLOCKS = 1, SNAPSHOT_PRIMARY = 2, CLOCK_ID = 1, CLOCK_TIMESTAMP = 2, CLOCK_INCREMENTAL = 3 };
 enum { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_DELTA_ID = 64 /* first of the sequence's own */ };
-enum { DESCRIPTOR_UUID = 1, DESCRIPTOR_NAME = 2, DESCRIPTOR_PARENT = 5, DESCRIPTOR_SIBLING_MERGE = 15 };
+enum {
+    DESCRIPTOR_UUID = 1,
+    DESCRIPTOR_NAME = 2,
+    DESCRIPTOR_PROCESS = 3,
+    DESCRIPTOR_THREAD = 4,
+    DESCRIPTOR_PARENT = 5,
+    DESCRIPTOR_COUNTER = 8,
+    DESCRIPTOR_SIBLING_MERGE = 15
+};
+enum { PROCESS_PID = 1, PROCESS_NAME = 6, THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
+enum { COUNTER_UNIT = 3 };
 enum { SIBLING_MERGE_NONE = 2 };
 enum {
     EVENT_CATEGORY_IID = 3,
@@ -30,6 +40,7 @@ enum {
     EVENT_TYPE = 9,
     EVENT_NAME_IID = 10,
     EVENT_TRACK = 11,
+    EVENT_COUNTER_VALUE = 30,
     EVENT_FLOW = 47,
     EVENT_TERMINATING_FLOW = 48
 };
@@ -44,7 +55,7 @@ enum { NAMED_EVENT = 1, NAMED_STRING = 2 };
 /* Writes w->packet as one packet of the sequence. */
 static void write_packet(struct kymo_pf *w)
 {
-    if (w->packet.failed || w->intern.failed || w->event.failed || w->part.failed) {
+    if (w->packet.failed || w->intern.failed || w->event.failed || w->part.failed || w->what.failed) {
         w->out.error = w->out.error != 0 ? w->out.error : -ENOMEM;
         return;
     }
@@ -187,6 +198,7 @@ void kymo_pf_free(struct kymo_pf *w)
     kymo_pb_free(&w->intern);
     kymo_pb_free(&w->packet);
     kymo_pb_free(&w->part);
+    kymo_pb_free(&w->what);
     free(w->named);
     free(w->text);
     w->named = NULL;
@@ -195,18 +207,73 @@ void kymo_pf_free(struct kymo_pf *w)
 
 /* ---- tracks ---- */
 
-void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len)
+/* Begins the descriptor of a track in w->part. */
+static void start_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len)
 {
     kymo_pb_clear(&w->part);
     kymo_pb_uint(&w->part, DESCRIPTOR_UUID, w->base + track);
     if (parent != 0)
         kymo_pb_uint(&w->part, DESCRIPTOR_PARENT, w->base + parent);
     kymo_pb_bytes(&w->part, DESCRIPTOR_NAME, name, len);
-    /* Processes with the same name stay apart. */
+    /* Those with the same name stay apart. */
     kymo_pb_uint(&w->part, DESCRIPTOR_SIBLING_MERGE, SIBLING_MERGE_NONE);
+    kymo_pb_clear(&w->what);
+}
+
+/* Adds w->what, what the track is of, and writes the descriptor. */
+static void end_track(struct kymo_pf *w, uint32_t field)
+{
+    if (field != 0)
+        kymo_pb_message(&w->part, field, &w->what);
     kymo_pb_clear(&w->packet);
     kymo_pb_message(&w->packet, PACKET_TRACK_DESCRIPTOR, &w->part);
     write_packet(w);
+}
+
+void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len)
+{
+    start_track(w, track, parent, name, len);
+    end_track(w, 0);
+}
+
+/* Numbers of processes of the operating system, as Perfetto has them. */
+static uint64_t os_number(uint64_t n)
+{
+    return n & INT32_MAX;
+}
+
+void kymo_pf_process(struct kymo_pf *w, uint64_t track, const char *name, size_t len)
+{
+    start_track(w, track, 0, name, len);
+    kymo_pb_uint(&w->what, PROCESS_PID, os_number(kymo_reader_meta(w->r)->os_pid));
+    kymo_pb_bytes(&w->what, PROCESS_NAME, name, len);
+    end_track(w, DESCRIPTOR_PROCESS);
+}
+
+void kymo_pf_thread(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len)
+{
+    const struct kymo_meta *meta = kymo_reader_meta(w->r);
+    uint64_t tid = ((uint64_t)meta->uuid[4] << 8 | meta->uuid[5]) << 21;
+    start_track(w, track, parent, name, len);
+    kymo_pb_uint(&w->what, THREAD_PID, os_number(meta->os_pid));
+    kymo_pb_uint(&w->what, THREAD_TID, os_number(tid + track));
+    kymo_pb_bytes(&w->what, THREAD_NAME, name, len);
+    end_track(w, DESCRIPTOR_THREAD);
+}
+
+void kymo_pf_counter_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name,
+                           enum kymo_pf_unit unit)
+{
+    start_track(w, track, parent, name, strlen(name));
+    kymo_pb_uint(&w->what, COUNTER_UNIT, unit);
+    end_track(w, DESCRIPTOR_COUNTER);
+}
+
+void kymo_pf_counter(struct kymo_pf *w, uint64_t track, uint64_t value, int64_t ns)
+{
+    kymo_pf_event(w, KYMO_PF_COUNTER, track, KYMO_PF_CAT_NONE);
+    kymo_pb_uint(&w->event, EVENT_COUNTER_VALUE, value);
+    kymo_pf_emit(w, ns);
 }
 
 /* ---- events ---- */

@@ -24,7 +24,8 @@
 #include "outfile.h"
 #include "protobuf.h"
 
-enum kymo_pf_type { KYMO_PF_BEGIN = 1, KYMO_PF_END = 2, KYMO_PF_INSTANT = 3 };
+enum kymo_pf_type { KYMO_PF_BEGIN = 1, KYMO_PF_END = 2, KYMO_PF_INSTANT = 3, KYMO_PF_COUNTER = 4 };
+enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
 
 /* X(SYMBOL, "category") */
 #define KYMO_PF_CATEGORIES(X) \
@@ -111,7 +112,7 @@ struct kymo_pf {
     uint8_t *named;        /* by dictionary id: bit 0 event name, bit 1 string value */
     struct kymo_pb event;  /* of the TrackEvent being built */
     struct kymo_pb intern; /* InternedData for its packet */
-    struct kymo_pb packet, part;
+    struct kymo_pb packet, part, what;
     uint8_t stamp[8]; /* the two fields that every packet has */
     size_t stamp_len;
     int64_t last_ns; /* the time that deltas refer to */
@@ -128,8 +129,18 @@ int kymo_pf_finish(struct kymo_pf *w, char *err, size_t err_size);
 /* For the way out after a failure and after finish. */
 void kymo_pf_free(struct kymo_pf *w);
 
-/* Describes a track: number > 0, unique; parent 0 = none. */
+/* Describe tracks: number > 0, unique; parent 0 = none. Not between kymo_pf_event and
+ * kymo_pf_emit. One that is neither of a process nor of a thread: */
 void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len);
+/* The operating system's process of the recording, to which all threads belong. */
+void kymo_pf_process(struct kymo_pf *w, uint64_t track, const char *name, size_t len);
+/* A row of its own in Perfetto's table of threads; its tid is made of the track. */
+void kymo_pf_thread(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len);
+/* For kymo_pf_counter only. */
+void kymo_pf_counter_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name,
+                           enum kymo_pf_unit unit);
+/* The value of a counter from this time on. Not between kymo_pf_event and kymo_pf_emit. */
+void kymo_pf_counter(struct kymo_pf *w, uint64_t track, uint64_t value, int64_t ns);
 
 /* Starts an event. */
 void kymo_pf_event(struct kymo_pf *w, enum kymo_pf_type type, uint64_t track, enum kymo_pf_category cat);

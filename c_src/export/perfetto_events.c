@@ -124,7 +124,7 @@ void kymo_pfx_older(struct kymo_pfx *x, const struct kymo_event *ev, bool shown)
     }
     struct kymo_pfx_process *p = kymo_pfx_process(x, ev);
     uint64_t track = is_of_thread(ev) ? kymo_pfx_thread(x, ev->slot)
-                     : p != NULL      ? p->track
+                     : p != NULL      ? kymo_pfx_track(x, p)
                                       : (uint64_t)TRACK_NODE;
     instant(x, track, KYMO_PF_CAT_INCOMPLETE, ev);
     if (p != NULL && end)
@@ -160,7 +160,7 @@ static void change_stack(struct kymo_pfx *x, struct kymo_pfx_process *p, const s
     case KYMO_E_CALL:
         f = kymo_stack_call(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
         if (f == NULL) /* nothing tells when it ends */
-            instant(x, p->track, category_of(ev), ev);
+            instant(x, kymo_pfx_track(x, p), category_of(ev), ev);
         break;
     case KYMO_E_RETURN_TO:
         kymo_stack_return_to(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
@@ -223,14 +223,14 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     case KYMO_E_SPAWNED:
     case KYMO_E_OPEN:
         if (!first) /* else its slice says it */
-            instant(x, p->track, category_of(ev), ev);
+            instant(x, kymo_pfx_track(x, p), category_of(ev), ev);
         break;
     case KYMO_E_REGISTER:
     case KYMO_E_UNREGISTER:
         rename_process(x, p, ev);
-        instant(x, p->track, category_of(ev), ev);
+        instant(x, kymo_pfx_track(x, p), category_of(ev), ev);
         break;
-    default: instant(x, p->track, category_of(ev), ev);
+    default: instant(x, kymo_pfx_track(x, p), category_of(ev), ev);
     }
 }
 

@@ -99,7 +99,7 @@ void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
 {
     struct kymo_message m = {.from = ev->who, .to = ev->peer, .name = KYMO_IDENT_NONE};
     kymo_message_look(&m, ev);
-    kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
+    kymo_pf_event(&x->w, KYMO_PF_INSTANT, kymo_pfx_track(x, p), KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
     kymo_pfx_peer(x, KYMO_PF_K_TO, ev->peer);
     add_message(x, ev);
@@ -131,7 +131,7 @@ void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     /* Also takes the send that may belong to it out of the way. */
     uint64_t flow = timeout ? 0 : kymo_flows_receive(&x->flows, &m);
     make_room(x);
-    kymo_pf_event(&x->w, KYMO_PF_INSTANT, p->track, KYMO_PF_CAT_MESSAGE);
+    kymo_pf_event(&x->w, KYMO_PF_INSTANT, kymo_pfx_track(x, p), KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
     if (ev->peer != KYMO_IDENT_NONE)
         kymo_pfx_peer(x, KYMO_PF_K_FROM, ev->peer);

@@ -16,7 +16,7 @@
 #include "perfetto.h"
 
 /* Numbers of tracks. */
-enum { TRACK_NODE = 1, TRACK_THREADS = 2, TRACK_THREAD_BASE = 16, TRACK_PROCESS_BASE = 16 + 65536 };
+enum { TRACK_NODE = 1, TRACK_RUNNING = 2, TRACK_THREAD_BASE = 16, TRACK_PROCESS_BASE = 16 + 65536 };
 
 /* Perfetto draws deep stacks badly and refuses very deep ones. */
 enum { DEPTH_MAX = 200 };
@@ -44,7 +44,8 @@ enum kymo_pfx_mail {
 struct kymo_pfx_process {
     uint64_t ident;
     uint64_t track;
-    uint64_t name_iid; /* its name as an event name and as a string; 0 = not written yet */
+    uint64_t heap_track; /* of the counter; 0 = not described yet */
+    uint64_t name_iid;   /* its name as an event name and as a string; 0 = not written yet */
     uint64_t string_iid;
     uint64_t name; /* registered name as an ident, or KYMO_IDENT_NONE */
     struct kymo_stack stack;
@@ -55,6 +56,7 @@ struct kymo_pfx_process {
     bool begun; /* its slice has been begun */
     bool alive; /* its slice is open */
     bool dead;
+    bool described; /* its track */
 };
 
 struct kymo_pfx_thread {
@@ -86,7 +88,8 @@ struct kymo_pfx {
     uint32_t held_first, held_next; /* free-running places in held */
     struct kymo_pfx_thread *threads;
     uint32_t n_threads;
-    bool threads_described;
+    uint32_t n_running; /* threads with an open slice */
+    bool running_described;
     bool cut;            /* the export begins at a horizon */
     int64_t cut_ns;      /* its time */
     uint64_t loss_epoch; /* of the reader, at the newest event */
@@ -105,7 +108,10 @@ void kymo_pfx_gc_sizes(struct kymo_pfx *x, const struct kymo_event *ev);
 /* Names another process: those with a track by a string that is written once. */
 void kymo_pfx_peer(struct kymo_pfx *x, unsigned key, uint64_t ident);
 
-/* The track of a thread. */
+/* The tracks of a process or port and of a thread; each is described when it is first
+ * asked for, so that there are none without events. Not between kymo_pf_event and
+ * kymo_pf_emit. */
+uint64_t kymo_pfx_track(struct kymo_pfx *x, struct kymo_pfx_process *p);
 uint64_t kymo_pfx_thread(struct kymo_pfx *x, uint32_t slot);
 /* The process or port that an event is about; NULL when it is about something else
  * (seq_trace from a name) or there is no memory. */

@@ -67,12 +67,8 @@ uint64_t kymo_pfx_thread(struct kymo_pfx *x, uint32_t slot)
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(x->r, &n);
     uint64_t track = (uint64_t)TRACK_THREAD_BASE + slot;
-    if (!x->threads_described) {
-        x->threads_described = true;
-        kymo_pf_track(&x->w, TRACK_THREADS, TRACK_NODE, "schedulers", 10);
-    }
     if (slot >= n || slot >= x->n_threads)
-        return TRACK_THREADS;
+        return TRACK_NODE;
     if (!x->threads[slot].described) {
         char name[96];
         const struct kymo_slot *s = &slots[slot];
@@ -80,10 +76,33 @@ uint64_t kymo_pfx_thread(struct kymo_pfx *x, uint32_t slot)
         int len = s->thread_no != 0
                       ? snprintf(name, sizeof name, "%s %u", kind, s->thread_no)
                       : snprintf(name, sizeof name, "%s %.16s (slot %u)", kind, s->thread_name, slot);
-        kymo_pf_track(&x->w, track, TRACK_THREADS, name, (size_t)len);
+        kymo_pf_thread(&x->w, track, TRACK_NODE, name, (size_t)len);
         x->threads[slot].described = true;
     }
     return track;
+}
+
+uint64_t kymo_pfx_track(struct kymo_pfx *x, struct kymo_pfx_process *p)
+{
+    if (p->described)
+        return p->track;
+    char label[512];
+    size_t len = kymo_name_process(x->naming, p->ident, label, sizeof label);
+    if (KYMO_IDENT_KIND(p->ident) == KYMO_I_PID)
+        kymo_pf_thread(&x->w, p->track, TRACK_NODE, label, len);
+    else
+        kymo_pf_track(&x->w, p->track, TRACK_NODE, label, len);
+    p->described = true;
+    return p->track;
+}
+
+/* How many run, from now on. */
+static void count_running(struct kymo_pfx *x, int64_t ns)
+{
+    if (!x->running_described)
+        kymo_pf_counter_track(&x->w, TRACK_RUNNING, TRACK_NODE, "running", KYMO_PF_COUNT);
+    x->running_described = true;
+    kymo_pf_counter(&x->w, TRACK_RUNNING, x->n_running, ns);
 }
 
 /* ev is the `out`, or NULL: nothing says when it stopped. */
@@ -93,6 +112,7 @@ static void end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_eve
     if (t->running == KYMO_IDENT_NONE)
         return;
     t->running = KYMO_IDENT_NONE;
+    x->n_running--;
     kymo_pf_event(&x->w, KYMO_PF_END, kymo_pfx_thread(x, slot), KYMO_PF_CAT_NONE);
     if (ev == NULL) {
         kymo_pf_text(&x->w, KYMO_PF_K_ENDED, "not recorded");
@@ -111,6 +131,7 @@ void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
     end_running(x, ev->slot, NULL);
     uint64_t track = kymo_pfx_thread(x, ev->slot);
     x->threads[ev->slot].running = p->ident;
+    x->n_running++;
     kymo_pf_event(&x->w, KYMO_PF_BEGIN, track, KYMO_PF_CAT_RUNNING);
     if (p->name_iid == 0) {
         char label[512];
@@ -124,15 +145,31 @@ void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
     kymo_pfx_options(x, ev);
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
+    count_running(x, ev->ns);
 }
 
 void kymo_pfx_stop(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
-    if (ev->slot < x->n_threads && x->threads[ev->slot].running == p->ident)
-        end_running(x, ev->slot, ev);
+    if (ev->slot >= x->n_threads || x->threads[ev->slot].running != p->ident)
+        return;
+    end_running(x, ev->slot, ev);
+    count_running(x, x->now);
 }
 
 /* ---- slices of calls and collections ---- */
+
+/* The heap after a collection, old heap included; ev is its end. */
+static void count_heap(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev,
+                       int64_t ns)
+{
+    enum { WORD_BYTES = 8 };
+    if (p->heap_track == 0) {
+        p->heap_track = x->next_track++;
+        kymo_pf_counter_track(&x->w, p->heap_track, kymo_pfx_track(x, p), "heap after gc", KYMO_PF_BYTES);
+    }
+    kymo_pf_counter(&x->w, p->heap_track,
+                    (ev->gc[KYMO_GC_heap_size] + ev->gc[KYMO_GC_old_heap_size]) * WORD_BYTES, ns);
+}
 
 /* When what is open of p ends: now, but not before its newest event. */
 static int64_t now_of(const struct kymo_pfx *x, const struct kymo_pfx_process *p)
@@ -148,7 +185,7 @@ void kymo_pfx_leave(void *leaving, const struct kymo_frame *f, enum kymo_leave w
     struct kymo_pfx *x = l->x;
     if (f->depth >= DEPTH_MAX)
         return;
-    kymo_pf_event(&x->w, KYMO_PF_END, l->p->track, KYMO_PF_CAT_NONE);
+    kymo_pf_event(&x->w, KYMO_PF_END, kymo_pfx_track(x, l->p), KYMO_PF_CAT_NONE);
     if (ended[why] != NULL)
         kymo_pf_text(&x->w, KYMO_PF_K_ENDED, ended[why]);
     if (f->user != x->loss_epoch)
@@ -160,6 +197,9 @@ void kymo_pfx_leave(void *leaving, const struct kymo_frame *f, enum kymo_leave w
         kymo_pfx_gc_sizes(x, l->cause);
     }
     kymo_pf_emit(&x->w, now_of(x, l->p));
+    if (f->kind >= KYMO_FRAME_GC_MINOR && why == KYMO_LEAVE_RETURN && l->cause != NULL &&
+        l->cause->n_gc >= KYMO_GC_SIZES)
+        count_heap(x, l->p, l->cause, now_of(x, l->p));
 }
 
 void kymo_pfx_enter(struct kymo_pfx *x, struct kymo_pfx_process *p, struct kymo_frame *f,
@@ -169,7 +209,7 @@ void kymo_pfx_enter(struct kymo_pfx *x, struct kymo_pfx_process *p, struct kymo_
         return;
     f->user = x->loss_epoch;
     bool gc = f->kind >= KYMO_FRAME_GC_MINOR;
-    kymo_pf_event(&x->w, KYMO_PF_BEGIN, p->track, gc ? KYMO_PF_CAT_GC : KYMO_PF_CAT_CALL);
+    kymo_pf_event(&x->w, KYMO_PF_BEGIN, kymo_pfx_track(x, p), gc ? KYMO_PF_CAT_GC : KYMO_PF_CAT_CALL);
     if (gc) {
         kymo_pf_name(&x->w, f->kind == KYMO_FRAME_GC_MINOR ? KYMO_PF_N_GC_MINOR : KYMO_PF_N_GC_MAJOR);
         kymo_pfx_gc_sizes(x, ev);
@@ -197,7 +237,7 @@ void kymo_pfx_begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const 
     bool older = x->cut && !is_birth(ev) && kymo_map_get(&x->older, p->ident) != NULL;
     if (!x->cut || is_birth(ev))
         p->mail = MAIL_KNOWN;
-    kymo_pf_event(&x->w, KYMO_PF_BEGIN, p->track,
+    kymo_pf_event(&x->w, KYMO_PF_BEGIN, kymo_pfx_track(x, p),
                   KYMO_IDENT_KIND(p->ident) == KYMO_I_PORT ? KYMO_PF_CAT_PORT : KYMO_PF_CAT_PROCESS);
     kymo_pf_name(&x->w, KYMO_PF_N_ALIVE);
     if (is_birth(ev)) {
@@ -223,7 +263,7 @@ static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     if (!p->alive)
         return;
     p->alive = false;
-    kymo_pf_event(&x->w, KYMO_PF_END, p->track, KYMO_PF_CAT_NONE);
+    kymo_pf_event(&x->w, KYMO_PF_END, kymo_pfx_track(x, p), KYMO_PF_CAT_NONE);
     if (ev == NULL)
         kymo_pf_text(&x->w, KYMO_PF_K_ENDED, why);
     else if (ev->has_content)
@@ -312,9 +352,6 @@ static struct kymo_pfx_process *add_process(struct kymo_pfx *x, const struct kym
     if (evicted != KYMO_IDENT_NONE)
         evict(x, evicted, p->place);
     p->track = x->next_track++;
-    char label[512];
-    size_t len = kymo_name_process(x->naming, p->ident, label, sizeof label);
-    kymo_pf_track(&x->w, p->track, TRACK_NODE, label, len);
     name_process(x, p);
     return p;
 }
@@ -343,8 +380,11 @@ struct kymo_pfx_process *kymo_pfx_process(struct kymo_pfx *x, const struct kymo_
 void kymo_pfx_end_all(struct kymo_pfx *x)
 {
     x->now = x->newest;
+    bool running = x->n_running > 0;
     for (uint32_t i = 0; i < x->n_threads; i++)
         end_running(x, i, NULL);
+    if (running)
+        count_running(x, x->now);
     size_t it = 0;
     for (struct kymo_pfx_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;)
         end_alive(x, *p, NULL, "end of the recording");

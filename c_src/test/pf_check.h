@@ -19,6 +19,8 @@ enum { PF_TRACKS = 4096, PF_NAMES = 8192, PF_FLOWS = 4096 };
 struct pf_track {
     uint64_t uuid;
     char name[128];
+    bool is_process, is_counter;
+    uint64_t events;
     int64_t depth, last;
     uint64_t open[256]; /* names of the open slices */
 };
@@ -123,6 +125,10 @@ static inline void pf_descriptor(struct pf_check *c, struct pf_span s)
             t->uuid = v;
         if (n == 2)
             snprintf(t->name, sizeof t->name, "%.*s", (int)(b.end - b.p), (const char *)b.p);
+        if (n == 3)
+            t->is_process = true;
+        if (n == 8)
+            t->is_counter = true;
         if (n == 5 && pf_track_of(c, v) == NULL)
             pf_fail(c, "a parent that is not described");
     }
@@ -207,6 +213,7 @@ static inline void pf_track_event(struct pf_check *c, struct pf_span s, int64_t 
 {
     struct pf_event e = {.ts = ts};
     struct pf_span b;
+    bool has_value = false;
     uint64_t n, v;
     while (s.p < s.end) {
         if (!pf_field(&s, &n, &v, &b)) {
@@ -217,16 +224,22 @@ static inline void pf_track_event(struct pf_check *c, struct pf_span s, int64_t 
         case 9: e.type = v; break;
         case 10: e.name_iid = v; break;
         case 11: e.track = v; break;
+        case 30: has_value = true; break;
         case 47: e.flow = v; break;
         case 48: e.ends_flow = v; break;
         default: break;
         }
     }
     struct pf_track *t = pf_track_of(c, e.track);
-    if (t == NULL || e.type < 1 || e.type > 3) {
+    if (t == NULL || e.type < 1 || e.type > 4) {
         pf_fail(c, "an event of no track or type");
         return;
     }
+    t->events++;
+    if (t->is_counter != (e.type == 4) || (e.type == 4 && !has_value))
+        pf_fail(c, "a slice among counters, or a counter among slices");
+    if (e.type == 4)
+        return;
     if (e.type != 2 && (e.name_iid == 0 || e.name_iid >= PF_NAMES || c->names[e.name_iid] == NULL)) {
         pf_fail(c, "an event without a name");
         return;
@@ -303,6 +316,8 @@ static inline void pf_check(struct pf_check *c, const uint8_t *p, size_t size)
     for (unsigned i = 0; i < c->n_tracks; i++) {
         if (c->tracks[i].depth != 0)
             pf_fail(c, "a slice without an end");
+        if (c->tracks[i].events == 0 && !c->tracks[i].is_process)
+            pf_fail(c, "a track without events");
     }
 }
 
