@@ -11,7 +11,7 @@
 -compile(nowarn_export_all).
 
 all() ->
-    [numbers, policy, detail, usage, {group, browser}].
+    [numbers, causes, policy, detail, usage, {group, browser}].
 
 groups() ->
     [{browser, [], [first_screen, phone, keyboard, accessible, sections, hostile_names, empty, cut, losses]}].
@@ -50,7 +50,9 @@ record(Dir, Options, Functions, Work) ->
 
 plant(Dir, Kind) ->
     Functions = ["kymo_answers_work:_/_", "gen_server:call/_", "timer:sleep/1"],
-    Plant = record(Dir, #{}, Functions, fun() -> kymo_answers_work:plant(Kind, rand:seed_s(exsss, 5)) end),
+    %% Nothing but the cause.
+    Variant = (kymo_answers_work:variant(Kind, 5))#{hops := 0, idle := 0, load := 0},
+    Plant = record(Dir, #{}, Functions, fun() -> kymo_answers_work:plant(Variant) end),
     {Kind, Dir, Plant}.
 
 report(Dir) -> report(Dir, Dir ++ ".html", []).
@@ -138,6 +140,19 @@ flames(#{<<"names">> := Names, <<"flame">> := Flames, <<"functions">> := #{<<"ro
         end
      || By <- [<<"role">>, <<"process">>]
     ].
+
+%% The page has words and a colour for each cause that `kymo why' names.
+causes(Config) ->
+    [{_, Page} | _] = ?config(pages, Config),
+    {ok, Html} = file:read_file(Page),
+    Causes = [
+        running, running_dirty, gc, queue, scheduler, dirty_queue, port, timer, suspended, node, active, unknown
+    ],
+    [
+        {Cause, {match, _}} = {Cause, re:run(Html, Text ++ atom_to_list(Cause) ++ ":")}
+     || Cause <- Causes, Text <- ["--cause-", "\\n  "]
+    ].
+
 
 %% Nothing but the script and the style of the page may run, and nothing is fetched.
 policy(Config) ->

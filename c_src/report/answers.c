@@ -112,7 +112,7 @@ static bool is_part(const struct group *const *groups, size_t i)
     return false;
 }
 
-static int choose(struct report_answers *x, size_t most)
+static int choose(struct report_answers *x)
 {
     const struct kymo_map *from = x->requests.count > 0 ? &x->requests : &x->calls;
     const struct group **groups = calloc(from->count + 1, sizeof(const struct group *));
@@ -126,7 +126,7 @@ static int choose(struct report_answers *x, size_t most)
     for (const struct group *g; (g = kymo_map_next(from, &it, NULL)) != NULL;)
         groups[n++] = g;
     qsort(groups, n, sizeof(const struct group *), slowest_first);
-    for (size_t i = 0; i < n && i < LOOKED_AT && x->n < most; i++) {
+    for (size_t i = 0; i < n && i < LOOKED_AT && x->n < ANSWERS_MAX; i++) {
         if (!is_part(groups, i))
             x->answer[x->n++] =
                 (struct report_answer){groups[i]->slowest, groups[i]->n, groups[i]->total, NULL};
@@ -135,16 +135,29 @@ static int choose(struct report_answers *x, size_t most)
     return KYMO_EXIT_OK;
 }
 
-int report_answers_explain(struct report_answers *x, size_t most)
+static void on_answer(void *arg, const struct cli_why_target *t, const struct kymo_why_answer *answer)
+{
+    struct report_answers *x = arg;
+    struct report_answer *to = &x->answer[x->explained++];
+    (void)t;
+    to->why = malloc(sizeof *to->why);
+    if (to->why != NULL)
+        *to->why = *answer;
+    else
+        x->failed = true;
+}
+
+int report_answers_explain(struct report_answers *x)
 {
     struct kymo_analysis_result whole = x->a->result;
-    int status = choose(x, most < ANSWERS_MAX ? most : ANSWERS_MAX);
-    for (size_t i = 0; i < x->n && status == KYMO_EXIT_OK; i++) {
-        x->answer[i].why = malloc(sizeof *x->answer[i].why);
-        if (x->answer[i].why == NULL)
-            return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-        status = cli_why_explain(x->a, &x->answer[i].target, x->answer[i].why);
-    }
+    struct cli_why_target targets[ANSWERS_MAX];
+    int status = choose(x);
+    for (size_t i = 0; i < x->n; i++)
+        targets[i] = x->answer[i].target;
+    if (status == KYMO_EXIT_OK)
+        status = cli_why_explain(x->a, targets, x->n, on_answer, x);
+    if (status == KYMO_EXIT_OK && x->failed)
+        status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     x->a->result = whole;
     return status;
 }

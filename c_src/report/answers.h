@@ -20,16 +20,16 @@ struct report_answers {
         int64_t total; /* their times together */
         struct kymo_why_answer *why;
     } answer[ANSWERS_MAX];
-    size_t n;
+    size_t n, explained;
     bool failed; /* out of memory */
 };
 
 void report_answers_init(struct report_answers *x, struct cli_analysis *a);
 void report_answers_free(struct report_answers *x);
 struct kymo_analysis_sink report_answers_sink(struct report_answers *x);
-/* Chooses `most` and explains them: reads the recording again for each. 0 or an exit
+/* Chooses the slowest and explains them: reads the recording once more. 0 or an exit
  * status. */
-int report_answers_explain(struct report_answers *x, size_t most);
+int report_answers_explain(struct report_answers *x);
 /* JSON: an array of { of: n, of_ns, why: as kymo why --json }. */
 void report_answers_json(const struct report_answers *x, const char *key);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kymo report: one HTML file that shows a recording to people without kymo. One look at
- * the recording for all sums, then one for each answer.
+ * the recording for all sums, then one for the answers.
  */
 #include <errno.h>
 #include <limits.h>
@@ -20,16 +20,8 @@
 #include "stats.h"
 #include "timeline.h"
 
-/* Rows of tables, frames of each flame graph; answers of recordings with more events
- * than LARGE, of which each takes a look. */
-enum {
-    FUNCTIONS = 500,
-    PROCESSES = 500,
-    SERVERS = 100,
-    FRAMES = 8000,
-    LARGE = 4000000,
-    ANSWERS_OF_LARGE = 2
-};
+/* Rows of tables, frames of each flame graph. */
+enum { FUNCTIONS = 500, PROCESSES = 500, SERVERS = 100, FRAMES = 8000 };
 
 struct report {
     struct cli_analysis a;
@@ -89,7 +81,7 @@ static int read_all(struct report *x)
     int status = cli_analysis_run(&x->a, sinks, sizeof sinks / sizeof *sinks);
     if (status != KYMO_EXIT_OK)
         return status;
-    return report_answers_explain(&x->answers, x->a.result.events > LARGE ? ANSWERS_OF_LARGE : ANSWERS_MAX);
+    return report_answers_explain(&x->answers);
 }
 
 /* ---- output ---- */

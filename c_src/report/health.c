@@ -30,8 +30,7 @@ static void json_losses(const struct kymo_reader *r)
     lost[KYMO_LOST_NO_SLOT] += kymo_reader_meta(r)->no_slot;
     for (uint32_t i = 0; i < n; i++) {
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
-            lost[c] += slots[i].lost[c];
-        lost[KYMO_LOST_IO] += slots[i].io_lost;
+            lost[c] += kymo_slot_lost(&slots[i], c);
         overwritten += slots[i].overwritten;
         sampled_out += slots[i].sampled_out;
     }

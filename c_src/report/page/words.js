@@ -5,7 +5,7 @@
 import { count, duration } from "./format.js";
 
 export const CAUSES = {
-  running: "running", dirty: "running on a dirty scheduler", gc: "collecting garbage",
+  running: "running", running_dirty: "running on a dirty scheduler", gc: "collecting garbage",
   queue: "waiting in a mailbox", scheduler: "waiting for a scheduler",
   dirty_queue: "waiting for a dirty scheduler", port: "waiting for a port", timer: "waiting for a timer",
   suspended: "suspended", node: "the whole node stood still", active: "running or waiting",
@@ -30,7 +30,7 @@ function meanwhile(part) {
 
 const PHRASES = {
   running: (p) => [busy(p), " was running", ...mostlyIn(p, ", mostly in ")],
-  dirty: (p) => [busy(p), " was running on a dirty scheduler", ...mostlyIn(p, ", mostly in ")],
+  running_dirty: (p) => [busy(p), " was running on a dirty scheduler", ...mostlyIn(p, ", mostly in ")],
   active: (p) => [busy(p), " was busy", ...mostlyIn(p, ", mostly in "),
     "; whether it ran or waited was not recorded"],
   gc: (p) => [busy(p), " collected garbage", p.stretches > 1 ? `, ${count(p.stretches)} times` : ""],
