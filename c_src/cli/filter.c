@@ -300,9 +300,36 @@ static void warn_of_horizon(const struct cli_filter *f, const struct kymo_reader
         cli_warn("the recording is complete from %s s on; --all shows what is left from before", since);
 }
 
-int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r)
+static int resolve_names(struct cli_filter *f, const struct kymo_reader *r, bool warn)
 {
     bool found, ok = true;
+    for (size_t i = 0; i < f->n_pids && ok; i++) {
+        uint64_t ident;
+        if (parse_ident(f->pids[i], &ident)) {
+            ok = kymo_map_put(&f->who, ident, NULL) != NULL;
+        } else {
+            ok = find_atoms(r, f->pids[i], &f->names, &found);
+            if (ok && !found && warn)
+                cli_warn("the recording knows no process called '%s'", f->pids[i]);
+        }
+    }
+    for (size_t i = 0; i < f->n_modules && ok; i++) {
+        ok = find_atoms(r, f->modules[i], &f->wanted, &found);
+        if (ok && !found && warn)
+            cli_warn("the recording knows no module called '%s'", f->modules[i]);
+    }
+    return ok ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+}
+
+int cli_filter_resolve_names(struct cli_filter *f, const struct kymo_reader *r)
+{
+    kymo_map_free(&f->names);
+    kymo_map_free(&f->wanted);
+    return resolve_names(f, r, false);
+}
+
+int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r)
+{
     if (f->from_text != NULL)
         (void)cli_parse_time(f->from_text, r, &f->from);
     if (f->to_text != NULL)
@@ -310,22 +337,7 @@ int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_re
     warn_of_horizon(f, r);
     if (f->from > f->to)
         return cli_usage(command, "--from %s is after --to %s", f->from_text, f->to_text);
-    for (size_t i = 0; i < f->n_pids && ok; i++) {
-        uint64_t ident;
-        if (parse_ident(f->pids[i], &ident)) {
-            ok = kymo_map_put(&f->who, ident, NULL) != NULL;
-        } else {
-            ok = find_atoms(r, f->pids[i], &f->names, &found);
-            if (ok && !found)
-                cli_warn("the recording knows no process called '%s'", f->pids[i]);
-        }
-    }
-    for (size_t i = 0; i < f->n_modules && ok; i++) {
-        ok = find_atoms(r, f->modules[i], &f->wanted, &found);
-        if (ok && !found)
-            cli_warn("the recording knows no module called '%s'", f->modules[i]);
-    }
-    return ok ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    return resolve_names(f, r, true);
 }
 
 /* ---- events ---- */

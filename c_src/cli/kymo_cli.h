@@ -21,7 +21,8 @@ enum {
     KYMO_EXIT_USAGE = 2,
     KYMO_EXIT_READ = 3,  /* the recording can't be opened or read */
     KYMO_EXIT_WRITE = 4, /* the output can't be written */
-    KYMO_EXIT_MEMORY = 5
+    KYMO_EXIT_MEMORY = 5,
+    KYMO_EXIT_NODE = 6 /* a node can't be reached, or not be recorded; also of kymo_attach_error.erl */
 };
 
 /* The version of kymo: "1.2.3". */
@@ -66,6 +67,7 @@ int cli_why(int argc, char **argv);
 int cli_mailboxes(int argc, char **argv);
 int cli_diff(int argc, char **argv);
 int cli_sql(int argc, char **argv);
+int cli_attach(int argc, char **argv);
 int cli_report(int argc, char **argv); /* of report/ */
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
@@ -119,6 +121,8 @@ void cli_filter_free(struct cli_filter *f);
 int cli_filter_option(struct cli_filter *f, const char *command, int option, const char *value);
 /* Looks names and times up in the recording. Warns of what is not in it. */
 int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r);
+/* Looks the names up again, in a later state of the same recording. Warns of nothing. */
+int cli_filter_resolve_names(struct cli_filter *f, const struct kymo_reader *r);
 /* Whether the event passes all but the window; fits kymo_export_options.keep. */
 bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "etf_tags.h"
+#include "follow.h"
 #include "print.h"
 
 enum clock { SINCE_START, WALL, ERLANG };
@@ -277,37 +278,112 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     putchar('\n');
 }
 
-static int run(struct printer *p, struct cli_filter *f, uint64_t limit, bool quiet)
+/* How much is printed. */
+struct run {
+    struct printer *p;
+    struct cli_filter *f;
+    struct cli_follow *follow; /* NULL: once through the recording */
+    uint64_t limit, seen, printed;
+    bool quiet;
+};
+
+static bool is_wanted(struct run *x, const struct kymo_event *ev, int64_t since)
 {
+    if (x->follow != NULL && !cli_follow_is_new(x->follow, ev))
+        return false;
+    return since >= x->f->from && since <= x->f->to && cli_filter_keep(x->f, x->p->r, ev);
+}
+
+/* What the reader has; 0 or a negative errno. */
+static int print_all(struct run *x)
+{
+    struct printer *p = x->p;
     struct kymo_event ev;
     struct cli_progress progress;
-    uint64_t seen = 0, printed = 0, done, total;
+    uint64_t done, total;
     int64_t t0 = kymo_reader_meta(p->r)->t0_mono_ns;
     uint64_t jumps = kymo_reader_jumps(p->r); /* then times go back between threads */
     int rc = 0;
-    cli_progress_start(&progress, "printing", quiet);
-    while (printed < limit && (rc = kymo_reader_next(p->r, &ev)) == 1) {
-        if (++seen % 4096 == 0) {
+    cli_progress_start(&progress, "printing", x->quiet || x->follow != NULL);
+    while (x->printed < x->limit && (rc = kymo_reader_next(p->r, &ev)) == 1) {
+        if (++x->seen % 4096 == 0) {
             kymo_reader_progress(p->r, &done, &total);
             cli_progress_show(&progress, done, total);
+            if (x->follow != NULL && cli_follow_interrupted())
+                break;
         }
         int64_t since = (int64_t)((uint64_t)ev.ns - (uint64_t)t0);
-        if (since > f->to && jumps == 0)
+        if (since > x->f->to && jumps == 0)
             break;
-        if (since < f->from || since > f->to || !cli_filter_keep(f, p->r, &ev))
+        if (!is_wanted(x, &ev, since))
             continue;
         if (p->json)
             cli_print_json(p->r, p->slots, &ev);
         else
             put_event(p, &ev);
-        printed++;
+        x->printed++;
         if (cli_output_lost())
             break;
     }
     cli_progress_end(&progress);
-    if (rc == 0 && printed == 0 && limit > 0 && !quiet)
-        cli_warn_empty(p->r, seen > 0);
+    return rc < 0 ? rc : 0;
+}
+
+static int stopped(int rc)
+{
     return rc < 0 ? cli_fail(cli_read_status(rc), "reading stopped: %s", strerror(-rc)) : KYMO_EXIT_OK;
+}
+
+static int run(struct run *x)
+{
+    int rc = print_all(x);
+    if (rc == 0 && x->printed == 0 && x->limit > 0 && !x->quiet)
+        cli_warn_empty(x->p->r, x->seen > 0);
+    return stopped(rc);
+}
+
+/* Opens the recording as it is now, in place of the older reader. */
+static int reopen(struct run *x, const char *dir)
+{
+    struct kymo_reader *r;
+    uint32_t n;
+    int status = cli_open(dir, &r);
+    if (status != KYMO_EXIT_OK)
+        return status;
+    if (!cli_follow_is_same(x->p->r, r)) {
+        kymo_reader_close(r);
+        return cli_fail(KYMO_EXIT_READ, "%s: another recording has taken its place", dir);
+    }
+    kymo_reader_close(x->p->r);
+    x->p->r = r;
+    x->p->slots = kymo_reader_slots(r, &n);
+    kymo_reader_show_all(r, x->p->all);
+    return cli_filter_resolve_names(x->f, r);
+}
+
+/* Prints what the recording has and what is added to it until it ends, a signal comes, or
+ * nobody reads any more. */
+static int follow(struct run *x, const char *dir, bool strict)
+{
+    struct cli_follow f;
+    if (cli_follow_begin(&f, x->p->r) != 0)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    x->follow = &f;
+    int status = KYMO_EXIT_OK;
+    for (bool more = true; more && status == KYMO_EXIT_OK;) {
+        bool over = cli_follow_is_over(x->p->r);
+        cli_follow_round(&f, x->p->r, x->quiet);
+        status = stopped(print_all(x));
+        (void)fflush(stdout);
+        more = !over && x->printed < x->limit && !cli_output_lost() && cli_follow_wait();
+        if (more && status == KYMO_EXIT_OK)
+            status = reopen(x, dir);
+    }
+    if (status == KYMO_EXIT_OK && strict && f.missed)
+        status = KYMO_EXIT_INCOMPLETE;
+    cli_follow_end(&f);
+    x->follow = NULL;
+    return status;
 }
 
 /* Whether --tree is among the options: then print is a view of the analysis. */
@@ -324,7 +400,17 @@ int cli_print(int argc, char **argv)
 {
     if (wants_tree(argc, argv))
         return cli_print_tree(argc, argv);
-    enum { OPT_WALL = 1, OPT_ERLANG, OPT_LIMIT, OPT_ALL, OPT_JSON, OPT_QUIET, OPT_STRICT, OPT_OF_TREE };
+    enum {
+        OPT_WALL = 1,
+        OPT_ERLANG,
+        OPT_LIMIT,
+        OPT_ALL,
+        OPT_JSON,
+        OPT_QUIET,
+        OPT_STRICT,
+        OPT_OF_TREE,
+        OPT_FOLLOW
+    };
     static const struct option options[] = {CLI_FILTER_OPTIONS,
                                             {"wall", no_argument, NULL, OPT_WALL},
                                             {"erlang", no_argument, NULL, OPT_ERLANG},
@@ -333,16 +419,17 @@ int cli_print(int argc, char **argv)
                                             {"json", no_argument, NULL, OPT_JSON},
                                             {"quiet", no_argument, NULL, OPT_QUIET},
                                             {"strict", no_argument, NULL, OPT_STRICT},
+                                            {"follow", no_argument, NULL, OPT_FOLLOW},
                                             {"slower", required_argument, NULL, OPT_OF_TREE},
                                             {"function", required_argument, NULL, OPT_OF_TREE},
                                             {NULL, 0, NULL, 0}};
     struct printer p = {.clock = SINCE_START};
     struct cli_filter filter;
     uint64_t limit = UINT64_MAX;
-    bool quiet = false, strict = false, wall = false, erlang = false;
+    bool quiet = false, strict = false, wall = false, erlang = false, following = false;
     int status = KYMO_EXIT_OK;
     cli_filter_init(&filter);
-    for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "n:q", options, NULL)) != -1;) {
+    for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "n:qf", options, NULL)) != -1;) {
         switch (o) {
         case OPT_WALL:
             p.clock = WALL;
@@ -362,6 +449,8 @@ int cli_print(int argc, char **argv)
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;
+        case 'f':
+        case OPT_FOLLOW: following = true; break;
         case OPT_OF_TREE:
             status = cli_usage("print", "--slower and --function choose calls: add --tree");
             break;
@@ -371,6 +460,8 @@ int cli_print(int argc, char **argv)
     }
     if (status == KYMO_EXIT_OK && p.json && (wall || erlang))
         status = cli_usage("print", "--json has its own times: --wall and --erlang won't do");
+    if (status == KYMO_EXIT_OK && following && filter.to_text != NULL)
+        status = cli_usage("print", "--follow goes on until the recording ends: --to won't do");
     if (status == KYMO_EXIT_OK && wall && erlang)
         status = cli_usage("print", "--wall and --erlang exclude each other");
     if (status == KYMO_EXIT_OK)
@@ -386,8 +477,9 @@ int cli_print(int argc, char **argv)
         status = p.text == NULL ? cli_fail(KYMO_EXIT_MEMORY, "out of memory")
                                 : cli_filter_resolve(&filter, "print", p.r);
     }
+    struct run x = {.p = &p, .f = &filter, .limit = limit, .quiet = quiet};
     if (status == KYMO_EXIT_OK)
-        status = run(&p, &filter, limit, quiet);
+        status = following ? follow(&x, argv[optind], strict) : run(&x);
     status = cli_flush(status);
     if (status == KYMO_EXIT_OK && (strict || !quiet))
         status = cli_say_incomplete(p.r, strict);

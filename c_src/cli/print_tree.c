@@ -182,9 +182,10 @@ static int run(struct tree *t)
 
 int cli_print_tree(int argc, char **argv)
 {
-    enum { OPT_TREE = 1, OPT_SLOWER, OPT_LIMIT };
+    enum { OPT_TREE = 1, OPT_SLOWER, OPT_LIMIT, OPT_FOLLOW };
     static const struct option options[] = {CLI_ANALYSIS_OPTIONS,
                                             {"tree", no_argument, NULL, OPT_TREE},
+                                            {"follow", no_argument, NULL, OPT_FOLLOW},
                                             {"slower", required_argument, NULL, OPT_SLOWER},
                                             {"limit", required_argument, NULL, OPT_LIMIT},
                                             {NULL, 0, NULL, 0}};
@@ -192,10 +193,15 @@ int cli_print_tree(int argc, char **argv)
     int status = KYMO_EXIT_OK;
     cli_analysis_init(&t.a, "print", UINT64_MAX);
     kymo_map_init(&t.kept, sizeof(struct kept));
-    for (int o;
-         status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT, options, NULL)) != -1;) {
+    for (int o; status == KYMO_EXIT_OK &&
+                (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT "f", options, NULL)) != -1;) {
         switch (o) {
         case OPT_TREE: break;
+        case 'f':
+        case OPT_FOLLOW:
+            status = cli_usage("print", "--follow prints events as they come, --tree calls that have ended: "
+                                        "only one of them");
+            break;
         case OPT_SLOWER:
             if (!cli_parse_duration(optarg, &t.slower))
                 status = cli_usage("print", "--slower: '%s' is not a duration: use 10ms or 1.5s", optarg);

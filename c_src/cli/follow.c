@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The recorder wakes nobody up: it writes to mapped memory, and no call of the system
+ * notices that. So the recording is looked at several times a second.
+ */
+#include "follow.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { INTERVAL_NS = 200000000 };
+
+static sigset_t end_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return set;
+}
+
+int cli_follow_begin(struct cli_follow *f, const struct kymo_reader *r)
+{
+    sigset_t set = end_signals();
+    *f = (struct cli_follow){.lost = kymo_reader_lost(r)};
+    (void)kymo_reader_slots(r, &f->n_slots);
+    f->places = calloc(f->n_slots, sizeof *f->places);
+    f->before = calloc(f->n_slots, sizeof *f->before);
+    if (f->places == NULL || f->before == NULL) {
+        cli_follow_end(f);
+        return -ENOMEM;
+    }
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    return 0;
+}
+
+void cli_follow_end(struct cli_follow *f)
+{
+    sigset_t set = end_signals();
+    const struct timespec now = {0, 0};
+    while (sigtimedwait(&set, NULL, &now) > 0) {
+        /* it has been obeyed */
+    }
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    free(f->places);
+    free(f->before);
+    f->places = NULL;
+    f->before = NULL;
+}
+
+void cli_follow_round(struct cli_follow *f, struct kymo_reader *r, bool quiet)
+{
+    char n[32];
+    uint64_t horizon, lost = kymo_reader_lost(r);
+    int64_t ns;
+    if (f->newest != 0 && kymo_reader_horizon(r, &horizon, &ns) && horizon > f->newest) {
+        f->missed = true;
+        if (!quiet)
+            cli_warn("events were overwritten or removed before they could be printed");
+    }
+    if (lost > f->lost && !quiet)
+        cli_warn("%s events were lost", cli_format_count(lost - f->lost, n, sizeof n));
+    f->lost = lost;
+    for (uint32_t i = 0; i < f->n_slots; i++) {
+        f->places[i].left = f->places[i].n;
+        f->before[i] = f->places[i].ticks;
+    }
+    kymo_reader_skip(r, f->before, f->n_slots);
+}
+
+bool cli_follow_is_new(struct cli_follow *f, const struct kymo_event *ev)
+{
+    if (ev->slot >= f->n_slots)
+        return true;
+    struct cli_place *p = &f->places[ev->slot];
+    if (ev->ticks < p->ticks)
+        return false;
+    if (ev->ticks == p->ticks && p->left > 0) {
+        p->left--;
+        return false;
+    }
+    if (ev->ticks > p->ticks)
+        *p = (struct cli_place){.ticks = ev->ticks};
+    p->n++;
+    f->newest = ev->ticks > f->newest ? ev->ticks : f->newest;
+    return true;
+}
+
+bool cli_follow_is_same(const struct kymo_reader *older, const struct kymo_reader *r)
+{
+    const struct kymo_meta *a = kymo_reader_meta(older), *b = kymo_reader_meta(r);
+    return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0 && a->n_slots == b->n_slots;
+}
+
+bool cli_follow_is_over(const struct kymo_reader *r)
+{
+    const struct kymo_meta *meta = kymo_reader_meta(r);
+    return meta->state == KYMO_CLOSED || meta->snapshot != 0 || kymo_reader_crashed(r);
+}
+
+bool cli_follow_wait(void)
+{
+    sigset_t set = end_signals();
+    const struct timespec interval = {0, INTERVAL_NS};
+    return sigtimedwait(&set, NULL, &interval) < 0;
+}
+
+bool cli_follow_interrupted(void)
+{
+    sigset_t set;
+    return sigpending(&set) == 0 && (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1);
+}
