@@ -4,17 +4,26 @@
 %% dbg files for what the command exports.
 -module(kymo_cli).
 
--export([run/1, run/2, events/1, until/1, read_dbg/1, json/1]).
+-export([run/1, run/2, command/2, command/3, collect/2, events/1, until/1, read_dbg/1, json/1]).
 
 %% Runs the command. Status and output, standard error included.
 run(Args) -> run(Args, 120000).
 
-run(Args, Timeout) ->
+run(Args, Timeout) -> command(kymo:cli_path(), Args, Timeout).
+
+%% The same of any other program, given by its path. Fails when it writes nothing for
+%% Timeout milliseconds.
+command(Program, Args) -> command(Program, Args, 120000).
+
+command(Program, Args, Timeout) ->
     Port = open_port(
-        {spawn_executable, kymo:cli_path()},
+        {spawn_executable, Program},
         [{args, Args}, exit_status, stderr_to_stdout, binary, use_stdio, hide]
     ),
-    collect(Port, [], Timeout).
+    collect(Port, Timeout).
+
+%% All that a port with `exit_status' writes, and its status.
+collect(Port, Timeout) -> collect(Port, [], Timeout).
 
 collect(Port, Acc, Timeout) ->
     receive

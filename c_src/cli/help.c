@@ -40,6 +40,7 @@ static const char general[] =
     "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
     "  kymo sql RECORDING SQL                 any other question, over tables\n"
     "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
+    "  kymo attach NODE -o DIR                record a running node\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
     "  kymo export folded RECORDING -o OUT    stacks for flame graphs, speedscope\n"
@@ -52,7 +53,7 @@ static const char general[] =
     "\n"
     "Exit status: 0 done; 1 with --strict: something is missing, an error in SQL, or a\n"
     "collector has not taken everything; 2 wrong usage; 3 the recording can't be read;\n"
-    "4 the output can't be written; 5 no memory.\n"
+    "4 the output can't be written; 5 no memory; 6 a node can't be reached or recorded.\n"
     "See kymo(1).\n";
 
 static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
@@ -65,19 +66,22 @@ static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
                            "      --json             the same as one JSON object\n"
                            "  -n, --top N            processes and functions to list (10)\n" COMMON;
 
-static const char print[] = "Usage: kymo print [OPTION]... RECORDING\n"
-                            "\n"
-                            "Prints one line per event: TIME THREAD PROCESS EVENT and what belongs to it.\n"
-                            "TIME is in seconds since the start of the recording.\n"
-                            "\n"
-                            "      --wall             TIME as a date in UTC\n"
-                            "      --erlang           TIME as erlang:monotonic_time(nanosecond)\n"
-                            "      --json             one JSON object per line instead\n"
-                            "  -n, --limit N          stop after N lines\n" ALL COMMON "\n"
-                            "With --tree: calls with how long they took, below their callers. Takes --json,\n"
-                            "-n, --from, --to, --pid, --module, --function and\n"
-                            "      --slower TIME      only calls that took at least 10ms, 1.5s, ...\n"
-                            "\n" FILTERS;
+static const char print[] =
+    "Usage: kymo print [OPTION]... RECORDING\n"
+    "\n"
+    "Prints one line per event: TIME THREAD PROCESS EVENT and what belongs to it.\n"
+    "TIME is in seconds since the start of the recording.\n"
+    "\n"
+    "      --wall             TIME as a date in UTC\n"
+    "      --erlang           TIME as erlang:monotonic_time(nanosecond)\n"
+    "      --json             one JSON object per line instead\n"
+    "  -n, --limit N          stop after N lines\n"
+    "  -f, --follow           go on with what is being recorded, until the recording\n"
+    "                         ends or Ctrl-C\n" ALL COMMON "\n"
+    "With --tree: calls with how long they took, below their callers. Takes --json,\n"
+    "-n, --from, --to, --pid, --module, --function and\n"
+    "      --slower TIME      only calls that took at least 10ms, 1.5s, ...\n"
+    "\n" FILTERS;
 
 #define ANALYSIS \
     "      --json             the same numbers as one JSON object; times in nanoseconds\n" \
@@ -194,13 +198,61 @@ static const char export[] =
     "      --header H         with it: 'Name: value'; may be repeated\n"
     "      --cacert FILE      with it: the certificates to trust, for https\n" ALL COMMON "\n" FILTERS;
 
+static const char attach[] =
+    "Usage: kymo attach [OPTION]... NODE... -o DIR\n"
+    "       kymo attach --keep [OPTION]... NODE...\n"
+    "       kymo attach --snapshot NODE... -o DIR\n"
+    "       kymo attach --detach NODE... [-o DIR]\n"
+    "       kymo attach --print [OPTION]... -o DIR\n"
+    "       kymo attach --list\n"
+    "       kymo attach --list-recorders NODE...\n"
+    "\n"
+    "Records a running node of OTP 25 or later that has no kymo: connects to it, puts kymo\n"
+    "there, records, fetches the recording into the new folder DIR, and leaves the node as\n"
+    "it was, also when it is interrupted, killed or loses the connection. NODE is\n"
+    "name@host, or the name of a node of this host. Of several nodes each has a folder in\n"
+    "DIR. Ctrl-C ends the recording and fetches it.\n"
+    "\n"
+    "      --for TIME         end the recording after 10s, 5m, ...\n"
+    "      --functions F      calls of these functions, 'lists:_/_', and when they return;\n"
+    "                         may be repeated\n"
+    "      --events EVENT,... messages, procs, ports, running, garbage_collection, ...;\n"
+    "                         calls: not when they return (without functions and events:\n"
+    "                         messages, running, procs and garbage_collection)\n"
+    "      --process NAME     of this registered process only; may be repeated\n"
+    "      --policy POLICY    overwrite: keep the newest events; discard: keep all\n"
+    "      --memory BYTES     of the recorder in the node (48 MiB)\n"
+    "      --calls arguments  also the arguments of calls\n"
+    "      --messages WHAT    none, size (the default) or contents\n"
+    "      --keep             leave the recorder in the node and return\n"
+    "      --snapshot         fetch what a recorder holds that was left\n"
+    "      --detach           end it, fetch its recording with -o, and clean up\n"
+    "      --print            print an Erlang expression that records into DIR, for a\n"
+    "                         shell of a node that can read this installation\n"
+    "      --list             the nodes of this machine, and where their cookies are\n"
+    "      --list-recorders   the recorders of nodes, whoever started them\n"
+    "  -o, --output DIR       the folder for the recording; new or empty\n"
+    "\n"
+    "      --cookie-file FILE holds the cookie; otherwise that of the node's command line\n"
+    "                         or home directory is taken if the node runs here, or yours\n"
+    "      --cookie COOKIE    the cookie; other users can see it in the process list\n"
+    "      --erl ERL          the Erlang to use (erl)\n"
+    "      --port PORT        the port that the node listens on, without epmd\n"
+    "      --pid PID          in place of NODE: the node that runs as this process, also\n"
+    "                         in a container of this machine\n"
+    "      --proto-dist NAME  the distribution protocol, inet_tls or inet6_tcp\n"
+    "      --ssl-dist-optfile FILE  options of inet_tls, as erl takes them\n"
+    "      --node-dir DIR     a folder of the node to try first; may be repeated\n"
+    "  -q, --quiet            errors only\n"
+    "  -h, --help             this text\n";
+
 const char *cli_help(const char *command)
 {
     static const struct {
         const char *name, *text;
     } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
                  {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff},
-                 {"sql", sql},     {"report", report}};
+                 {"sql", sql},     {"report", report},       {"attach", attach}};
 
     if (command == NULL)
         return general;

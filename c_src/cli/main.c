@@ -17,10 +17,10 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"info", cli_info},           {"print", cli_print}, {"export", cli_export},
-                {"stats", cli_stats},         {"calls", cli_calls}, {"why", cli_why},
-                {"mailboxes", cli_mailboxes}, {"diff", cli_diff},   {"sql", cli_sql},
-                {"report", cli_report}};
+} commands[] = {{"info", cli_info},           {"print", cli_print},  {"export", cli_export},
+                {"stats", cli_stats},         {"calls", cli_calls},  {"why", cli_why},
+                {"mailboxes", cli_mailboxes}, {"diff", cli_diff},    {"sql", cli_sql},
+                {"report", cli_report},       {"attach", cli_attach}};
 
 const char *cli_version(void)
 {
@@ -105,25 +105,12 @@ int cli_flush(int status)
     return cli_fail(KYMO_EXIT_WRITE, "standard output: %s", strerror(output_errno));
 }
 
-static bool events_lost(const struct kymo_reader *r)
-{
-    uint64_t sum = kymo_reader_meta(r)->no_slot;
-    uint32_t n;
-    const struct kymo_slot *slots = kymo_reader_slots(r, &n);
-    for (uint32_t i = 0; i < n; i++) {
-        sum |= slots[i].io_lost;
-        for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++)
-            sum |= slots[i].lost[c];
-    }
-    return sum != 0;
-}
-
 bool cli_incomplete(const struct kymo_reader *r)
 {
     const struct kymo_damage *d = kymo_reader_damage(r);
     const struct kymo_meta *m = kymo_reader_meta(r);
-    return events_lost(r) || (d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved |
-                              d->dict_bad | d->seq_gaps | m->dict_full | m->taken) != 0;
+    return kymo_reader_lost(r) != 0 || (d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved |
+                                        d->dict_bad | d->seq_gaps | m->dict_full | m->taken) != 0;
 }
 
 int cli_say_incomplete(const struct kymo_reader *r, bool strict)
@@ -134,7 +121,7 @@ int cli_say_incomplete(const struct kymo_reader *r, bool strict)
         return KYMO_EXIT_OK;
     bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | d->dict_bad | d->seq_gaps) != 0;
     const char *reasons[] = {
-        events_lost(r) ? "events were lost" : NULL, damaged ? "the recording is damaged" : NULL,
+        kymo_reader_lost(r) != 0 ? "events were lost" : NULL, damaged ? "the recording is damaged" : NULL,
         d->segments_moved != 0
             ? "segments were overwritten or removed while being read (take a snapshot first)"
             : NULL,

@@ -1,0 +1,156 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @private The errors of `kymo attach' in words: the cause, and what can be done.
+-module(kymo_attach_error).
+
+-export([format/1, status/1]).
+
+%% Exit statuses, as documented in kymo.1.
+-define(USAGE, 2).
+-define(WRITE, 4).
+-define(NODE, 6).
+
+%% @doc The exit status of the command.
+-spec status(term()) -> pos_integer().
+status({write, _, _}) -> ?WRITE;
+status({copy, _, _}) -> ?WRITE;
+status({not_empty, _}) -> ?WRITE;
+status({trace, Why}) -> status_of(Why);
+status({start, Why}) -> status_of(Why);
+status({bad_name, _}) -> ?USAGE;
+status(mixed_names) -> ?USAGE;
+status(named) -> ?USAGE;
+status({twice, _}) -> ?USAGE;
+status({too_long, _}) -> ?USAGE;
+status({not_unicode, _}) -> ?USAGE;
+status(_) -> ?NODE.
+
+status_of(Why) when
+    element(1, Why) =:= bad_option;
+    element(1, Why) =:= bad_pattern;
+    element(1, Why) =:= missing_option
+->
+    ?USAGE;
+status_of(_) ->
+    ?NODE.
+
+-spec format(term()) -> unicode:chardata().
+format({no_host, Host}) ->
+    io_lib:format("the host ~ts has no address: check its name", [Host]);
+format({no_epmd, Host}) ->
+    io_lib:format(
+        "no epmd answers on ~ts: start it, or name the port that the node listens on with --port", [Host]
+    );
+format({no_node, Name, Host, []}) ->
+    io_lib:format(
+        "no node ~ts is registered on ~ts, nor any other: start it, or name its port with --port", [Name, Host]
+    );
+format({no_node, Name, Host, Registered}) ->
+    io_lib:format("no node ~ts is registered on ~ts; there are ~ts", [Name, Host, lists:join(", ", Registered)]);
+format({no_listener, Host, Port, Why}) ->
+    io_lib:format("no node listens on port ~b of ~ts (~tp): check --port", [Port, Host, Why]);
+format({refused, Node, Source}) ->
+    io_lib:format(
+        "the node ~ts refuses the connection: the cookie (from ~ts) is not that of the node "
+        "(see --cookie-file), its name is not ~ts, or it uses another distribution protocol "
+        "(see --proto-dist)",
+        [Node, Source, Node]
+    );
+format({other_protocol, Protocol, File}) ->
+    [
+        io_lib:format("the node uses another distribution protocol: add --proto-dist ~ts", [Protocol])
+        | [io_lib:format(" --ssl-dist-optfile ~ts", [File]) || File =/= none]
+    ];
+format(no_cookie) ->
+    "there is no cookie: name its file with --cookie-file";
+format({no_cookie_file, File}) ->
+    io_lib:format("no cookie can be read from ~ts", [File]);
+format({old_release, Release}) ->
+    io_lib:format("the node runs OTP ~ts; kymo needs OTP 25 or later", [Release]);
+format({old_erl, Release}) ->
+    io_lib:format("the erl that runs this command is of OTP ~ts; name one of OTP 25 or later with --erl", [Release]);
+format({bad_node, Why}) ->
+    io_lib:format("the node does not answer as expected: ~0tp", [Why]);
+format({no_distribution, Why}) ->
+    io_lib:format(
+        "the distribution could not be started here: check --proto-dist and --ssl-dist-optfile, if they were given, "
+        "and the name of this host (~0tP)",
+        [Why, 12]
+    );
+format(named) ->
+    "the runtime of this command was given a name, so that other nodes can connect to it: remove -name or -sname "
+    "from ERL_FLAGS, ERL_AFLAGS and ERL_ZFLAGS";
+format({no_runtime, Pid}) ->
+    io_lib:format("the process ~ts is not an Erlang runtime that this user can see", [Pid]);
+format({not_distributed, Pid}) ->
+    io_lib:format(
+        "the node of process ~ts was started without a name (-sname or -name), so nothing can connect to it", [Pid]
+    );
+format({bad_name, Name}) ->
+    io_lib:format("~ts is not the name of a node, such as rabbit@host", [Name]);
+format(mixed_names) ->
+    "some nodes have short names and some have long names: attach to them one after the other";
+format({twice, Node}) ->
+    io_lib:format("the node ~ts is named twice: name it once", [Node]);
+format({too_long, Text}) ->
+    io_lib:format("'~ts' is too long for a name: 255 characters are the most", [Text]);
+format({not_unicode, {error, Good, _}}) ->
+    io_lib:format("what follows '~ts' is not UTF-8: write this argument in UTF-8", [Good]);
+format({bad_cookie, Source}) ->
+    io_lib:format("the cookie from ~ts is longer than 255 characters: name its file with --cookie-file", [Source]);
+format({internal, Where}) ->
+    io_lib:format("internal error, please report it: ~0tp", [Where]);
+format(busy) ->
+    "kymo is attached to the node already: 'kymo attach --detach NODE' ends a recorder that was left with --keep";
+format(in_use) ->
+    "another command is attached to the node: end that one";
+format(not_attached) ->
+    "no recorder was left in the node with --keep";
+format({other_kymo, M}) ->
+    io_lib:format("the node has another build of kymo loaded (~tp): use that one, from a remote shell", [M]);
+format({old_code, M}) ->
+    io_lib:format(
+        "a process of the node still runs code of a kymo that was there before (~tp): "
+        "code:purge(~tp) in the node ends that process",
+        [M, M]
+    );
+format({no_load, M, Why}) ->
+    io_lib:format(
+        "the node can't load the module ~tp (~0tp): use a kymo that was built with the node's release of "
+        "OTP or an older one",
+        [M, Why]
+    );
+format({no_object, M}) ->
+    io_lib:format("the module ~tp of kymo is not installed here", [M]);
+format({no_library, Reason}) ->
+    kymo_tracer:format_library(Reason);
+format({no_folder, Tried}) ->
+    [
+        "no folder of the node can be used; name another one with --node-dir"
+        | [["\n    ", Dir, ": ", of_folder(Why)] || {Dir, Why} <- Tried]
+    ];
+format({start, Why}) ->
+    kymo:format_error(Why);
+format({trace, Why}) ->
+    kymo:format_error(Why);
+format({fetch, Why}) ->
+    ["the recording can't be read in the node: ", kymo:format_error(Why)];
+format({write, File, Why}) ->
+    io_lib:format("~ts: ~ts", [File, file:format_error(Why)]);
+format({copy, File, Why}) ->
+    io_lib:format(
+        "~ts: ~ts; the recording is not complete here: make room, and do it again",
+        [File, file:format_error(Why)]
+    );
+format({not_empty, Dir}) ->
+    io_lib:format("~ts: the folder is not empty: name a new one with -o", [Dir]);
+format(disconnected) ->
+    "the connection to the node was lost; the node removes what was put there by itself";
+format(aborted) ->
+    "ended early; nothing was fetched";
+format(already_stopped) ->
+    kymo:format_error(already_stopped);
+format(Other) ->
+    io_lib:format("~0tp", [Other]).
+
+of_folder({noexec, _, Text}) -> ["no file can be executed there: ", Text];
+of_folder(Why) -> kymo:format_error(Why).

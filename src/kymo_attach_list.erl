@@ -1,0 +1,62 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @private What `kymo attach' prints instead of attaching: the nodes of this machine, and
+%% an expression for the shell of a node.
+-module(kymo_attach_list).
+
+-export([nodes/0, expression/2, recorders/1]).
+
+%% @doc A line for each node of this machine that epmd or `/proc' knows.
+-spec nodes() -> unicode:chardata().
+nodes() ->
+    Found = [F || #{name := Name} = F <- kymo_attach_proc:nodes(), Name =/= none],
+    Registered =
+        case erl_epmd:names("localhost") of
+            {ok, Names} -> Names;
+            {error, _} -> []
+        end,
+    Known = [hd(string:split(Name, "@")) || #{name := Name} <- Found],
+    Rows =
+        [["NODE", "PID", "USER", "PORT", "COOKIE"]] ++
+            [row(F, Registered) || F <- Found] ++
+            [[Name, "-", "-", integer_to_list(Port), "-"] || {Name, Port} <- Registered, not lists:member(Name, Known)],
+    Widths = [lists:max([string:length(lists:nth(N, Row)) || Row <- Rows]) || N <- [1, 2, 3, 4]] ++ [0],
+    [[string:trim(line(Row, Widths), trailing), "\n"] || Row <- Rows].
+
+line(Row, Widths) -> lists:join("  ", [string:pad(Cell, Width) || {Cell, Width} <- lists:zip(Row, Widths)]).
+
+row(#{name := Name, pid := Pid, uid := Uid} = Found, Registered) ->
+    Port =
+        case lists:keyfind(hd(string:split(Name, "@")), 1, Registered) of
+            {_, Number} -> integer_to_list(Number);
+            false -> "-"
+        end,
+    Cookie =
+        case kymo_attach_proc:cookie(Found) of
+            {_, Source} -> Source;
+            none -> "not readable"
+        end,
+    [Name, Pid, kymo_attach_proc:user(Uid), Port, Cookie].
+
+%% @doc An expression that does in a shell of the node what attaching would, if the
+%% node can read the folder `Ebin'. One line, without variables that could be bound.
+-spec expression(Ebin :: file:filename_all(), map()) -> unicode:chardata().
+expression(Ebin, #{output := Output, start := Start, spec := Spec, for := For}) ->
+    Limit =
+        case For of
+            infinity -> #{};
+            _ -> #{limit => #{duration => For}}
+        end,
+    Options = maps:merge(Start#{dir => Output, owner => none, name => attach}, Limit),
+    io_lib:format(
+        "begin erlang:module_loaded(kymo) orelse code:load_abs(~0tp), "
+        "case kymo:start(~0tp) of {ok, _} -> kymo:trace(attach, ~0tp); E__ -> E__ end end.~n",
+        [filename:join(Ebin, "kymo"), Options, Spec]
+    ).
+
+%% @doc A line for each recorder of a node, as {@link kymo:list/0} describes it.
+-spec recorders([kymo:listed()]) -> unicode:chardata().
+recorders(Recorders) ->
+    [
+        io_lib:format("  ~ts  ~tp  ~ts~ts~n", [State, Policy, Dir, [["  name ", atom_to_list(Name)] || Name =/= undefined]])
+     || #{state := State, policy := Policy, dir := Dir, name := Name} <- Recorders
+    ].

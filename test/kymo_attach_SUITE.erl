@@ -1,0 +1,872 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% The command `kymo attach' against nodes that have no kymo. What a node looks like from
+%% inside (modules, processes, ports, tracing) and from outside (open files, mapped files,
+%% folders) must be the same before and after, however attaching ends.
+-module(kymo_attach_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("kernel/include/file.hrl").
+
+-export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
+-export([record/1, only_otp_stays/1, interrupt/1, kill_command/1, kill_runtime/1, disconnect/1, second_signal/1, guard_killed/1]).
+-export([keep/1, several_nodes/1, busy/1, embedded/1, long_names/1, no_epmd/1, tls/1, sent_library/1, noexec/1, other_release/1, container/1, other_user/1]).
+-export([keep_for/1, pid_errors/1]).
+-export([own_kymo/1, other_kymo/1, list/1, print/1, list_recorders/1]).
+-export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, named_runtime/1, no_listener/1, moved_node/1]).
+
+all() ->
+    [record, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
+        keep, several_nodes, busy, embedded, long_names, no_epmd, tls, sent_library, noexec, other_release, container, other_user, keep_for, pid_errors,
+        own_kymo, other_kymo, list, print, list_recorders,
+        wrong_cookie, no_node, bad_pattern, output_exists, no_folder, usage, no_dump,
+        processes_of_nodes, strange_cookie_files, folder_stays, aborted_wait,
+        first_killed, old_code, group_leader_of_node, hidden_cookie, one_name, output_full,
+        named_runtime, no_listener, moved_node].
+
+suite() -> [{timetrap, {minutes, 1}}].
+
+-define(COOKIE, "kymo-attach-test").
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), Case),
+    ok = file:make_dir(Dir),
+    Tmp = filename:join(Dir, "tmp"),
+    ok = file:make_dir(Tmp),
+    [{dir, Dir}, {tmp, Tmp} | Config].
+
+end_per_testcase(_, Config) ->
+    _ = os:cmd("umount -l " ++ filename:join(?config(dir, Config), "noexec") ++ " 2>/dev/null"),
+    ok.
+
+%% ---- recording -----------------------------------------------------------------------
+
+%% Events of the node are in the recording, and the summary is printed.
+record(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Out = sub(Config, rec),
+    {0, Text} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out, Node]),
+    contains(Text, [Node, "recording", "closed: stopped", "lost         nothing", "kymo why"]),
+    {0, Print} = kymo_cli:run(["print", "-n", "3", "--tag", "call", Out]),
+    contains(Print, ["lists:seq/2"]),
+    %% Calls have durations.
+    {0, Returns} = kymo_cli:run(["print", "-n", "3", "--tag", "return_to", Out]),
+    contains(Returns, ["return_to"]),
+    ?assertEqual(8#700, mode(Out)),
+    [?assertEqual(8#600, mode(filename:join(Out, Name))) || Name <- ls(Out)],
+    %% Unless they are not wanted.
+    Only = sub(Config, only_calls),
+    {0, _} = run(["--functions", "lists:seq/2", "--events", "calls", "--for", "100ms", "-q", "-o", Only, Node]),
+    {0, Without} = kymo_cli:run(["print", "-q", "--tag", "return_to", Only]),
+    ?assertEqual("", unicode:characters_to_list(Without)),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% In a node that has loaded nothing yet, modules of OTP are loaded on demand, and stay.
+only_otp_stays(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = look(Peer, Config),
+    {0, _} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, rec), "-q", Node]),
+    #{modules := Modules} = settled(Before, Peer, Config, [modules, sessions]),
+    Root = peer:call(Peer, code, root_dir, []),
+    [?assertEqual({M, true}, {M, in_otp(peer:call(Peer, code, which, [M]), Root)})
+     || M <- Modules -- maps:get(modules, Before)],
+    peer:stop(Peer).
+
+in_otp(preloaded, _) -> true;
+in_otp(File, Root) -> lists:prefix(Root, File).
+
+%% Ctrl-C ends the recording, which is fetched.
+interrupt(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Out = sub(Config, rec),
+    Command = start(["--functions", "lists:seq/2", "-o", Out, Node]),
+    await_text(Command, "recording"),
+    signal("INT", os_pid(Command)),
+    {0, _} = kymo_ended(Command),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+    contains(Print, ["lists:seq/2"]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% ---- what ends early -------------------------------------------------------------------
+
+kill_command(Config) ->
+    interrupted(Config, fun(Command, _, _) -> signal("KILL", os_pid(Command)) end).
+
+kill_runtime(Config) ->
+    interrupted(Config, fun(Command, _, _) ->
+        [Child] = children(os_pid(Command)),
+        signal("KILL", Child),
+        {6, Text} = kymo_ended(Command),
+        contains(Text, ["killed by signal 9"])
+    end).
+
+disconnect(Config) ->
+    interrupted(Config, fun(Command, Peer, _) ->
+        [Hidden] = peer:call(Peer, erlang, nodes, [hidden]),
+        true = peer:call(Peer, erlang, disconnect_node, [Hidden]),
+        {6, Text} = kymo_ended(Command),
+        contains(Text, ["connection to the node was lost"])
+    end).
+
+%% A node that does not answer: the first Ctrl-C waits for it, the second one does not.
+second_signal(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Command = start(["--functions", "lists:seq/2", "-o", sub(Config, rec), Node]),
+    await_text(Command, "recording"),
+    Pid = peer:call(Peer, os, getpid, []),
+    signal("STOP", Pid),
+    signal("INT", os_pid(Command)),
+    [Child] = children(os_pid(Command)),
+    true = kymo_cli:until(fun() -> pending(os_pid(Command)) =:= [] end),
+    signal("INT", os_pid(Command)),
+    {6, Text} = kymo_ended(Command),
+    contains(Text, ["killed by signal 9"]),
+    ?assertEqual(false, filelib:is_dir("/proc/" ++ Child)),
+    signal("CONT", Pid),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% Signals that a process has not taken yet.
+pending(Pid) ->
+    {ok, Status} = file:read_file("/proc/" ++ Pid ++ "/status"),
+    [L || L <- string:lexemes(binary_to_list(Status), "\n"),
+        lists:prefix("ShdPnd", L), string:trim(lists:nthtail(7, L)) =/= "0000000000000000"].
+
+%% Somebody in the node kills the process that owns the recorder.
+guard_killed(Config) ->
+    interrupted(Config, fun(Command, Peer, _) ->
+        First = peer:call(Peer, erlang, whereis, [kymo_attach]),
+        {monitors, Monitors} = peer:call(Peer, erlang, process_info, [First, monitors]),
+        [true = peer:call(Peer, erlang, exit, [Guard, kill]) || {process, Guard} <- Monitors],
+        {6, Text} = kymo_ended(Command),
+        contains(Text, ["removes what was put there"])
+    end).
+
+%% The same of the process that would clean up: its module stays, all else does not.
+first_killed(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    {0, _} = run(["--keep", "--functions", "lists:seq/2", "-q", Node]),
+    true = peer:call(Peer, erlang, exit, [peer:call(Peer, erlang, whereis, [kymo_attach]), kill]),
+    After = settled(Before, Peer, Config, [modules]),
+    ?assertEqual([kymo_attach_node], maps:get(modules, After) -- maps:get(modules, Before)),
+    %% It is used again.
+    {0, _} = run(["--functions", "lists:seq/2", "--for", "10ms", "-q", "-o", sub(Config, rec), Node]),
+    peer:stop(Peer).
+
+%% What happens to the recorder later is told to the node's own logger.
+group_leader_of_node(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {0, _} = run(["--keep", "--events", "running", "-q", Node]),
+    [#{recorder := {kymo_recorder, Server, _}}] = peer:call(Peer, kymo, list, []),
+    {group_leader, Leader} = peer:call(Peer, erlang, process_info, [Server, group_leader]),
+    ?assertEqual(full_name(Peer), atom_to_list(node(Leader))),
+    {0, _} = run(["--detach", Node]),
+    peer:stop(Peer).
+
+%% While the node is being recorded, something happens; then it is as it was.
+interrupted(Config, Happens) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Command = start(["--functions", "lists:seq/2", "--events", "messages", "-o", sub(Config, rec), Node]),
+    await_text(Command, "recording"),
+    ?assertEqual(true, peer:call(Peer, erlang, module_loaded, [kymo_server])),
+    Happens(Command, Peer, Node),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% Whatever it waits for, the session ends with the command.
+aborted_wait(_) ->
+    {First, Monitor} = spawn_monitor(fun() -> receive after infinity -> ok end end),
+    Link = {node(), First, Monitor},
+    self() ! abort,
+    ?assertThrow({error, aborted}, kymo_attach_link:call(Link, info)),
+    exit(First, kill).
+
+%% ---- recorders that stay ---------------------------------------------------------------
+
+keep(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    {0, _} = run(["--keep", "--functions", "lists:seq/2", Node]),
+    true = kymo_cli:until(fun() -> peer:call(Peer, erlang, nodes, [hidden]) =:= [] end),
+    {0, _} = run(["--snapshot", "-o", sub(Config, snap), Node]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", sub(Config, snap)]),
+    contains(Print, ["lists:seq/2"]),
+    %% The copy in the node is gone, the recording is not.
+    [Work] = ls(?config(tmp, Config)),
+    true = kymo_cli:until(fun() -> ls(filename:join(?config(tmp, Config), Work)) =:= ["recording"] end),
+    {0, _} = run(["--detach", "-o", sub(Config, rec), Node]),
+    {0, Last} = kymo_cli:run(["print", "-n", "1", "--tag", "call", sub(Config, rec)]),
+    contains(Last, ["lists:seq/2"]),
+    same(Before, Peer, Config),
+    {6, Text} = run(["--detach", Node]),
+    contains(Text, ["--keep"]),
+    peer:stop(Peer).
+
+%% Files are found again in a node with another current folder and environment.
+moved_node(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    [begin
+         {0, _} = run(["--keep", "--events", "running", "-q", Node] ++ Options),
+         [_] = ls(?config(tmp, Config)),
+         ok = peer:call(Peer, file, set_cwd, ["/"]),
+         true = peer:call(Peer, os, unsetenv, ["TMPDIR"]),
+         {0, _} = run(["--detach", "-o", filename:join(?config(dir, Config), Rec), Node]),
+         ?assertEqual([], ls(?config(tmp, Config))),
+         ok = peer:call(Peer, file, set_cwd, [?config(dir, Config)])
+     end || {Rec, Options} <- [{"a", []}, {"b", ["--node-dir", "tmp"]}]],
+    peer:stop(Peer).
+
+several_nodes(Config) ->
+    Nodes = [{Peer, Node, warm_look(Peer, Node, Config)} || _ <- [1, 2], {Peer, Node} <- [node_with_work(Config, [])]],
+    Out = sub(Config, recs),
+    {0, _} = run(["--functions", "lists:seq/2", "--for", "200ms", "-o", Out] ++ [Node || {_, Node, _} <- Nodes]),
+    [begin
+         {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", filename:join(Out, full_name(Peer))]),
+         contains(Print, ["lists:seq/2"]),
+         same(Before, Peer, Config),
+         peer:stop(Peer)
+     end || {Peer, _, Before} <- Nodes].
+
+busy(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Command = start(["--events", "running", "-o", sub(Config, rec), Node]),
+    await_text(Command, "recording"),
+    {6, Text} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, second), Node]),
+    contains(Text, ["attached to the node already"]),
+    ?assertEqual(false, filelib:is_file(sub(Config, second))),
+    %% Nor is it ended by others.
+    {6, Text2} = run(["--detach", Node]),
+    contains(Text2, ["another command"]),
+    {6, Text3} = run(["--snapshot", "-o", sub(Config, snap), Node]),
+    contains(Text3, ["another command"]),
+    signal("TERM", os_pid(Command)),
+    {0, _} = kymo_ended(Command),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% ---- kinds of nodes -----------------------------------------------------------------------
+
+embedded(Config) -> records(Config, ["-mode", "embedded"]).
+
+long_names(Config) ->
+    {ok, Peer, Name} = start_peer(Config, #{longnames => true, host => "127.0.0.1"}, []),
+    records_from(Peer, atom_to_list(Name), [], Config).
+
+%% The node is registered nowhere: its port is known.
+no_epmd(Config) ->
+    {ok, Socket} = gen_tcp:listen(0, []),
+    {ok, Number} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    Port = integer_to_list(Number),
+    Kernel = ["-kernel", "inet_dist_listen_min", Port, "inet_dist_listen_max", Port],
+    {ok, Peer, Name} = start_peer(Config, #{}, ["-start_epmd", "false", "-erl_epmd_port", Port] ++ Kernel),
+    records_from(Peer, atom_to_list(Name), ["--port", Port], Config).
+
+%% Without the options, the error says which ones are needed.
+tls(Config) ->
+    Key = [{key, {rsa, 2048, 65537}}],
+    Chain = #{root => Key, intermediates => [], peer => Key},
+    #{server_config := Server, client_config := Client} =
+        public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
+    File = sub(Config, "dist.conf"),
+    ok = file:write_file(File, io_lib:format("~p.~n", [[
+        {server, [{verify, verify_none} | Server]}, {client, [{verify, verify_none} | Client]}
+    ]])),
+    {Peer, Node} = node_with_work(Config, ["-proto_dist", "inet_tls", "-ssl_dist_optfile", File]),
+    {6, Text} = run(["--for", "10ms", "-o", sub(Config, rec), Node]),
+    Options = ["--proto-dist", "inet_tls", "--ssl-dist-optfile", File],
+    contains(Text, [lists:flatten(lists:join(" ", Options))]),
+    {0, _} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, warm)] ++ Options ++ ["-q", Node]),
+    Before = settled_look(Peer, Config),
+    Out = sub(Config, rec),
+    {0, _} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out] ++ Options ++ [Node]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+    contains(Print, ["lists:seq/2"]),
+    %% A process of OTP that accepts a connection of TLS is replaced by another one.
+    After = settled(Before, Peer, Config, [processes, flags, modules]),
+    ?assertEqual(length(maps:get(processes, Before)), length(maps:get(processes, After))),
+    ?assertEqual([], [F || {_, {flags, [_ | _]} = F} <- maps:get(flags, After)]),
+    ?assertEqual([], [M || M <- maps:get(modules, After), lists:prefix("kymo", atom_to_list(M))]),
+    peer:stop(Peer).
+
+records(Config, Args) ->
+    {Peer, Node} = node_with_work(Config, Args),
+    records_from(Peer, Node, [], Config).
+
+records_from(Peer, Node, Options, Config) ->
+    work(Peer),
+    {0, _} = run(["--functions", "lists:seq/2", "--for", "10ms", "-o", sub(Config, warm)] ++ Options ++ ["-q", Node]),
+    Before = settled_look(Peer, Config),
+    Out = sub(Config, rec),
+    {0, _} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out] ++ Options ++ [Node]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+    contains(Print, ["lists:seq/2"]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% The node does not see the files of this side, so the library is sent.
+sent_library(Config) ->
+    hidden_priv(Config, fun(Peer, Node) ->
+        records_from(Peer, Node, [], Config),
+        ?assertEqual([], ls(?config(tmp, Config)))
+    end, "").
+
+%% The first folder does not allow to execute files; the next one is taken.
+noexec(Config) ->
+    Dir = filename:join(?config(dir, Config), "noexec"),
+    ok = file:make_dir(Dir),
+    Mount = "mount -t tmpfs -o noexec,size=80m tmpfs " ++ Dir ++ " || exit 9; ",
+    hidden_priv(Config, fun(Peer, Node) ->
+        records_from(Peer, Node, ["--node-dir", Dir], Config)
+    end, Mount).
+
+%% A folder whose name others have seen is not made twice: the second one could be
+%% theirs.
+folder_stays(Config) ->
+    Small = filename:join(?config(dir, Config), "noexec"),
+    ok = file:make_dir(Small),
+    hidden_priv(Config, fun(Peer, Node) ->
+        {0, _} = run(["--keep", "--events", "running", "--node-dir", Small, "-q", Node]),
+        Tmp = ?config(tmp, Config),
+        [Work] = ls(Tmp),
+        {ok, [Work]} = peer:call(Peer, file, list_dir, [Small]),
+        {ok, Tokens, _} = erl_scan:string(
+            "kymo_attach ! {request, self(), t, {library, <<0>>}}, receive {t, A} -> A end."),
+        {ok, Exprs} = erl_parse:parse_exprs(Tokens),
+        {value, ok, _} = peer:call(Peer, erl_eval, exprs, [Exprs, []]),
+        ?assertEqual({ok, [Work]}, peer:call(Peer, file, list_dir, [Small])),
+        {0, _} = run(["--detach", Node]),
+        ?assertEqual([], ls(Tmp)),
+        ?assertEqual({ok, []}, peer:call(Peer, file, list_dir, [Small])),
+        peer:stop(Peer)
+    end, "mount -t tmpfs -o size=16k tmpfs " ++ Small ++ " || exit 9; ").
+
+%% A node of another release than that of kymo and of the erl that runs the command.
+other_release(Config) ->
+    case os:getenv("KYMO_OTHER_ERL") of
+        false ->
+            {skip, "KYMO_OTHER_ERL names no runtime of another release"};
+        Erl ->
+            {ok, Peer, Name} = start_peer(Config, #{exec => {Erl, []}}, []),
+            ?assertNotEqual(erlang:system_info(otp_release), peer:call(Peer, erlang, system_info, [otp_release])),
+            records_from(Peer, atom_to_list(Name), [], Config)
+    end.
+
+%% A network and a host name of its own, which nothing here can resolve.
+container(Config) ->
+    Script = "hostname kymo-container && ip link set lo up || exit 9; exec \"$@\"",
+    case os:cmd("unshare -n -u sh -c 'hostname kymo-container && ip link set lo up && echo can'") of
+        "can\n" ->
+            Exec = {os:find_executable("unshare"), ["-n", "-u", "sh", "-c", Script, "sh", erl()]},
+            {ok, Peer, Name} = start_peer(Config, #{exec => Exec, host => "kymo-container"}, []),
+            ?assertMatch("kymo_attach_test_" ++ _, atom_to_list(Name)),
+            work(Peer),
+            Pid = peer:call(Peer, os, getpid, []),
+            Out = sub(Config, rec),
+            {0, Text} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out, "--pid", Pid]),
+            contains(Text, ["@kymo-container"]),
+            {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+            contains(Print, ["lists:seq/2"]),
+            peer:stop(Peer);
+        _ ->
+            {skip, "this user may not make namespaces"}
+    end.
+
+%% A node of another user, attached to by root: files in the node are that user's, fetched
+%% ones are ours.
+other_user(Config) ->
+    SetPriv = "setpriv --reuid=65534 --regid=65534 --clear-groups ",
+    case os:cmd(SetPriv ++ "test -x " ++ erl() ++ " && echo can") of
+        "can\n" ->
+            Exec = {os:find_executable("setpriv"), tl(string:lexemes(SetPriv, " ")) ++ [erl()]},
+            %% That user may not be able to enter the folders of this test.
+            Tmp = "/tmp/kymo_attach_test_" ++ os:getpid(),
+            ok = file:make_dir(Tmp),
+            ok = file:change_mode(Tmp, 8#777),
+            Env = [{"ERL_LIBS", ""}, {"TMPDIR", Tmp}, {"HOME", "/nowhere"}],
+            {ok, Peer, Name} = start_peer(Config, #{exec => Exec, env => Env}, []),
+            {0, List} = run(["--list"]),
+            [Line] = [L || L <- string:lexemes(binary_to_list(List), "\n"),
+                string:find(L, hd(string:split(atom_to_list(Name), "@"))) =/= nomatch],
+            ?assertNotEqual("root", lists:nth(3, string:lexemes(Line, " "))),
+            records_from(Peer, atom_to_list(Name), [], lists:keystore(tmp, 1, Config, {tmp, Tmp})),
+            ok = file:del_dir(Tmp),
+            {ok, Info} = file:read_file_info(filename:join(sub(Config, rec), "meta")),
+            ?assertEqual(0, Info#file_info.uid);
+        _ ->
+            {skip, "this user may not start a node as another one"}
+    end.
+
+%% The recorder ends by itself, and its recording waits.
+keep_for(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    {0, Text} = run(["--keep", "--for", "2s", "--functions", "lists:seq/2", Node]),
+    contains(Text, ["--detach"]),
+    true = kymo_cli:until(fun() ->
+        [State || #{state := State} <- peer:call(Peer, kymo, list, [])] =:= [closed]
+    end),
+    {0, _} = run(["--detach", "-o", sub(Config, rec), Node]),
+    {0, Info} = kymo_cli:run(["info", sub(Config, rec)]),
+    contains(Info, ["limit"]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+pid_errors(Config) ->
+    Cat = open_port({spawn_executable, os:find_executable("cat")}, []),
+    {6, NoRuntime} = run(["--pid", os_pid(Cat), "--for", "1ms", "-o", sub(Config, rec)]),
+    port_close(Cat),
+    contains(NoRuntime, ["process", "not an Erlang runtime"]),
+    %% The runtime of this test is started without a name.
+    {6, NoName} = run(["--pid", os:getpid(), "--for", "1ms", "-o", sub(Config, rec)]),
+    contains(NoName, ["-sname"]).
+
+%% Runs a node in a mount namespace of its own, where the folder with the library is
+%% hidden.
+hidden_priv(Config, Fun, More) ->
+    Script = "mount -t tmpfs tmpfs " ++ priv() ++ " || exit 9; " ++ More ++ "exec \"$@\"",
+    case os:cmd("unshare -m sh -c '" ++ "mount -t tmpfs tmpfs " ++ priv() ++ " && echo can'") of
+        "can\n" ->
+            Exec = {os:find_executable("unshare"), ["-m", "sh", "-c", Script, "sh", erl()]},
+            {ok, Peer, Name} = start_peer(Config, #{exec => Exec}, []),
+            Fun(Peer, atom_to_list(Name));
+        _ ->
+            {skip, "this user may not mount file systems"}
+    end.
+
+%% A node that has loaded the same kymo keeps it, and its recorders.
+own_kymo(Config) ->
+    {Peer, Node} = node_with_work(Config, ["-pa", filename:dirname(code:which(kymo))]),
+    Own = #{dir => sub(Config, own), owner => none, name => own, memory => 8 bsl 20},
+    {ok, _} = peer:call(Peer, kymo, start, [Own]),
+    Before = warm_look(Peer, Node, Config),
+    {0, _} = run(["--functions", "lists:seq/2", "--for", "10ms", "-q", "-o", sub(Config, rec), Node]),
+    same(Before, Peer, Config),
+    ?assertMatch(#{state := active}, peer:call(Peer, kymo, info, [own])),
+    peer:stop(Peer).
+
+%% Another build is not replaced under the feet of those who use it.
+other_kymo(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {ok, kymo_folder, Code} = compile:forms([{attribute, 1, module, kymo_folder}], []),
+    {module, kymo_folder} = peer:call(Peer, code, load_binary, [kymo_folder, "kymo_folder.beam", Code]),
+    {6, Text} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, rec), Node]),
+    contains(Text, ["another build", "kymo_folder"]),
+    true = kymo_cli:until(fun() -> not peer:call(Peer, erlang, module_loaded, [kymo_attach_node]) end),
+    ?assertEqual([kymo_folder], [M || M <- peer:call(Peer, erlang, loaded, []), lists:prefix("kymo", atom_to_list(M))]),
+    peer:stop(Peer).
+
+%% A process that still runs a kymo of before is not killed.
+old_code(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {ok, Tokens, _} = erl_scan:string("f() -> receive stop -> ok end."),
+    {ok, Function} = erl_parse:parse_form(Tokens),
+    {ok, kymo_folder, Code} = compile:forms(
+        [{attribute, 1, module, kymo_folder}, {attribute, 1, export, [{f, 0}]}, Function], []),
+    {module, kymo_folder} = peer:call(Peer, code, load_binary, [kymo_folder, "kymo_folder.beam", Code]),
+    Old = peer:call(Peer, erlang, spawn, [kymo_folder, f, []]),
+    true = peer:call(Peer, code, delete, [kymo_folder]),
+    {6, Text} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, rec), Node]),
+    contains(Text, ["kymo_folder", "code:purge"]),
+    ?assert(peer:call(Peer, erlang, is_process_alive, [Old])),
+    peer:stop(Peer).
+
+%% ---- without a recording -----------------------------------------------------------------
+
+list(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {0, Text} = run(["--list"]),
+    [Name, _] = string:split(Node, "@"),
+    [Line] = [L || L <- string:lexemes(binary_to_list(Text), "\n"), hd(string:lexemes(L, " ")) =:= Name],
+    [Name, Pid, _User, Port | _] = string:lexemes(Line, " "),
+    ?assertEqual(peer:call(Peer, os, getpid, []), Pid),
+    {ok, Registered} = erl_epmd:names("localhost"),
+    ?assertEqual({Name, list_to_integer(Port)}, lists:keyfind(Name, 1, Registered)),
+    contains(Line, ["command line of process " ++ Pid]),
+    peer:stop(Peer).
+
+%% What is printed is evaluated in a shell of the node.
+print(Config) ->
+    {Peer, _} = node_with_work(Config, []),
+    Out = sub(Config, rec),
+    {0, Text} = run(["--print", "--functions", "lists:seq/2", "--for", "1m", "-o", Out]),
+    {ok, Tokens, _} = erl_scan:string(binary_to_list(Text)),
+    {ok, Exprs} = erl_parse:parse_exprs(Tokens),
+    {value, {ok, #{functions := 1}}, _} = peer:call(Peer, erl_eval, exprs, [Exprs, []]),
+    {ok, _} = peer:call(Peer, kymo, stop, [attach]),
+    {0, Info} = kymo_cli:run(["info", Out]),
+    contains(Info, ["limit        60.000000000 s"]),
+    peer:stop(Peer).
+
+list_recorders(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {0, None} = run(["--list-recorders", Node]),
+    ?assertEqual(Node ++ ":\n", binary_to_list(None)),
+    {0, _} = run(["--keep", "--events", "running", "-q", Node]),
+    {0, Text} = run(["--list-recorders", Node]),
+    contains(Text, ["active", "overwrite", ?config(tmp, Config)]),
+    {0, _} = run(["--detach", Node]),
+    peer:stop(Peer).
+
+%% ---- errors ---------------------------------------------------------------------------------
+
+wrong_cookie(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {6, Text} = run(["--cookie", "wrong", "--for", "10ms", "-o", sub(Config, rec), Node]),
+    contains(Text, ["cookie", "--cookie-file"]),
+    ?assertEqual(false, filelib:is_file(sub(Config, rec))),
+    peer:stop(Peer).
+
+no_node(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {6, Text} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), "no_such_node"]),
+    contains(Text, ["no node no_such_node", hd(string:split(Node, "@"))]),
+    {6, NoHost} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), "a@no-such-host-here"]),
+    contains(NoHost, ["no-such-host-here"]),
+    %% No folder is left of several nodes either.
+    {6, _} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), "no_such_node", "nor_this_one"]),
+    ?assertEqual(false, filelib:is_file(sub(Config, rec))),
+    peer:stop(Peer).
+
+bad_pattern(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Bad = ["--functions", "lists:seq(", "-o", sub(Config, rec), Node],
+    {2, Text} = run(Bad),
+    contains(Text, ["bad pattern"]),
+    Before = warm_look(Peer, Node, Config),
+    {2, Text} = run(Bad),
+    {6, None} = run(["--functions", "lists:no_such_function/7", "-o", sub(Config, rec), Node]),
+    contains(None, ["no_such_function"]),
+    ?assertEqual(false, filelib:is_file(sub(Config, rec))),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% Found before anything is done in the node.
+output_exists(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = look(Peer, Config),
+    Out = sub(Config, rec),
+    ok = file:make_dir(Out),
+    ok = file:write_file(filename:join(Out, "precious"), "x"),
+    {4, Text} = run(["--for", "10ms", "-o", Out, Node]),
+    contains(Text, ["not empty"]),
+    ?assertEqual(["precious"], ls(Out)),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% What could be written stays, and the node is as it was.
+output_full(Config) ->
+    Dir = sub(Config, small),
+    ok = file:make_dir(Dir),
+    Mount = "mount -t tmpfs -o size=64k tmpfs " ++ Dir,
+    case os:cmd("unshare -m sh -c '" ++ Mount ++ " && echo can'") of
+        "can\n" ->
+            {Peer, Node} = node_with_work(Config, []),
+            Before = warm_look(Peer, Node, Config),
+            {4, Text} = kymo_cli:command(os:find_executable("unshare"),
+                ["-m", "sh", "-c", Mount ++ " && \"$@\"; status=$?; ls " ++ filename:join(Dir, rec) ++ "; exit $status", "sh",
+                    kymo:cli_path(), "attach", "--erl", erl(), "--events", "running", "--for", "100ms",
+                    "-o", filename:join(Dir, rec), Node]),
+            contains(Text, ["no space left", filename:join(Dir, rec), "the recording is not complete", "meta"]),
+            same(Before, Peer, Config),
+            peer:stop(Peer);
+        _ ->
+            {skip, "this user may not mount file systems"}
+    end.
+
+%% Every folder is tried, and named.
+no_folder(Config) ->
+    Tmp = ?config(tmp, Config),
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    {6, Text} = run(["--memory", integer_to_list(1 bsl 40), "--for", "10ms", "-o", sub(Config, rec), Node]),
+    contains(Text, [Tmp, "/tmp", "--node-dir", "no space left"]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+usage(Config) ->
+    Out = sub(Config, rec),
+    [begin
+         {2, Text} = run(Args),
+         contains(Text, Parts)
+     end || {Args, Parts} <- [
+        {[], ["node"]},
+        {["a@b"], ["-o"]},
+        {["-o", Out, "a@b", "a@b.c"], ["long names"]},
+        {["-o", Out, "@b"], ["@b"]},
+        {["--for", "soon", "-o", Out, "a@b"], ["--for"]},
+        {["--memory", "0", "-o", Out, "a@b"], ["--memory"]},
+        {["--port", "65536", "-o", Out, "a@b"], ["--port"]},
+        {["--port", "1", "-o", Out, "a@b", "c@d"], ["--port"]},
+        {["--list", "a@b"], ["--list"]},
+        {["--print", "-o", Out, "a@b"], ["--print"]},
+        {["--pid", "1", "-o", Out, "a@b"], ["--pid"]},
+        {["--keep", "--detach", "a@b"], ["--keep", "--detach"]},
+        {["--keep", "-o", Out, "a@b"], ["--keep"]},
+        {["--detach", "--events", "running", "a@b"], ["--detach"]},
+        {["--nonsense"], ["nonsense"]},
+        {["-o", Out, "a@b", "a@b"], ["twice", "a@b"]},
+        {["-o", Out, lists:duplicate(300, $a) ++ "@b"], ["not the name of a node"]},
+        {["-o", Out, "--cookie", "c", "--process", lists:duplicate(300, $a), "a@b"], ["too long"]},
+        {["-o", Out, "--events", "", "a@b"], ["--events"]},
+        {["-o", Out, "--events", " , ", "a@b"], ["--events"]},
+        {["-o", Out, "--functions", "", "a@b"], ["--functions"]},
+        {["-o", <<"/tmp/", 255>>, "a@b"], ["not UTF-8"]}]].
+
+%% What cannot be used as a cookie is not shown, and no dump holds it.
+no_dump(Config) ->
+    Cookie = lists:duplicate(300, $c),
+    ok = file:write_file(sub(Config, cookie), Cookie),
+    ok = file:set_cwd(?config(dir, Config)),
+    {6, Text} = run(["--cookie-file", sub(Config, cookie), "-o", sub(Config, rec), "a@b"]),
+    contains(Text, ["255", "--cookie-file", sub(Config, cookie)]),
+    ?assertEqual(nomatch, string:find(Text, "cccc")),
+    %% A runtime that ends in a worse way: its folder of modules is not there.
+    Alone = sub(Config, alone),
+    ok = filelib:ensure_dir(filename:join([Alone, "priv", "bin", "kymo"])),
+    {ok, _} = file:copy(kymo:cli_path(), filename:join([Alone, "priv", "bin", "kymo"])),
+    ok = file:change_mode(filename:join([Alone, "priv", "bin", "kymo"]), 8#755),
+    {6, Missing} = kymo_cli:command(filename:join([Alone, "priv", "bin", "kymo"]), ["attach", "--list"]),
+    contains(Missing, [filename:join(Alone, "ebin"), "kymo_attach"]),
+    ?assertEqual([], [Name || Name <- ls(?config(dir, Config)), lists:prefix("erl_crash", Name)]).
+
+%% A name without a host is one of this host only.
+processes_of_nodes(_) ->
+    Here = #{pid => "1", name => "shop"},
+    There = #{pid => "2", name => "shop@there"},
+    ?assertEqual(Here, kymo_attach_proc:find('shop@here', "here", [There, Here])),
+    ?assertEqual(Here, kymo_attach_proc:find('shop@here.example.org', "here", [There, Here])),
+    ?assertEqual(There, kymo_attach_proc:find('shop@there', "here", [Here, There])),
+    ?assertEqual(none, kymo_attach_proc:find('shop@elsewhere', "here", [Here, There])).
+
+%% Other users see the arguments of all processes.
+hidden_cookie(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Command = start(["--cookie", ?COOKIE, "--events", "running", "-o", sub(Config, rec), Node]),
+    await_text(Command, "recording"),
+    [begin
+         {ok, Line} = file:read_file("/proc/" ++ Pid ++ "/cmdline"),
+         ?assertEqual({Line, nomatch}, {Line, string:find(Line, ?COOKIE)})
+     end || Pid <- [os_pid(Command) | children(os_pid(Command))]],
+    signal("INT", os_pid(Command)),
+    {0, _} = kymo_ended(Command),
+    peer:stop(Peer).
+
+%% Each name of an attaching node is an atom that the node keeps.
+one_name(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Attach = fun() ->
+        Command = start(["--events", "running", "-o", sub(Config, integer_to_list(erlang:unique_integer([positive]))), Node]),
+        await_text(Command, "recording"),
+        [Hidden] = peer:call(Peer, erlang, nodes, [hidden]),
+        {Command, Hidden}
+    end,
+    Ended = fun({Command, Name}) ->
+        signal("INT", os_pid(Command)),
+        {0, _} = kymo_ended(Command),
+        true = kymo_cli:until(fun() -> peer:call(Peer, erlang, nodes, [hidden]) =:= [] end),
+        Name
+    end,
+    First = Ended(Attach()),
+    ?assertEqual(First, Ended(Attach())),
+    peer:stop(Peer).
+
+%% One to which others can connect, since its cookie is no secret.
+named_runtime(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Name = "kymo_attach_named_" ++ os:getpid(),
+    {2, Text} = kymo_cli:command(os:find_executable("env"),
+        ["ERL_FLAGS=-sname " ++ Name, kymo:cli_path(), "attach", "--erl", erl(), "-o", sub(Config, rec), Node]),
+    contains(Text, ["ERL_FLAGS", "-sname"]),
+    peer:stop(Peer).
+
+no_listener(Config) ->
+    {ok, Socket} = gen_tcp:listen(0, []),
+    {ok, Port} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    {6, Text} = run(["--cookie", ?COOKIE, "--port", integer_to_list(Port), "-o", sub(Config, rec), "a@localhost"]),
+    contains(Text, ["no node listens", "--port", integer_to_list(Port)]),
+    {6, Protocol} = run(["--cookie", ?COOKIE, "--proto-dist", "nonsense", "-o", sub(Config, rec), "a@localhost"]),
+    contains(Protocol, ["check --proto-dist"]).
+
+%% Neither waited for nor read without end.
+strange_cookie_files(Config) ->
+    Pipe = sub(Config, pipe),
+    "" = os:cmd("mkfifo " ++ Pipe),
+    [?assertEqual({File, none}, {File, kymo_attach_proc:find_cookie(File)}) || File <- [Pipe, "/dev/zero", ?config(dir, Config)]],
+    ok = file:write_file(sub(Config, good), "secret\nmore"),
+    ?assertEqual({"secret", sub(Config, good)}, kymo_attach_proc:find_cookie(sub(Config, good))).
+
+%% ---- nodes ------------------------------------------------------------------------------------
+
+node_with_work(Config, Args) ->
+    {ok, Peer, Name} = start_peer(Config, #{}, Args),
+    work(Peer),
+    {Peer, atom_to_list(Name)}.
+
+start_peer(Config, Options, Args) ->
+    Name = "kymo_attach_test_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive])),
+    {ok, Peer, Node} = peer:start(maps:merge(
+        #{
+            name => list_to_atom(Name),
+            longnames => false,
+            connection => standard_io,
+            args => ["-setcookie", ?COOKIE | Args],
+            env => [{"ERL_LIBS", ""}, {"TMPDIR", ?config(tmp, Config)}],
+            wait_boot => 60000
+        },
+        Options
+    )),
+    {ok, Peer, Node}.
+
+full_name(Peer) -> atom_to_list(peer:call(Peer, erlang, node, [])).
+
+%% A process that calls lists:seq/2 all the time.
+work(Peer) ->
+    {ok, Tokens, _} = erl_scan:string("F = fun(G) -> lists:seq(1, 2), receive after 1 -> G(G) end end, F(F)."),
+    {ok, Exprs} = erl_parse:parse_exprs(Tokens),
+    _ = peer:call(Peer, erlang, spawn, [erl_eval, exprs, [Exprs, []]]),
+    ok.
+
+%% What a node looks like once modules of OTP were loaded on demand.
+warm_look(Peer, Node, Config) ->
+    Out = filename:join(?config(dir, Config), "warm-" ++ integer_to_list(erlang:unique_integer([positive]))),
+    {0, _} = run(["--functions", "lists:seq/2", "--for", "10ms", "-q", "-o", Out, Node]),
+    settled_look(Peer, Config).
+
+settled_look(Peer, Config) ->
+    true = kymo_cli:until(fun() -> peer:call(Peer, erlang, nodes, [hidden]) =:= [] end),
+    stable(look(Peer, Config), Peer, Config).
+
+%% Processes and sockets of a connection end a little after it.
+stable(Before, Peer, Config) ->
+    receive
+    after 50 -> ok
+    end,
+    case look(Peer, Config) of
+        Before -> Before;
+        Other -> stable(Other, Peer, Config)
+    end.
+
+look(Peer, Config) ->
+    Pid = peer:call(Peer, os, getpid, []),
+    {value, Inside, _} = peer:call(Peer, erl_eval, exprs, [inside(), []]),
+    Inside#{
+        descriptors => [target("/proc/" ++ Pid ++ "/fd/", Fd) || Fd <- ls("/proc/" ++ Pid ++ "/fd")],
+        mapped => mapped(Pid),
+        files => ls(?config(tmp, Config))
+    }.
+
+%% Runs in the node, in one process, which is not looked at.
+inside() ->
+    {ok, Tokens, _} = erl_scan:string(
+        "Processes = lists:sort(erlang:processes() -- [self()]),"
+        "#{modules => lists:sort(erlang:loaded()),"
+        "  processes => Processes,"
+        "  registered => lists:sort(erlang:registered()),"
+        "  ports => lists:sort(erlang:ports()),"
+        "  environment => application:get_all_env(kymo),"
+        "  pattern => erlang:trace_info({lists, seq, 2}, all),"
+        "  receive_pattern => erlang:trace_info('receive', match_spec),"
+        "  new_processes => erlang:trace_info(new_processes, flags),"
+        "  flags => [{P, erlang:trace_info(P, flags)} || P <- Processes],"
+        "  sessions => case erlang:function_exported(trace, session_info, 1) of"
+        "      true -> trace:session_info(all);"
+        "      false -> none"
+        "  end}."
+    ),
+    {ok, Exprs} = erl_parse:parse_exprs(Tokens),
+    Exprs.
+
+target(Dir, Fd) ->
+    case file:read_link(Dir ++ Fd) of
+        {ok, Target} -> {Fd, Target};
+        {error, Why} -> {Fd, Why}
+    end.
+
+%% The library stays mapped, whatever its file is called: it is never unloaded.
+mapped(Pid) ->
+    {ok, Maps} = file:read_file("/proc/" ++ Pid ++ "/maps"),
+    Files = [lists:last(string:lexemes(Line, " ")) || Line <- string:lexemes(binary_to_list(Maps), "\n"),
+        string:find(Line, "/") =/= nomatch, string:find(Line, "kymo_tracer.so") =:= nomatch],
+    lists:usort(Files).
+
+same(Before, Peer, Config) ->
+    _ = settled(Before, Peer, Config, []),
+    ok.
+
+%% What is not looked at must not be different after some time.
+settled(Before, Peer, Config, Except) ->
+    Wanted = maps:without(Except, Before),
+    Same = fun() -> maps:without(Except, look(Peer, Config)) =:= Wanted end,
+    _ = kymo_cli:until(Same),
+    After = look(Peer, Config),
+    [?assertEqual({Key, maps:get(Key, Wanted)}, {Key, maps:get(Key, After)}) || Key <- maps:keys(Wanted)],
+    After.
+
+%% ---- the command --------------------------------------------------------------------------------
+
+run(Args) -> kymo_cli:run(["attach", "--erl", erl() | Args]).
+
+start(Args) ->
+    open_port(
+        {spawn_executable, kymo:cli_path()},
+        [{args, ["attach", "--erl", erl() | Args]}, exit_status, stderr_to_stdout, binary, use_stdio, hide]
+    ).
+
+await_text(Port, Text) -> await_text(Port, Text, <<>>).
+
+await_text(Port, Text, Got) ->
+    case string:find(Got, Text) of
+        nomatch ->
+            receive
+                {Port, {data, Data}} -> await_text(Port, Text, <<Got/binary, Data/binary>>);
+                {Port, {exit_status, Status}} -> error({ended, Status, Got})
+            end;
+        _ ->
+            ok
+    end.
+
+kymo_ended(Port) -> kymo_ended(Port, <<>>).
+
+kymo_ended(Port, Got) ->
+    receive
+        {Port, {data, Data}} -> kymo_ended(Port, <<Got/binary, Data/binary>>);
+        {Port, {exit_status, Status}} -> {Status, Got}
+    end.
+
+os_pid(Port) ->
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    integer_to_list(Pid).
+
+signal(Name, Pid) -> "" = os:cmd("kill -" ++ Name ++ " " ++ Pid).
+
+children(Pid) ->
+    {ok, Text} = file:read_file("/proc/" ++ Pid ++ "/task/" ++ Pid ++ "/children"),
+    string:lexemes(binary_to_list(Text), " ").
+
+erl() -> filename:join([code:root_dir(), "bin", "erl"]).
+
+priv() -> filename:dirname(filename:dirname(kymo:cli_path())).
+
+sub(Config, Name) -> filename:join(?config(dir, Config), Name).
+
+ls(Dir) ->
+    {ok, Names} = file:list_dir(Dir),
+    lists:sort(Names).
+
+mode(File) ->
+    {ok, Info} = file:read_file_info(File),
+    Info#file_info.mode band 8#777.
+
+contains(Text, Parts) ->
+    [?assertNotEqual({Part, nomatch}, {Part, string:find(Text, Part)}, Text) || Part <- Parts].
