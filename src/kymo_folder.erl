@@ -3,7 +3,18 @@
 %% recording that could not be started.
 -module(kymo_folder).
 
--export([with_parent/2, remove_recording/1]).
+-export([unused/0, with_parent/2, remove_recording/1]).
+
+%% @doc The name of a folder for temporary files that does not exist yet, and that nobody
+%% can guess.
+-spec unused() -> file:filename().
+unused() ->
+    Name = lists:flatten(io_lib:format("kymo-~s-~12.16.0b", [os:getpid(), rand:uniform(1 bsl 48) - 1])),
+    Dir = filename:join(os:getenv("TMPDIR", "/tmp"), Name),
+    case file:read_link_info(Dir) of
+        {ok, _} -> unused();
+        {error, _} -> Dir
+    end.
 
 %% @doc Runs the function, which makes the folder `Dir'. When only the parent of
 %% `Dir' is missing it is made first, with mode 0700, and removed again when the
