@@ -34,6 +34,7 @@
 -module(kymo).
 
 -export([
+    start/0,
     start/1,
     stop/1,
     pause/1,
@@ -46,7 +47,14 @@
     untrace/2,
     tracer/1,
     record/3,
+    calls/1,
+    calls/2,
+    slow/2,
+    slow/3,
+    why/0,
+    why/1,
     cli_path/0,
+    modules/0,
     format_error/1,
     format_error/2
 ]).
@@ -60,7 +68,9 @@
     trace_error/0,
     info/0,
     listed/0,
-    tracer/0
+    tracer/0,
+    asked/0,
+    answer/0
 ]).
 
 -type recorder() :: {kymo_recorder, pid(), reference()} | atom().
@@ -71,7 +81,7 @@
 -type tracer() :: {kymo_tracer, reference()}.
 
 -type options() :: #{
-    dir := file:name_all(),
+    dir => file:name_all(),
     owner => pid() | none,
     name => atom(),
     names => non_neg_integer(),
@@ -79,7 +89,8 @@
     atom() => term()
 }.
 %% <ul>
-%% <li>`dir': the folder of the recording. It is made, with mode 0700, when it
+%% <li>`dir': the folder of the recording. Default: a new one below `$TMPDIR' or
+%%   `/tmp', which {@link info/1} names. It is made, with mode 0700, when it
 %%   does not exist, and so is its parent folder; no more than these two. It must
 %%   not hold a recording yet.</li>
 %% <li>`owner': the recorder ends when this process does. Default: the caller of
@@ -237,6 +248,7 @@
     kymo_pattern,
     kymo_recorders,
     kymo_server,
+    kymo_shell,
     kymo_spec,
     kymo_taken,
     kymo_tracer,
@@ -251,9 +263,10 @@
 %%
 %% The application `kymo' need not run; when it does, it supervises the recorder.
 -spec start(options()) -> {ok, recorder()} | {error, option_error()}.
-start(Options) when is_map(Options) ->
+start(Given) when is_map(Given) ->
     try
         ok = ok(load_modules()),
+        Options = with_dir(Given),
         ok = ok(kymo_options:check_names(Options, kymo_options:start())),
         Args = #{
             owner => option(owner, Options, self(), fun is_owner/1),
@@ -262,7 +275,6 @@ start(Options) when is_map(Options) ->
             mode => mode(option(tracing, Options, auto, fun is_mode/1)),
             tracer_options => maps:without(?OWN_OPTIONS, Options)
         },
-        is_map_key(dir, Options) orelse throw({error, {missing_option, dir}}),
         _ = kymo_recorders:ensure(),
         case kymo_folder:with_parent(maps:get(dir, Options), fun() -> kymo_server:start(Args) end) of
             {ok, Pid, Ref} -> {ok, {kymo_recorder, Pid, Ref}};
@@ -273,6 +285,13 @@ start(Options) when is_map(Options) ->
     end;
 start(Options) ->
     erlang:error(badarg, [Options], info_of([{1, "not a map"}])).
+
+%% @doc {@link start/1} with the defaults of all options.
+-spec start() -> {ok, recorder()} | {error, option_error()}.
+start() -> start(#{}).
+
+with_dir(#{dir := _} = Options) -> Options;
+with_dir(Options) -> Options#{dir => kymo_folder:unused()}.
 
 load_modules() ->
     case [M || M <- ?MODULES, not (erlang:module_loaded(M) orelse is_loaded_now(M))] of
@@ -541,12 +560,79 @@ record_spec(Options) ->
         _ -> Spec#{events => [procs, messages, running, garbage_collection, set_on_spawn]}
     end.
 
+%% ---- from a shell -------------------------------------------------------------
+
+-type asked() :: #{
+    time => pos_integer(),
+    count => pos_integer(),
+    processes => all | existing | new | [pid() | atom()],
+    functions => kymo_pattern:pattern() | [kymo_pattern:pattern()]
+}.
+%% For how many milliseconds at most is recorded, how many answers are printed at most, and
+%% of which processes (default: all).
+
+-type answer() ::
+    ok | {error, option_error() | trace_error() | {no_command, file:filename_all(), term()} | {command_failed, integer()}}.
+%% `no_command': the command `kymo' cannot be started. `command_failed': its exit status; it
+%% has printed why.
+
+%% @doc Prints calls of the functions, with arguments and results, as they happen, and ends
+%% by itself: `kymo:calls("lists:seq/2")'. {@link calls/2} with the defaults.
+-spec calls(kymo_pattern:pattern() | [kymo_pattern:pattern()]) -> answer().
+calls(Functions) -> calls(Functions, #{}).
+
+%% @doc The same; by default until 20 events were printed, and at most for 10 seconds
+%% (`#{count => 20, time => 10000}').
+-spec calls(kymo_pattern:pattern() | [kymo_pattern:pattern()], asked()) -> answer().
+calls(Functions, Options) when is_map(Options) ->
+    loaded(fun() -> kymo_shell:calls(Functions, Options) end);
+calls(Functions, Options) ->
+    erlang:error(badarg, [Functions, Options], info_of([{2, "not a map"}])).
+
+%% @doc Records for 10 seconds and prints the calls of the functions that took at least `Ms'
+%% milliseconds: `kymo:slow("gen_server:call", 50)'. {@link slow/3} with the defaults.
+-spec slow(kymo_pattern:pattern() | [kymo_pattern:pattern()], Ms :: number()) -> answer().
+slow(Functions, Ms) -> slow(Functions, Ms, #{}).
+
+%% @doc The same; by default for 10 seconds and at most 20 calls.
+-spec slow(kymo_pattern:pattern() | [kymo_pattern:pattern()], Ms :: number(), asked()) -> answer().
+slow(Functions, Ms, Options) when is_number(Ms), Ms >= 0, is_map(Options) ->
+    loaded(fun() -> kymo_shell:slow(Functions, Ms, Options) end);
+slow(Functions, Ms, Options) ->
+    Causes =
+        [{2, "not a number of milliseconds"} || not (is_number(Ms) andalso Ms >= 0)] ++
+            [{3, "not a map"} || not is_map(Options)],
+    erlang:error(badarg, [Functions, Ms, Options], info_of(Causes)).
+
+%% @doc Records for 5 seconds and prints what made the slowest request slow. {@link why/1}
+%% with the defaults.
+-spec why() -> answer().
+why() -> why(#{}).
+
+%% @doc The same; `functions' names the code that the answer then can name, and `count' is
+%% how many of the slowest requests are explained (1).
+-spec why(asked()) -> answer().
+why(Options) when is_map(Options) ->
+    loaded(fun() -> kymo_shell:why(Options) end);
+why(Options) ->
+    erlang:error(badarg, [Options], info_of([{1, "not a map"}])).
+
+loaded(Fun) ->
+    case load_modules() of
+        ok -> Fun();
+        {error, _} = Error -> Error
+    end.
+
 %% @doc The command that reads recordings.
 -spec cli_path() -> file:filename_all().
 cli_path() ->
     _ = load_modules(),
     Paths = [filename:join([Dir, "bin", "kymo"]) || Dir <- kymo_tracer:priv_dirs()],
     hd([Path || Path <- Paths, filelib:is_regular(Path)] ++ Paths).
+
+%% @private The modules of a recorder, this one included.
+-spec modules() -> [module()].
+modules() -> [?MODULE | ?MODULES].
 
 %% ---- errors -----------------------------------------------------------------
 
@@ -588,6 +674,10 @@ format_error({missing_folder, Dir}) ->
     io_lib:format("the folder ~ts does not exist", [Dir]);
 format_error({no_library, Reason}) ->
     kymo_tracer:format_library(Reason);
+format_error({no_command, Command, Reason}) ->
+    io_lib:format("the command ~ts cannot be started: ~tp; build it with make, or set KYMO_PRIV", [Command, Reason]);
+format_error({command_failed, Status}) ->
+    io_lib:format("the command kymo has ended with the status ~b, and has printed why", [Status]);
 format_error({no_module, M}) ->
     io_lib:format("the module ~tp of kymo is neither loaded nor in the code path: add the folder ebin of kymo to it", [M]);
 format_error({already_started, Name}) ->

@@ -25,7 +25,7 @@
     {enabled_running_procs, trace_running_procs, {in, out, in_exiting, out_exiting, out_exited}},
     {enabled_send, trace_send, {send, send_to_non_existing_process}}
 ]).
--define(CONTROL, [{stop, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {note_taken, 2}]).
+-define(CONTROL, [{stop, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {define_process, 6}, {note_taken, 2}]).
 
 all() -> [every_function, callbacks, callbacks_of_ended, control, open, classic].
 
@@ -42,8 +42,10 @@ end_per_testcase(_, Config) ->
 
 %% None is forgotten here.
 every_function(_) ->
-    %% These do not call the library.
-    Others = [{module_info, 0}, {module_info, 1}, {format_error, 2}, {format_library, 1}, {priv_dirs, 0}],
+    %% These do not call the library. The folder of load_library/1 is kymo's own choice.
+    Others = [
+        {module_info, 0}, {module_info, 1}, {format_error, 2}, {format_library, 1}, {load_library, 1}, {priv_dirs, 0}
+    ],
     Exports = kymo_tracer:module_info(exports) -- Others,
     Callbacks = lists:append([[{E, 3}, {T, 5}] || {E, T, _} <- ?CALLBACKS]),
     Called = Callbacks ++ ?CONTROL ++ [{open, 1}],

@@ -1,0 +1,144 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% Questions from a shell: what they print is what the program knows it has done, they end
+%% by themselves, and nothing stays behind, also when the shell is interrupted.
+-module(kymo_shell_SUITE).
+-behaviour(gen_server).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, init_per_testcase/2, end_per_testcase/2]).
+-export([calls/1, calls_in_time/1, slow/1, why/1, start_alone/1, errors/1, interrupted/1]).
+-export([init/1, handle_call/3, handle_cast/2]).
+-export([work/1]).
+
+all() -> [calls, calls_in_time, slow, why, start_alone, errors, interrupted].
+
+init_per_testcase(_, Config) ->
+    {module, _} = code:ensure_loaded(kymo),
+    [{folders, folders()} | Config].
+
+%% Nothing of a question stays.
+end_per_testcase(_, Config) ->
+    {_, Before} = lists:keyfind(folders, 1, Config),
+    case {folders() -- Before, [R || #{state := State} = R <- kymo:list(), State =/= closed], is_traced()} of
+        {[], [], false} -> ok;
+        Left -> {fail, {left_behind, Left}}
+    end.
+
+folders() -> filelib:wildcard(filename:join(os:getenv("TMPDIR", "/tmp"), "kymo-" ++ os:getpid() ++ "-*")).
+
+is_traced() ->
+    element(2, erlang:trace_info({?MODULE, work, 1}, traced)) =/= false.
+
+%% Sleeps so many milliseconds.
+work(Ms) ->
+    receive after Ms -> {slept, Ms} end.
+
+%% Calls work/1 with the numbers, over and over, until Fun has answered.
+during(Numbers, Fun) ->
+    Worker = spawn_link(fun() -> over_and_over(Numbers) end),
+    ct:capture_start(),
+    Answer = Fun(),
+    ct:capture_stop(),
+    unlink(Worker),
+    exit(Worker, kill),
+    {Answer, unicode:characters_to_list(ct:capture_get())}.
+
+over_and_over(Numbers) ->
+    [?MODULE:work(N) || N <- Numbers],
+    over_and_over(Numbers).
+
+calls(_) ->
+    {ok, Text} = during([1], fun() -> kymo:calls("kymo_shell_SUITE:work/1", #{count => 6, time => 60000}) end),
+    Lines = string:lexemes(Text, "\n"),
+    ?assertEqual(6, length(Lines)),
+    Calls = [L || L <- Lines, string:find(L, " call kymo_shell_SUITE:work(1)") =/= nomatch],
+    Returns = [L || L <- Lines, string:find(L, "return_from kymo_shell_SUITE:work/1 value={slept,1}") =/= nomatch],
+    ?assertEqual(6, length(Calls) + length(Returns)),
+    ?assert(length(Calls) >= 2).
+
+%% Nothing is called: it ends when the time is over.
+calls_in_time(_) ->
+    ct:capture_start(),
+    ok = kymo:calls("kymo_shell_SUITE:work/1", #{time => 200}),
+    ct:capture_stop(),
+    "" = lists:append(ct:capture_get()).
+
+slow(_) ->
+    {ok, Text} = during([1, 60], fun() -> kymo:slow("kymo_shell_SUITE:work/1", 50, #{time => 500, count => 1}) end),
+    [Line] = [L || L <- string:lexemes(Text, "\n"), string:find(L, "kymo_shell_SUITE:work/1") =/= nomatch],
+    {match, [Ms]} = re:run(Line, "([0-9.]+) ms", [{capture, all_but_first, list}]),
+    ?assert(binary_to_float(iolist_to_binary([Ms, [".0" || not lists:member($., Ms)]])) >= 50.0).
+
+why(_) ->
+    {ok, Server} = gen_server:start_link(?MODULE, [], []),
+    Caller = spawn_link(fun() -> ask(Server) end),
+    ct:capture_start(),
+    ok = kymo:why(#{time => 500, functions => "kymo_shell_SUITE:_/_", processes => [Server, Caller]}),
+    ct:capture_stop(),
+    Text = unicode:characters_to_list(ct:capture_get()),
+    unlink(Caller),
+    exit(Caller, kill),
+    gen_server:stop(Server),
+    %% The server waits for a time to pass.
+    ?assertMatch({match, _}, re:run(Text, "-> .*kymo_shell_SUITE:handle_call/3: .*\n .* timer ")).
+
+ask(Server) ->
+    {slept, 20} = gen_server:call(Server, 20),
+    ask(Server).
+
+init([]) -> {ok, none}.
+handle_call(Ms, _, none) -> {reply, work(Ms), none}.
+handle_cast(_, none) -> {noreply, none}.
+
+%% A folder is chosen, which info/1 names.
+start_alone(_) ->
+    {ok, Recorder} = kymo:start(),
+    #{dir := Dir} = kymo:info(Recorder),
+    {ok, #{events := 0}} = kymo:stop(Recorder),
+    {ok, Names} = file:list_dir(Dir),
+    true = lists:member("meta", Names),
+    {ok, Other} = kymo:start(#{}),
+    ?assertNotMatch(#{dir := Dir}, kymo:info(Other)),
+    #{dir := Second} = kymo:info(Other),
+    {ok, _} = kymo:stop(Other),
+    [kymo_folder:remove_recording(D) || D <- [Dir, Second]].
+
+errors(_) ->
+    F = "kymo_shell_SUITE:work/1",
+    {error, {unknown_option, dir}} = kymo:calls(F, #{dir => "x"}),
+    {error, {bad_option, time, 0}} = kymo:calls(F, #{time => 0}),
+    {error, {bad_option, count, many}} = kymo:slow(F, 1, #{count => many}),
+    {error, {unknown_option, functions}} = kymo:slow(F, 1, #{functions => F}),
+    {error, NoFunctions} = kymo:calls("kymo_shell_SUITE:no_such/7"),
+    true = is_list(unicode:characters_to_list(kymo:format_error(NoFunctions))),
+    ?assertError(badarg, kymo:slow(F, fast)),
+    ?assertError(badarg, kymo:calls(F, [])),
+    ?assertError(badarg, kymo:why(soon)),
+    with_wrong_command(fun() ->
+        {error, {no_command, _, _} = Reason} = kymo:calls(F, #{time => 100}),
+        {match, _} = re:run(kymo:format_error(Reason), "KYMO_PRIV")
+    end).
+
+%% A folder with the library and without the command.
+with_wrong_command(Fun) ->
+    Priv = filename:dirname(filename:dirname(kymo:cli_path())),
+    Away = filename:join(Priv, "bin.away"),
+    ok = file:rename(filename:join(Priv, "bin"), Away),
+    try Fun() after ok = file:rename(Away, filename:join(Priv, "bin")) end.
+
+%% The shell's process is killed while the answer is awaited.
+interrupted(_) ->
+    Shell = spawn(fun() -> kymo:calls("kymo_shell_SUITE:work/1", #{time => 600000}) end),
+    true = kymo_cli:until(fun is_traced_now/0),
+    [#{recorder := {kymo_recorder, Server, _}}] = [R || #{state := active} = R <- kymo:list()],
+    Ended = monitor(process, Server),
+    exit(Shell, kill),
+    receive {'DOWN', Ended, process, _, _} -> ok end,
+    true = kymo_cli:until(fun() -> folders() =:= [] end).
+
+%% Where the runtime has sessions, the recorder's own has the pattern.
+is_traced_now() ->
+    [] =/= [R || #{state := active} = R <- kymo:list()] andalso
+        (is_traced() orelse erlang:function_exported(trace, session_info, 1)).
