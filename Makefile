@@ -24,7 +24,7 @@ SPACE := $(EMPTY) $(EMPTY)
 COMMA := ,
 MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(wildcard src/*.erl)))
 
-.PHONY: all help c erlang test test-all test-quick test-asan demo bench bench-erts lint fuzz clean install \
+.PHONY: all help c erlang test test-all test-quick test-asan demo bench bench-erts lint fuzz clean install tarball deb \
   erts erts-stock erts-install erts-prune patch-check patch-edit patch-refresh
 
 all: c erlang ## build the NIFs, the kymo command and the Erlang modules
@@ -74,7 +74,7 @@ test-asan: ## the suites of the NIFs under the address sanitizer
 	@scripts/bootstrap build test
 	@scripts/test asan
 
-demo: ## record a web server under load and show what to open
+demo: ## record a web server under load, explain its slowest request, write a report
 	@scripts/bootstrap build demo
 	@$(MAKE) --no-print-directory all
 	@scripts/demo
@@ -82,7 +82,7 @@ demo: ## record a web server under load and show what to open
 bench: ## what tracing costs here, against other tracers, and what reading costs
 	@scripts/bootstrap build bench
 	@$(MAKE) --no-print-directory all
-	@status=0; for b in bench/run bench/reader_run; do $$b || status=1; done; exit $$status
+	@status=0; for b in bench/run bench/reader_run bench/perfetto_run; do $$b || status=1; done; exit $$status
 
 bench-erts: ## what the patches gain: stock and patched side by side
 	@scripts/bootstrap build bench otp
@@ -99,14 +99,40 @@ fuzz: ## run the fuzz targets, FUZZ_SECONDS each (60)
 	@scripts/bootstrap build fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-install: all ## install application, command and man page into PREFIX (/usr/local)
+# The documentation of the modules for h(kymo) in the Erlang shell and h :kymo in iex. Without
+# edoc (erlang-edoc) there is none, and nothing else changes.
+EDOC = code:which(edoc) =/= non_existing andalso \
+  edoc:files(filelib:wildcard("src/*.erl"), [{doclet, edoc_doclet_chunks}, \
+    {layout, edoc_layout_chunks}, {dir, "$(OUT)/doc"}, {preprocess, true}]), halt().
+.PHONY: chunks
+chunks: erlang
+	@rm -rf $(OUT)/doc/chunks; mkdir -p $(OUT)/doc
+	@$(ERL) -noshell -noinput -eval '$(EDOC)' </dev/null
+
+# Where zsh looks: vendor-completions is Debian's, for packages below /usr.
+ZSH_SITE := $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
+
+install: all chunks ## install application, command, man page and completions into PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
 	  $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/ebin $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/bin
 	install -m 644 $(OUT)/ebin/*.beam $(OUT)/ebin/kymo.app $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/ebin/
 	install -m 755 $(OUT)/priv/*.so $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/
 	install -m 755 $(OUT)/priv/bin/kymo $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/bin/
 	ln -sfn ../lib/kymo-$(VSN)/priv/bin/kymo $(DESTDIR)$(PREFIX)/bin/kymo
+	! test -d $(OUT)/doc/chunks || { install -d $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/doc/chunks && \
+	  install -m 644 $(OUT)/doc/chunks/* $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/doc/chunks/; }
 	install -m 644 doc/kymo.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -D -m 644 scripts/completion/kymo.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kymo
+	install -D -m 644 scripts/completion/_kymo $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH_SITE)/_kymo
+	install -D -m 644 scripts/completion/kymo.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/kymo.fish
+
+tarball: ## pack a folder that works wherever it is unpacked, into build/package
+	@scripts/bootstrap build
+	@scripts/package tarball
+
+deb: ## build a Debian package, into build/package
+	@scripts/bootstrap build
+	@scripts/package deb
 
 # BASE=29.1 in all of these, and in bench-erts: the series for that release.
 erts-stock: ## build the unpatched runtime that the series is made for (BASE=27.3.4|29.1, OTP_SRC= takes yours)
@@ -136,5 +162,5 @@ patch-refresh: ## export the series from that checkout
 	@scripts/otp-patch refresh
 
 clean: ## remove what was built, but not the cached runtimes
-	rm -rf build _build ebin demo-out logs rebar.lock erl_crash.dump
+	rm -rf build _build ebin doc/chunks demo-out logs rebar.lock erl_crash.dump
 	@$(MAKE) --no-print-directory -C c_src clean

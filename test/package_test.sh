@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # kymo as others get it: built by rebar3 alone, as a dependency, in a release,
-# installed; and the look for missing packages. No network: a proxy that nobody
+# installed, packed; and the look for missing packages. No network: a proxy that nobody
 # answers stands in its way.
 . "$(dirname "$0")/check.sh"
 unset MAKEFLAGS MAKELEVEL ERL ERLC ERL_LIBS ERL_FLAGS OUT PRIV BUILD BUILD_ROOT ERTS_INCLUDE_DIR DESTDIR PREFIX
@@ -104,6 +104,37 @@ checkouts_dependency() {
     has "sample works in" out
 }
 
+# What each shell offers after the words, with the completion that is installed in $share.
+bash_offers() {
+    bash -c '. "$0"; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _kymo; echo "${COMPREPLY[@]}"' \
+        "$share/bash-completion/completions/kymo" "$@"
+}
+zsh_offers() {
+    # shellcheck disable=SC2016 # for zsh
+    zsh -f -c 'completion=$1; shift; words=("$@"); CURRENT=$#; PREFIX=$words[-1]
+        compadd() { shift; print -r -- ${(o)${(M)@:#$PREFIX*}}; }
+        _files() { print; }
+        source $completion' zsh "$share/zsh/site-functions/_kymo" "$@"
+}
+fish_offers() {
+    local line=$*
+    fish --no-config -c "source '$share/fish/vendor_completions.d/kymo.fish'; complete -C '$line'" | tr '\n' ' ' | sed 's/ $//'
+}
+
+completions() {
+    local shell share=$1/share
+    PATH=$1/bin:$PATH
+    for shell in bash zsh fish; do
+        echo "$shell"
+        same "why" "$("${shell}_offers" kymo w)"
+        same "why" "$("${shell}_offers" kymo help w)"
+        same "speedscope" "$("${shell}_offers" kymo export s)"
+        same "--sort --strict" "$("${shell}_offers" kymo stats --s)"
+        # Files are the shell's own.
+        same "" "$("${shell}_offers" kymo info nothing-of-this-name)"
+    done
+}
+
 make_install() {
     git_repository kymo
     make -s -C kymo install DESTDIR="$PWD/root" PREFIX=/opt/kymo </dev/null
@@ -113,11 +144,62 @@ make_install() {
         {ok, _} = application:ensure_all_started(kymo), ok = erl_msg_tracer:load(),
         {ok, Mods} = application:get_key(kymo, modules),
         [] = [M || M <- Mods, code:ensure_loaded(M) =/= {module, M}], halt().' </dev/null
+    # The shells document it.
+    ERL_LIBS=$PWD/root/opt/kymo/lib erl -noshell -noinput -eval 'c:h(kymo, snapshot, 2), halt().' </dev/null >out
+    has "Copies what the recorder holds now" out
+    completions "$PWD/root/opt/kymo"
     # Nothing stays behind, whoever has built it.
     (cd kymo && rebar3 compile >/dev/null)
     [ -n "$(git -C kymo status --porcelain --ignored)" ]
     make -s -C kymo clean
     same "" "$(git -C kymo status --porcelain --ignored)"
+}
+
+# Away from where it was built, without this project's paths.
+tarball() {
+    git_repository kymo
+    make -s -C kymo tarball </dev/null >out 2>&1 || { cat out; exit 1; }
+    cd kymo/build/package
+    sha256sum -c ./*.sha256
+    mkdir ../../../moved
+    tar -C ../../../moved -xf kymo-*.tar.gz
+    cd ../../..
+    mv moved/kymo-* away
+    rm -rf kymo
+    away/bin/kymo --version
+    ! ldd away/bin/kymo >ldd.out 2>&1 || fail "bin/kymo needs shared libraries"
+    [ -s away/share/man/man1/kymo.1 ] && [ -s away/doc/guide.md ] && [ -s away/LICENSE ]
+    sample sample
+    mkdir ebin
+    erlc -o ebin sample/src/sample.erl
+    cp sample/src/sample.app.src ebin/sample.app
+    ERL_LIBS=$PWD/away/lib start_sample ebin >out
+    has "sample works in $PWD/away/lib/kymo-" out
+    "$PWD/away/bin/kymo" sql recording "select count(*) from events where event = 'call'" >rows
+    has 1 rows
+    refuses out away/bin/kymo export otlp recording --endpoint http://127.0.0.1:9
+    has "write a file with -o" out
+}
+
+debian_package() {
+    git_repository kymo
+    make -s -C kymo deb </dev/null >out 2>&1 || { cat out; exit 1; }
+    # The project has no mail address; who publishes the package has one.
+    lintian --allow-root --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \
+        --fail-on warning,error kymo/build/package/*.deb
+    dpkg-deb -x kymo/build/package/*.deb root
+    same /usr/bin/kymo "$(cd root && find . -name kymo -path '*/bin/*' -type l | cut -c2-)"
+    root/usr/bin/kymo --version
+    sample sample
+    mkdir ebin
+    erlc -o ebin sample/src/sample.erl
+    cp sample/src/sample.app.src ebin/sample.app
+    ERL_LIBS=$PWD/root/usr/lib/erlang/lib start_sample ebin >out
+    has "sample works in $PWD/root/usr/lib/erlang/lib/kymo-" out
+    # What is built the same gives the same package.
+    mv kymo/build/package/*.deb first.deb
+    make -s -C kymo deb </dev/null >out 2>&1 || { cat out; exit 1; }
+    cmp first.deb kymo/build/package/*.deb
 }
 
 # A machine that has next to nothing: only these commands are found.
@@ -178,7 +260,7 @@ as_root_apt_installs() {
     has "installed, but not found" out
 }
 
-for case in rebar3_alone git_dependency_and_release checkouts_dependency make_install \
+for case in rebar3_alone git_dependency_and_release checkouts_dependency make_install tarball debian_package \
     nothing_missing_nothing_said without_root_the_packages_are_named without_apt_the_packages_are_named \
     as_root_apt_installs; do
     run_case "$case"

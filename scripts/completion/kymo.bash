@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Completion of kymo(1) for bash. The commands and options are those that `kymo help` of the
+# same program prints, so there is no list to maintain here.
+
+_kymo() {
+    local cur=${COMP_WORDS[COMP_CWORD]} kymo=${COMP_WORDS[0]} words=
+    if ((COMP_CWORD == 1)) || { ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == help ]]; }; then
+        words=$("$kymo" help 2>/dev/null | sed -n 's/^  kymo \([a-z]*\) .*/\1/p')
+    elif ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == export && $cur != -* ]]; then
+        words=$("$kymo" help 2>/dev/null | sed -n 's/^  kymo export \([a-z]*\) .*/\1/p')
+    elif [[ $cur == -* ]]; then
+        words=$("$kymo" help "${COMP_WORDS[1]}" 2>/dev/null | grep -oE '(^|[ ,])--?[a-z][a-z-]*' | tr -d ' ,')
+    fi
+    # Without a word of ours: files and folders, by `-o default`.
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur" | sort -u)
+}
+complete -o default -F _kymo kymo
