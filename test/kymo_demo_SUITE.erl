@@ -50,7 +50,7 @@ end_per_suite(Config) ->
     file:del_dir_r(?config(out, Config)).
 
 files_and_summary(Config) ->
-    {0, Text} = demo(Config, []),
+    {0, Text} = demo(Config, [{"DEMO_SECONDS", "3"}]),
     %% Should there be one, the failure tells which.
     nomatch = re:run(Text, "=[A-Z ]+ REPORT=.*", [dotall, {capture, first, list}]),
     {match, [Events]} = re:run(Text, "\\n  (\\d+) events recorded", [{capture, all_but_first, list}]),
@@ -63,6 +63,9 @@ files_and_summary(Config) ->
      || Tag <- ["call", "return_to", "send", "receive", "spawn", "exit", "in", "out", "gc_minor_start"]
     ],
     {match, _} = re:run(Text, "ui.perfetto.dev"),
+    %% The slowest request is one of those that wait for the planted cause. On a busy
+    %% machine a scheduler may be what it waits for most.
+    {match, _} = re:run(Text, "-> \\S+ demo_cache demo:handle_call/3: .*\\n(  .*\\n)* .* mostly in demo:check/2 "),
     Out = ?config(out, Config),
     [
         begin
@@ -73,6 +76,7 @@ files_and_summary(Config) ->
      || {Name, File} <- [
             {"recording", "recording/meta"},
             {"snapshot", "snapshot/meta"},
+            {"report.html", "report.html"},
             {"demo.perfetto-trace", "demo.perfetto-trace"},
             {"snapshot.perfetto-trace", "snapshot.perfetto-trace"},
             {"demo.folded", "demo.folded"},
