@@ -17,7 +17,8 @@ all() ->
     [
         stats_durations, stats_equal_perfetto, stats_processes, calls, calls_tree, other_requests, mailboxes,
         why_adds_up, why_many, why_casts, why_queue, why_arguments, diff_finds_the_slower, print_tree,
-        print_json, speedscope, names_of_behaviours, timeouts_are_no_messages, names_in_exports, nothing_to_show
+        print_json, speedscope, names_of_behaviours, names_of_relatives,
+        names_of_relatives_in_elixir, timeouts_are_no_messages, names_in_exports, nothing_to_show
     ].
 
 init_per_suite(Config) ->
@@ -152,7 +153,7 @@ stats_equal_perfetto(Config) ->
 stats_processes(Config) ->
     #{back := Back} = ?config(did, Config),
     Dir = ?config(recording, Config),
-    Rows = json(["stats", "--by", "process", "--json", "-n", "1000", Dir]),
+    Rows = json(["stats", "--by", "process", "--json", "-n", "1000", "-q", Dir]),
     Name = <<(pid(Back))/binary, " kymo_analysis_SUITE">>,
     #{<<"running_ns">> := Running, <<"waiting_ns">> := Waiting, <<"received">> := Received} =
         row(<<"process">>, Name, Rows),
@@ -213,7 +214,7 @@ other_requests(Config) ->
         catch gen_server:call(S, boom),
         {E, Fd, T}
     end),
-    #{<<"slowest">> := Requests} = json(["calls", "--json", "-n", "1000", Dir]),
+    #{<<"slowest">> := Requests} = json(["calls", "--json", "-n", "1000", "-q", Dir]),
     Kinds = [{K, S, E} || #{<<"kind">> := K, <<"server_pid">> := S, <<"ended">> := E} <- Requests],
     ?assert(lists:member({<<"call">>, pid(Event), <<"replied">>}, Kinds)),
     ?assert(lists:member({<<"io">>, pid(Io), <<"replied">>}, Kinds)),
@@ -255,7 +256,7 @@ why_adds_up(Config) ->
 %% Explained together or one by one: the same answers.
 why_many(Config) ->
     Dir = ?config(recording, Config),
-    #{<<"answers">> := [_, _ | _] = Answers} = json(["why", "--json", "-n", "1000", Dir]),
+    #{<<"answers">> := [_, _ | _] = Answers} = json(["why", "--json", "-n", "1000", "-q", Dir]),
     Totals = [T || #{<<"total_ns">> := T} <- Answers],
     ?assertEqual(lists:reverse(lists:sort(Totals)), Totals),
     #{<<"answers">> := [Slowest]} = json(["why", "--json", Dir]),
@@ -418,12 +419,99 @@ timeouts_are_no_messages(Config) ->
         ]
     ].
 
+%% A process that has no name of its own is known by its parent or by the one that it
+%% works for, whether it began before the recording or in it; processes of one role by
+%% what they have in common.
+names_of_relatives(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Self = self(),
+    Loop = fun(Loop) -> receive stop -> ok; From -> From ! {self(), here}, Loop(Loop) end end,
+    Worker = fun() -> Self ! {self(), here}, Loop(Loop) end,
+    Spawner = fun() ->
+        Parent = spawn(fun() ->
+            register(boss_of_workers, self()),
+            Self ! {self(), here},
+            receive start -> Self ! {workers, [spawn(Worker), spawn(Worker)]} end,
+            receive start -> Self ! {workers, [spawn(Worker)]} end,
+            Loop(Loop)
+        end),
+        here(Parent),
+        Parent
+    end,
+    Boss = Spawner(),
+    Before = workers(Boss),
+    Task = proc_lib:spawn(fun() -> put('$callers', [Boss, self()]), Worker() end),
+    here(Task),
+    {ok, R} = kymo:start(#{dir => Dir, owner => none}),
+    {ok, _} = kymo:trace(R, #{events => [messages, procs]}),
+    Later = workers(Boss),
+    Odd = [
+        proc_lib:spawn(fun() -> put('$ancestors', Ancestors), put('$callers', Callers), Worker() end)
+     || {Ancestors, Callers} <- [{none, [1]}, {[a | b], none}, {[{a, b}], [[]]}, {[undefined], undefined}]
+    ],
+    [here(P) || P <- Odd],
+    All = [Boss, Task | Before ++ Later ++ Odd],
+    [begin P ! Self, here(P) end || P <- All],
+    {ok, _} = kymo:stop(R),
+    [P ! stop || P <- All],
+    Names = names(Dir),
+    Called = fun(P) -> maps:get(P, Names) end,
+    ?assertEqual(pid(Boss, " boss_of_workers"), Called(Boss)),
+    [?assertEqual(pid(P, " erlang:apply/2 under boss_of_workers"), Called(P)) || P <- Before ++ Later],
+    ?assertMatch({match, _}, re:run(Called(Task), " kymo_analysis_SUITE:'-names_of_relatives.*'/0 for boss_of_workers$")),
+    #{<<"rows">> := Rows} = json(["stats", "--by", "role", "--json", "-n", "1000", "-q", Dir]),
+    [3] = [N || #{<<"role">> := <<"erlang:apply/2 under boss_of_workers">>, <<"processes">> := N} <- Rows].
+
+workers(Boss) ->
+    Boss ! start,
+    receive {workers, Pids} -> [here(P) || P <- Pids] end.
+
+here(Pid) -> receive {Pid, here} -> Pid end.
+
+pid(Pid, Name) -> iolist_to_binary([pid_to_list(Pid), Name]).
+
+%% What `kymo stats' calls each process.
+names(Dir) ->
+    #{<<"rows">> := Rows} = json(["stats", "--by", "process", "--json", "-n", "1000", "-q", Dir]),
+    maps:from_list([
+        {list_to_pid(binary_to_list(hd(string:split(Name, " ")))), Name}
+     || #{<<"process">> := <<"<", _/binary>> = Name} <- Rows
+    ]).
+
+names_of_relatives_in_elixir(Config) ->
+    case os:find_executable("elixir") of
+        false -> {skip, "elixir is not installed"};
+        Elixir -> names_of_relatives_in_elixir(Elixir, Config)
+    end.
+
+names_of_relatives_in_elixir(Elixir, Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Script = filename:join(?config(data_dir, Config), "relatives.exs"),
+    Ebin = filename:dirname(code:which(kymo)),
+    Port = open_port({spawn_executable, Elixir}, [
+        {args, ["-pa", Ebin, Script, Dir]}, {env, [{"KYMO_PRIV", filename:dirname(filename:dirname(kymo:cli_path()))}]},
+        exit_status, binary, stderr_to_stdout
+    ]),
+    {0, Out} = kymo_cli:collect(Port, 60000),
+    [Main, Orders, Agent, Task] = [list_to_pid(P) || P <- string:lexemes(binary_to_list(Out), " \n")],
+    Names = names(Dir),
+    [
+        ?assertEqual(pid(Pid, Name), maps:get(Pid, Names))
+     || {Pid, Name} <- [
+            {Main, " :erlang.apply/2 under init"},
+            {Orders, " Demo.Orders.init/1 under init"},
+            {Task, " Demo.Work.run/1 for Demo.Orders.init/1"}
+        ]
+    ],
+    ?assertMatch({match, _}, re:run(maps:get(Agent, Names), "-fun-0-'/0 under init$")).
+
 %% The exports call processes and functions as the commands do: a process of a behaviour,
 %% and on a node that runs Elixir all of them.
 names_in_exports(Config) ->
     #{front := Front} = ?config(did, Config),
     Behaviour = <<"kymo_analysis_SUITE:init/1">>,
-    ?assert(lists:member(<<(pid(Front))/binary, " ", Behaviour/binary>>, running(Config, ?config(recording, Config)))),
+    Known = <<(pid(Front))/binary, " ", Behaviour/binary>>,
+    ?assertMatch([_ | _], [N || N <- running(Config, ?config(recording, Config)), string:prefix(N, Known) =/= nomatch]),
     ?assertMatch([_ | _], [L || [P | _] = L <- folded(?config(recording, Config)), P =:= Behaviour]),
     Elixir = filename:join(?config(dir, Config), "elixir"),
     Pid = record(Elixir, fun() ->

@@ -1,19 +1,33 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Programs with a planted cause of known size. Each plant is a function of a seed: it
-%% starts its processes, makes one slow request, and says what made it slow and how long
-%% it took by the clock of the program itself. Run under a recorder by
+%% Programs with a planted cause of known size. A variant of a kind is a function of a
+%% seed. Planting it starts its processes, makes one slow request, and says what made it
+%% slow and how long it took by the clock of the program itself. Run under a recorder by
 %% kymo_answers_SUITE.
 -module(kymo_answers_work).
 -behaviour(gen_server).
 
--export([kinds/0, load/1, plant/2]).
+-export([kinds/0, load/1, variant/2, plant/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 %% Called through their module, so that calls of them are seen.
 -export([hog/1, dirty_hog/1, spin/1, heap/1, ask/2, special/1, write/2]).
 
--type cause() :: atom().
--export_type([cause/0]).
+-type variant() :: #{
+    kind := atom(),
+    ms := pos_integer(),  % what the cause takes
+    n := 1..4,            % how often, or how much of it, as the kind has it
+    hops := 0..3,         % servers that only pass the request on
+    idle := 0..500,       % processes that do nothing
+    load := 0..6          % pairs of processes with requests of their own
+}.
+-type plant() :: #{
+    causes := [atom()],           % what `kymo why' may call it
+    where := [pid()],             % and in which process
+    ms := non_neg_integer(),      % what the cause took at least
+    ns := non_neg_integer(),      % what the request took
+    client := pid()
+}.
+-export_type([variant/0, plant/0]).
 
 %% Loads the functions that give no scheduler back from Dir/hog.so.
 -spec load(file:filename()) -> ok | {error, term()}.
@@ -24,27 +38,43 @@ kinds() ->
     [backlog, selective, collection, starved, port, ets, downstream, timer, suspended, blocked, dirty,
      priority, asking, calling, disturbed, crowded].
 
-%% The cause of a slow request: what `kymo why' calls it, the process that it happens
-%% in, and the nanoseconds that the request took.
--spec plant(atom(), rand:state()) ->
-    #{causes := [cause()], process := pid(), ns := non_neg_integer(), client := pid()}.
-plant(Kind, Seed0) ->
-    {X, Seed1} = rand:uniform_s(60, Seed0),
-    {N, _} = rand:uniform_s(4, Seed1),
-    Ms = 100 + X,
+%% The same for the same kind and seed, on each runtime.
+-spec variant(atom(), integer()) -> variant().
+variant(Kind, Seed) ->
+    Rand0 = rand:seed_s(exsss, {erlang:phash2(Kind), Seed, 14}),
+    {[Ms, N, Hops, Idle, Load], _} = lists:mapfoldl(fun rand:uniform_s/2, Rand0, [120, 4, 4, 501, 7]),
+    #{kind => Kind, ms => 60 + Ms, n => N, hops => Hops - 1, idle => Idle - 1, load => Load - 1}.
+
+%% Runs a variant, and ends all processes that it has started.
+-spec plant(variant()) -> plant().
+plant(#{kind := Kind, ms := Ms, n := N, hops := Hops, idle := Idle, load := Load}) ->
     Before = processes(),
-    {Causes, Process, Request} = prepare(Kind, Ms, N),
-    Result = request(Request),
-    [exit(P, kill) || P <- processes() -- Before, P =/= Process],
-    exit(Process, kill),
-    Result#{causes => Causes, process => Process}.
+    [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, Idle)],
+    [spawn(fun() -> load(server(), I) end) || I <- lists:seq(1, Load)],
+    {Causes, Process, Prepare, Server, Request} = prepare(Kind, Ms, N),
+    Relays = relays(Hops, Server),
+    Result = #{client := Client} = request(Prepare, hd(Relays ++ [Server]), pass(Hops, Request)),
+    [exit(P, kill) || P <- processes() -- Before],
+    Result#{
+        causes => Causes,
+        %% Who keeps a server from running keeps those before it from running, too.
+        where => [Process | [P || Causes -- [running] =:= [scheduler], P <- [Client, Server | Relays]]],
+        ms => least(Kind, Ms)
+    }.
+
+%% The part of a cause that the request surely met.
+least(backlog, Ms) -> Ms div 2;    % some of it is over when the client asks
+least(port, Ms) -> Ms div 2;       % the same
+least(collection, Ms) -> Ms div 2; % time passes between two collections
+least(_, Ms) -> Ms * 8 div 10.
 
 %% From a process of its own, as most requests are.
-request(Fun) ->
+request(Prepare, Server, Request) ->
     Self = self(),
     {Pid, Ref} = spawn_monitor(fun() ->
+        Prepare(),
         Start = erlang:monotonic_time(),
-        Fun(),
+        ?MODULE:ask(Server, Request),
         End = erlang:monotonic_time(),
         Self ! {took, self(), erlang:convert_time_unit(End - Start, native, nanosecond)}
     end),
@@ -56,30 +86,53 @@ request(Fun) ->
             error(Reason)
     end.
 
-%% {What `kymo why' may call it, where, the request}
+%% A chain of servers in front of another one, the first of them first.
+relays(0, _) ->
+    [];
+relays(N, Server) ->
+    Last = server(Server),
+    relays(N - 1, Last) ++ [Last].
+
+pass(0, Request) -> Request;
+pass(N, Request) -> {pass, pass(N - 1, Request)}.
+
+%% Asks a server of its own for a little, again and again.
+load(Server, I) ->
+    ask(Server, {spin, 0}),
+    receive
+    after 3 + I -> load(Server, I)
+    end.
+
+nothing() -> ok.
+
+%% {What `kymo why' may call it, where, what the client does first, whom it asks, for what}
 prepare(backlog, Ms, N) ->
     S = server(),
-    [spawn(?MODULE, ask, [S, {spin, Ms div N}]) || _ <- lists:seq(1, N)],
-    wait_for(fun() -> process_info(S, status) =:= {status, running} end),
-    {[queue], S, fun() -> ask(S, {spin, 1}) end};
-prepare(selective, Ms, _) ->
+    Others = fun() ->
+        [spawn(?MODULE, ask, [S, {spin, Ms div N}]) || _ <- lists:seq(1, N)],
+        wait_for(fun() -> process_info(S, status) =:= {status, running} end)
+    end,
+    {[queue], S, Others, S, {spin, 1}};
+prepare(selective, Ms, N) ->
     %% A server that looks for one message behind many others, until the time is up.
     S = server(),
-    {[running], S, fun() -> ask(S, {selective, Ms}) end};
+    {[running], S, fun nothing/0, S, {selective, 5000 * N, Ms}};
 prepare(collection, Ms, N) ->
     S = server(),
     ask(S, {heap, 200000 * (N + 2)}),
-    {[gc], S, fun() -> ask(S, {collect, Ms}) end};
+    {[gc], S, fun nothing/0, S, {collect, Ms}};
 prepare(starved, Ms, _) ->
     S = server(),
-    {[scheduler], S, fun() ->
-        [spawn_opt(?MODULE, hog, [Ms], [{scheduler, I}]) || I <- schedulers(online)],
-        ask(S, {spin, 1})
-    end};
-prepare(port, Ms, _) ->
+    Hogs = fun() -> [spawn_opt(?MODULE, hog, [Ms], [{scheduler, I}]) || I <- schedulers(online)] end,
+    {[scheduler], S, Hogs, S, {spin, 1}};
+prepare(port, Ms, N) ->
     S = server(),
-    ask(S, {open, Ms}),
-    {[port], S, fun() -> ask(S, write) end};
+    Open = fun() ->
+        %% The client itself makes no request but the slow one.
+        {_, Ref} = spawn_monitor(?MODULE, ask, [S, {open, Ms, N bsl 19}]),
+        receive {'DOWN', Ref, process, _, normal} -> ok end
+    end,
+    {[port], S, Open, S, write};
 prepare(ets, Ms, N) ->
     %% A table that others write to all the time, under one lock.
     Table = ets:new(table, [public]),
@@ -88,14 +141,13 @@ prepare(ets, Ms, N) ->
         spawn_opt(fun() -> forever(fun() -> ets:insert(Table, {X, X}) end) end, [{priority, low}])
      || X <- lists:seq(1, N)
     ],
-    {[running, scheduler], S, fun() -> ask(S, {ets, Table, Ms}) end};
+    {[running, scheduler], S, fun nothing/0, S, {ets, Table, Ms}};
 prepare(downstream, Ms, N) ->
     Last = server(),
-    First = lists:foldl(fun(_, Next) -> server(Next) end, Last, lists:seq(1, N)),
-    {[running], Last, fun() -> ask(First, {down, {spin, Ms}}) end};
+    {[running], Last, fun nothing/0, hd(relays(N, Last)), pass(N, {spin, Ms})};
 prepare(timer, Ms, _) ->
     S = server(),
-    {[timer], S, fun() -> ask(S, {sleep, Ms}) end};
+    {[timer], S, fun nothing/0, S, {sleep, Ms}};
 prepare(suspended, Ms, _) ->
     S = server(),
     Self = self(),
@@ -108,50 +160,48 @@ prepare(suspended, Ms, _) ->
         receive stop -> ok end
     end),
     receive suspended -> ok end,
-    {[suspended], S, fun() ->
+    Wait = fun() ->
         Jailer ! {wait, self()},
-        receive waiting -> ok end,
-        ask(S, {spin, 1})
-    end};
+        receive waiting -> ok end
+    end,
+    {[suspended], S, Wait, S, {spin, 1}};
 prepare(blocked, Ms, _) ->
     %% As loading code or setting a breakpoint does where it must stop all schedulers.
     S = server(),
     erts_debug:set_internal_state(available_internal_state, true),
-    {[node, running], S, fun() -> ask(S, {block, Ms}) end};
+    {[node, running], S, fun nothing/0, S, {block, Ms}};
 prepare(dirty, Ms, _) ->
     S = server(),
-    {[dirty_queue], S, fun() ->
+    Hogs = fun() ->
         [spawn(?MODULE, dirty_hog, [Ms]) || _ <- schedulers(dirty_cpu)],
-        erlang:yield(),
-        ask(S, {dirty_hog, 1})
-    end};
+        erlang:yield()
+    end,
+    {[dirty_queue], S, Hogs, S, {dirty_hog, 1}};
 prepare(priority, Ms, _) ->
     S = server(),
     ask(S, low),
-    {[scheduler], S, fun() ->
-        [spawn_opt(?MODULE, spin, [Ms], [{priority, high}, {scheduler, I}]) || I <- schedulers(online)],
-        ask(S, {spin, 1})
-    end};
+    Busy = fun() ->
+        [spawn_opt(?MODULE, spin, [Ms], [{priority, high}, {scheduler, I}]) || I <- schedulers(online)]
+    end,
+    {[scheduler], S, Busy, S, {spin, 1}};
 
 %% Others call the server while it waits in a callback: none of them is what it waits for.
 prepare(asking, Ms, N) ->
     S = server(),
     Db = spawn(fun() -> receive {query, From} -> ?MODULE:spin(Ms), From ! {answer, self()} end end),
-    {[running], Db, fun() -> bystanders(S, Ms, N), ask(S, {query, Db}) end};
+    {[running], Db, fun() -> bystanders(S, Ms, N) end, S, {query, Db}};
 prepare(calling, Ms, N) ->
     Last = server(),
     S = server(Last),
-    {[running], Last, fun() -> bystanders(S, Ms, N), ask(S, {down, {spin, Ms}}) end};
+    {[running], Last, fun() -> bystanders(S, Ms, N) end, S, pass(1, {spin, Ms})};
 prepare(disturbed, Ms, N) ->
     S = server(),
-    {[timer], S, fun() -> bystanders(S, Ms, N), ask(S, {sleep, Ms}) end};
+    {[timer], S, fun() -> bystanders(S, Ms, N) end, S, {sleep, Ms}};
 %% It never waits for anything but a scheduler.
 prepare(crowded, Ms, N) ->
     S = server(),
-    {[running, scheduler], S, fun() ->
-        [spawn(?MODULE, spin, [Ms]) || _ <- lists:seq(1, N + 2)],
-        ask(S, {spin, Ms})
-    end}.
+    Crowd = fun() -> [spawn(?MODULE, spin, [Ms]) || _ <- lists:seq(1, N + 2)] end,
+    {[running, scheduler], S, Crowd, S, {spin, Ms}}.
 
 %% They call while the server handles a request that takes Ms.
 bystanders(Server, Ms, N) ->
@@ -185,19 +235,19 @@ init(Next) -> {ok, #{next => Next}}.
 
 handle_call({spin, Ms}, _, State) ->
     {reply, ?MODULE:spin(Ms), State};
-handle_call({selective, Ms}, _, State) ->
-    [self() ! {junk, I} || I <- lists:seq(1, 20000)],
+handle_call({selective, Junk, Ms}, _, State) ->
+    [self() ! {junk, I} || I <- lists:seq(1, Junk)],
     {reply, ?MODULE:special(now_ms() + Ms), State};
 handle_call({heap, N}, _, State) ->
     {reply, ok, State#{heap => ?MODULE:heap(N)}};
 handle_call({collect, Ms}, _, State) ->
     collect(now_ms() + Ms),
     {reply, ok, State};
-handle_call({open, Ms}, _, State) ->
+handle_call({open, Ms, Bytes}, _, State) ->
     %% A pipe that nobody reads from, until its other end is closed.
     Seconds = float_to_list(Ms / 1000, [{decimals, 3}]),
     Port = open_port({spawn_executable, "/bin/sleep"}, [{args, [Seconds]}, binary, stream]),
-    {reply, ok, State#{port => Port, block => binary:copy(<<0>>, 1 bsl 20)}};
+    {reply, ok, State#{port => Port, block => binary:copy(<<0>>, Bytes)}};
 handle_call(write, _, #{port := Port, block := Block} = State) ->
     [?MODULE:write(Port, Block) || _ <- lists:seq(1, 2)],
     catch port_close(Port),
@@ -205,8 +255,8 @@ handle_call(write, _, #{port := Port, block := Block} = State) ->
 handle_call({ets, Table, Ms}, _, State) ->
     insert(Table, now_ms() + Ms),
     {reply, ok, State};
-handle_call({down, Request}, _, #{next := Next} = State) ->
-    {reply, ?MODULE:ask(Next, down(Next, Request)), State};
+handle_call({pass, Request}, _, #{next := Next} = State) ->
+    {reply, ?MODULE:ask(Next, Request), State};
 handle_call({sleep, Ms}, _, State) ->
     {reply, timer:sleep(Ms), State};
 handle_call({query, Db}, _, State) ->
@@ -218,19 +268,10 @@ handle_call({dirty_hog, Ms}, _, State) ->
     {reply, ?MODULE:dirty_hog(Ms), State};
 handle_call(low, _, State) ->
     process_flag(priority, low),
-    {reply, ok, State};
-handle_call(last, _, #{next := Next} = State) ->
-    {reply, Next =:= none, State}.
+    {reply, ok, State}.
 
 handle_cast(_, State) -> {noreply, State}.
 handle_info({junk, _}, State) -> {noreply, State}.
-
-%% The last server of the chain does the work.
-down(Next, Request) ->
-    case ?MODULE:ask(Next, last) of
-        true -> Request;
-        false -> {down, Request}
-    end.
 
 %% The port may be gone when the pipe can be written to again.
 write(Port, Data) ->
@@ -244,7 +285,7 @@ collect(Deadline) ->
     end.
 
 insert(Table, Deadline) ->
-    ets:insert(Table, {now_ms(), Deadline}),
+    ets:insert(Table, {1, 1}),
     case now_ms() < Deadline of
         true -> insert(Table, Deadline);
         false -> ok

@@ -132,7 +132,7 @@ help(_) ->
     {0, General, ""} = run(["-h"]),
     [?assert(contains(General, W)) || W <- ["kymo info", "kymo print", "export perfetto", "export ctf",
                                             "export folded", "export dbg", "export speedscope", "kymo stats", "kymo calls",
-                                            "kymo mailboxes", "kymo why", "kymo diff", "Exit status"]],
+                                            "kymo mailboxes", "kymo why", "kymo diff", "kymo attach", "Exit status"]],
     [begin
          {0, Text, ""} = run(["help", Command]),
          {0, Text, ""} = run([Command, "--help"]),

@@ -1,0 +1,279 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% kymo in programs that others have written: RabbitMQ with a client in Python, and an
+%% application of Elixir. Each is recorded under load, once as it is and once with
+%% something slow in it, and asked every question that kymo answers. What the commands say
+%% is compared with what the client measured itself.
+-module(kymo_subjects_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+all() -> [rabbitmq, elixir].
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case)),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, _) -> ok.
+
+%% What the slow recording has in it takes this long.
+-define(SLOW_MS, 300).
+%% A client that asks after it has begun meets a part of it only; a slow one half.
+-define(SLOW_NS, (?SLOW_MS * 500000)).
+
+%% ---- RabbitMQ ----
+
+rabbitmq(Config) ->
+    case rabbitmq_missing() of
+        [] -> with_rabbitmq(Config, filelib:wildcard("/usr/lib/rabbitmq/lib/*/sbin/rabbitmq-server"));
+        Missing -> {skip, "RabbitMQ was NOT recorded: there is no " ++ lists:join(", ", Missing)}
+    end.
+
+rabbitmq_missing() ->
+    [Name || {Name, Found} <- [
+        {"rabbitmq-server of Debian", filelib:wildcard("/usr/lib/rabbitmq/lib/*/sbin/rabbitmq-server") =/= []},
+        {"/usr/bin/python3 with pika", has_pika()}
+    ], not Found].
+
+has_pika() ->
+    filelib:is_regular("/usr/bin/python3") andalso
+        element(1, kymo_cli:command("/usr/bin/python3", ["-c", "import pika"])) =:= 0.
+
+%% A node of its own, with its own epmd, so that nothing is shared with what runs here.
+with_rabbitmq(Config, [Server | _]) ->
+    Dir = ?config(dir, Config),
+    [Amqp, Dist, Epmd] = free_ports(3),
+    Own = [
+        {"HOME", Dir},
+        {"ERL_EPMD_PORT", integer_to_list(Epmd)},
+        {"ERL_EPMD_ADDRESS", "127.0.0.1"},
+        {"RABBITMQ_NODENAME", "kymo_" ++ integer_to_list(Amqp) ++ "@localhost"},
+        {"RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1"},
+        {"RABBITMQ_NODE_PORT", integer_to_list(Amqp)},
+        {"RABBITMQ_DIST_PORT", integer_to_list(Dist)},
+        {"RABBITMQ_CONF_ENV_FILE", "/dev/null"},
+        {"RABBITMQ_CONFIG_FILE", filename:join(Dir, "rabbitmq")},
+        {"RABBITMQ_MNESIA_BASE", filename:join(Dir, "mnesia")},
+        {"RABBITMQ_LOG_BASE", filename:join(Dir, "log")},
+        {"RABBITMQ_PID_FILE", filename:join(Dir, "pid")},
+        {"RABBITMQ_ENABLED_PLUGINS_FILE", filename:join(Dir, "enabled_plugins")},
+        {"RABBITMQ_GENERATED_CONFIG_DIR", filename:join(Dir, "config")},
+        {"RABBITMQ_FEATURE_FLAGS_FILE", filename:join(Dir, "feature_flags")},
+        {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", kymo_subject:erl_args()}
+    ],
+    with_epmd(Epmd, fun() ->
+        Subject = kymo_subject:start(Server, [], Own, filename:join(Dir, "server.log")),
+        try
+            ok = kymo_subject:call(Subject, rabbit, await_startup, []),
+            ask_rabbitmq(Config, Subject, Amqp)
+        after
+            kymo_subject:stop(Subject)
+        end
+    end).
+
+%% An epmd that ends with the test case.
+with_epmd(Number, Fun) ->
+    Program = filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "bin", "epmd"]),
+    Port = open_port({spawn_executable, Program},
+                     [{args, ["-port", integer_to_list(Number), "-address", "127.0.0.1"]}, exit_status, hide]),
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    try
+        true = kymo_cli:until(fun() -> listens(Number) end),
+        Fun()
+    after
+        {0, _} = kymo_cli:command("/bin/kill", [integer_to_list(Pid)]),
+        receive {Port, {exit_status, _}} -> ok end
+    end.
+
+listens(Number) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Number, []) of
+        {ok, Socket} -> ok =:= gen_tcp:close(Socket);
+        {error, econnrefused} -> false
+    end.
+
+free_ports(N) ->
+    Sockets = [element(2, {ok, _} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}])) || _ <- lists:seq(1, N)],
+    Ports = [element(2, {ok, _} = inet:port(Socket)) || Socket <- Sockets],
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    Ports.
+
+ask_rabbitmq(Config, Subject, Amqp) ->
+    Queue = <<"orders">>,
+    Client = fun(While) -> rabbitmq_client(Config, Amqp, Queue, While) end,
+    Functions = ["rabbit_amqqueue_process:handle_call/3", "rabbit_channel:handle_method/3",
+                 "rabbit_amqqueue:basic_get/5", {erlang, suspend_process, 1}, {erlang, resume_process, 1}],
+    {Calm, _} = record(Config, Subject, "calm", Functions, fun() -> Client(fun() -> ok end) end),
+    Pid = fun() ->
+        {ok, Q} = kymo_subject:call(Subject, rabbit_amqqueue, lookup, [{resource, <<"/">>, queue, Queue}]),
+        kymo_subject:call(Subject, amqqueue, get_pid, [Q])
+    end,
+    %% Something holds the process of the queue up while the client asks it.
+    Hold = fun() -> kymo_subject:call(Subject, kymo_subject, suspend, [Pid(), ?SLOW_MS]) end,
+    {Slow, #{gets := Gets, slowest := Slowest}} =
+        record(Config, Subject, "slow", Functions, fun() -> Client(Hold) end),
+    ?assert(Slowest >= ?SLOW_NS),
+    ask_all(Config, Calm, Slow, #{
+        server => "rabbit_prequeue:init/1",
+        requests => Gets,
+        slowest => Slowest,
+        cause => <<"suspended">>,
+        handler => "rabbit_amqqueue_process:handle_call/3",
+        slower => "rabbit_channel:handle_method/3"
+    }).
+
+%% Runs the client, and While when it is busy.
+rabbitmq_client(Config, Amqp, Queue, While) ->
+    Script = filename:join(?config(data_dir, Config), "rabbit.py"),
+    Port = open_port({spawn_executable, "/usr/bin/python3"},
+                     [{args, [Script, integer_to_list(Amqp), Queue]}, {line, 1000}, exit_status, use_stdio, hide]),
+    "busy" = line(Port),
+    While(),
+    port_command(Port, "stop\n"),
+    Line = line(Port),
+    {match, [Gets, Slowest]} = re:run(Line, "^([0-9]+) ([0-9]+)$", [{capture, all_but_first, list}]),
+    receive {Port, {exit_status, 0}} -> ok end,
+    #{gets => list_to_integer(Gets), slowest => list_to_integer(Slowest)}.
+
+line(Port) ->
+    receive
+        {Port, {data, {eol, Line}}} -> Line;
+        {Port, {exit_status, Status}} -> error({client, Status})
+    end.
+
+%% ---- Elixir ----
+
+elixir(Config) ->
+    case os:find_executable("elixir") of
+        false -> {skip, "No application of Elixir was recorded: elixir is NOT installed"};
+        Elixir -> with_elixir(Config, Elixir)
+    end.
+
+with_elixir(Config, Elixir) ->
+    Dir = ?config(dir, Config),
+    Script = filename:join(?config(data_dir, Config), "shop.exs"),
+    Args = ["--no-halt", "--erl", kymo_subject:erl_args(), Script],
+    Subject = kymo_subject:start(Elixir, Args, [{"HOME", Dir}], filename:join(Dir, "elixir.log")),
+    try
+        Loaded = fun() -> kymo_subject:call(Subject, erlang, function_exported, ['Elixir.Shop', order, 2]) end,
+        true = kymo_cli:until(Loaded),
+        ask_elixir(Config, Subject)
+    after
+        kymo_subject:stop(Subject)
+    end.
+
+ask_elixir(Config, Subject) ->
+    Items = lists:seq(1, 200),
+    Functions = ["Shop.Prices._/_", "Shop.Orders._/_", "GenServer.call/_"],
+    Load = fun(Ms) ->
+        fun() ->
+            ok = kymo_subject:call(Subject, 'Elixir.Shop', start, [150, Ms]),
+            Slowest = kymo_subject:call(Subject, 'Elixir.Shop', order, [Items, 4]),
+            ok = kymo_subject:call(Subject, 'Elixir.Shop', stop, []),
+            #{slowest => Slowest}
+        end
+    end,
+    {Calm, _} = record(Config, Subject, "calm", Functions, Load(0)),
+    {Slow, #{slowest := Slowest}} = record(Config, Subject, "slow", Functions, Load(?SLOW_MS)),
+    ?assert(Slowest >= ?SLOW_NS),
+    ask_all(Config, Calm, Slow, #{
+        server => "Shop.Orders",
+        requests => length(Items),
+        slowest => Slowest,
+        cause => <<"running">>,
+        handler => "Shop.Prices.handle_call/3",
+        slower => "Shop.Prices.handle_call/3"
+    }).
+
+%% ---- recording and asking ----
+
+%% Records what Fun does to the subject. The recording, and what Fun returned.
+record(Config, Subject, Name, Functions, Fun) ->
+    Dir = filename:join(?config(dir, Config), Name),
+    {ok, R} = kymo_subject:call(Subject, kymo, start, [#{dir => Dir, owner => none, memory => 128 bsl 20}]),
+    Events = [return_to, messages, procs, running, garbage_collection],
+    {ok, _} = kymo_subject:call(Subject, kymo, trace, [R, #{functions => Functions, events => Events}]),
+    Result = Fun(),
+    {ok, _} = kymo_subject:call(Subject, kymo, stop, [R]),
+    {Dir, Result}.
+
+ask_all(Config, Calm, Slow, Expected) ->
+    [ask(Question, Config, Calm, Slow, Expected) || Question <- [why, calls, stats, mailboxes, diff, sql, report, otlp]].
+
+%% The slowest request of all is that of the client.
+ask(why, _, _, Slow, #{slowest := Slowest, cause := Cause}) ->
+    #{<<"answers">> := [#{<<"total_ns">> := Total, <<"parts">> := [First | _] = Parts}]} = json(["why", Slow]),
+    ?assert(Total >= ?SLOW_NS),
+    ?assert(Total =< Slowest),
+    ?assertEqual(Total, lists:sum([N || #{<<"ns">> := N} <- Parts])),
+    ?assertMatch(#{<<"cause">> := Cause}, First),
+    ?assert(2 * maps:get(<<"ns">>, First) > Total);
+%% All requests of the client are there, and none took longer than it has measured.
+ask(calls, _, _, Slow, #{server := Server, requests := Requests, slowest := Slowest}) ->
+    #{<<"servers">> := Servers} = json(["calls", "-n", "1000", Slow]),
+    [#{<<"requests">> := N, <<"max_ns">> := Max}] = rows(<<"server">>, Server, Servers),
+    ?assert(N >= Requests),
+    ?assert(Max >= ?SLOW_NS),
+    ?assert(Max =< Slowest);
+ask(stats, _, _, Slow, #{handler := Handler, requests := Requests}) ->
+    #{<<"rows">> := Rows} = json(["stats", "-n", "1000", Slow]),
+    [#{<<"calls">> := Calls}] = rows(<<"function">>, Handler, Rows),
+    ?assert(Calls >= Requests);
+ask(mailboxes, _, _, Slow, #{server := Server, requests := Requests}) ->
+    #{<<"rows">> := Rows} = json(["mailboxes", "--by", "role", "-n", "1000", Slow]),
+    [#{<<"received">> := Received}] = rows(<<"role">>, Server, Rows),
+    ?assert(Received >= Requests);
+%% What became slow is what was made slow.
+ask(diff, _, Calm, Slow, #{slower := Function, slowest := Slowest}) ->
+    #{<<"rows">> := Rows} = json(["diff", "-n", "1000", Calm, Slow]),
+    [#{<<"a">> := #{<<"max_ns">> := Before}, <<"b">> := #{<<"max_ns">> := After}}] =
+        rows(<<"function">>, Function, Rows),
+    ?assert(After >= ?SLOW_NS),
+    ?assert(After =< Slowest),
+    ?assert(Before < After);
+%% SQL says the same as the other commands.
+ask(sql, _, _, Slow, #{server := Server}) ->
+    #{<<"servers">> := Servers} = json(["calls", "-n", "1000", Slow]),
+    [#{<<"requests">> := N, <<"max_ns">> := Max}] = rows(<<"server">>, Server, Servers),
+    Query = "select count(*) as n, max(duration_ns) as slowest from requests where kind = 'call' and server = '" ++
+        Server ++ "'",
+    {0, Out} = kymo_cli:run(["sql", "--quiet", "--json", Slow, Query]),
+    ?assertEqual(#{<<"n">> => N, <<"slowest">> => Max}, kymo_cli:json(unicode:characters_to_list(Out)));
+ask(report, Config, _, Slow, #{server := Server, handler := Handler}) ->
+    File = filename:join(?config(dir, Config), "report.html"),
+    {0, _} = kymo_cli:run(["report", "--quiet", "-o", File, Slow]),
+    {ok, Page} = file:read_file(File),
+    ?assertMatch(<<"<!doctype html>", _/binary>>, Page),
+    [?assertMatch({Text, {_, _}}, {Text, binary:match(Page, list_to_binary(Text))}) || Text <- [Server, Handler]];
+%% Each request of the client is a span, and lasts as long as the other commands say.
+ask(otlp, Config, _, Slow, #{requests := Requests, slowest := Slowest}) ->
+    File = filename:join(?config(dir, Config), "spans.jsonl"),
+    {0, _} = kymo_cli:run(["export", "otlp", "--quiet", "-o", File, Slow]),
+    {ok, Text} = file:read_file(File),
+    Ends = [
+        binary_to_integer(End) - binary_to_integer(Start)
+     || #{<<"kind">> := 2, <<"startTimeUnixNano">> := Start, <<"endTimeUnixNano">> := End} <- spans(Text)
+    ],
+    ?assert(length(Ends) >= Requests),
+    ?assert(lists:max(Ends) =< Slowest).
+
+rows(Key, Name, Rows) -> [Row || Row <- Rows, maps:get(Key, Row) =:= list_to_binary(Name)].
+
+%% The spans of all lines of OTLP.
+spans(Text) ->
+    [
+        Span
+     || Line <- binary:split(Text, <<"\n">>, [global, trim]),
+        #{<<"resourceSpans">> := Resources} <- [kymo_cli:json(unicode:characters_to_list(Line) ++ "\n")],
+        #{<<"scopeSpans">> := Scopes} <- Resources,
+        #{<<"spans">> := Spans} <- Scopes,
+        Span <- Spans
+    ].
+
+json(Args) ->
+    {0, Out} = kymo_cli:run(Args ++ ["--json", "--quiet"]),
+    kymo_cli:json(unicode:characters_to_list(Out)).
