@@ -339,7 +339,12 @@ caller(M, Tracers, N, Version, Changes0) ->
          receive {T, reached} -> ok end
      end || N rem 1000 =:= 0, T <- Tracers],
     receive
-        {stop, From} -> From ! {self(), stopped, N, Changes}
+        {stop, From} ->
+            %% It goes on with the code index that it was scheduled in with, and so may have
+            %% called old code until now. The last call is one of the newest version.
+            erlang:yield(),
+            {f, Last, LastVersion} = M:f(N + 1),
+            From ! {self(), stopped, Last, [Last || LastVersion =/= NewVersion] ++ Changes}
     after 0 ->
         caller(M, Tracers, N + 1, NewVersion, Changes)
     end.
