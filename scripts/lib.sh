@@ -31,6 +31,36 @@ clean_environment() {
     unset ERTS_INCLUDE_DIR CFLAGS CPPFLAGS LDFLAGS OUT PRIV BUILD BUILD_ROOT SAN WERROR
 }
 
-# Results of a test run: one line "label<TAB>passed<TAB>failed<TAB>skipped<TAB>log" per program.
+# side_by_side FUNCTION ITEM...: FUNCTION ITEM for each, KYMO_JOBS of them at a time (as
+# many as there are processors). What one says comes in one piece when it has ended. False
+# when one of them was.
+side_by_side() {
+    local function=$1 item running=0 status=0 jobs=${KYMO_JOBS:-$(cpus)}
+    shift
+    for item; do
+        if [ "$running" -ge "$jobs" ]; then
+            wait -n || status=1
+            running=$((running - 1))
+        fi
+        (
+            exec 7>&- # a lock of the caller's
+            said=$("$function" "$item" 2>&1)
+            rc=$?
+            exec 6>>"$RESULTS.lock"
+            flock 6
+            printf '%s\n' "$said"
+            exit $rc
+        ) &
+        running=$((running + 1))
+    done
+    while [ "$running" -gt 0 ]; do
+        wait -n || status=1
+        running=$((running - 1))
+    done
+    return $status
+}
+
+# Results of a test run: one line "label<TAB>passed<TAB>failed<TAB>skipped<TAB>log<TAB>seconds"
+# per program, the seconds only where something was run.
 RESULTS=${KYMO_RESULTS:-$TOP/build/test/results.tsv}
-record() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$RESULTS"; }
+record() { printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "$5" "${6:-0}" >>"$RESULTS"; }

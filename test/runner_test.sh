@@ -26,7 +26,8 @@ suite() {
     } >"test/$1_SUITE.erl"
 }
 
-results() { cut -f2-4 build/test/results.tsv | tr '\t\n' ' ;'; }
+# In no order: suites run side by side.
+results() { cut -f2-4 build/test/results.tsv | sort | tr '\t\n' ' ;'; }
 
 prog() { printf '#!/bin/sh\n%s\n' "$1" >prog && chmod +x prog; }
 
@@ -63,6 +64,34 @@ ERL
     same "1 0 0;" "$(results)"
     scripts/run-ct good_SUITE:good >out
     same "1 0 0;1 0 0;" "$(results)"
+}
+
+# Each of two waits for the other, and what they say does not mix.
+suites_run_side_by_side() {
+    project
+    for me in one two; do
+        mkfifo "$me"
+        suite $me <<ERL
+all() -> [meets, again].
+meets(_) ->
+    {Out, In} = case $me of one -> {"one", "two"}; two -> {"two", "one"} end,
+    Dir = os:getenv("MEETING"),
+    Write = fun() -> os:cmd("echo here >" ++ filename:join(Dir, Out)) end,
+    Read = fun() -> "here\\n" = os:cmd("cat " ++ filename:join(Dir, In)) end,
+    case $me of one -> Write(), Read(); two -> Read(), Write() end.
+again(_) -> ok.
+ERL
+    done
+    MEETING=$PWD KYMO_JOBS=2 KYMO_SUITE_SECONDS=60 scripts/run-ct >out
+    same "2 0 0;2 0 0;" "$(results)"
+    grep -oE '(one|two)_SUITE' out | uniq >order
+    same 2 "$(wc -l <order)"
+    # One failure among them is the failure of all.
+    suite zwei <<'ERL'
+all() -> [bad].
+bad(_) -> error(on_purpose).
+ERL
+    KYMO_JOBS=1 refuses out scripts/run-ct zwei_SUITE two_SUITE:again
 }
 
 what_could_not_run_has_failed() {
@@ -115,7 +144,7 @@ all() -> [good].
 good(_) -> ok.
 ERL
     refuses out scripts/run-ct
-    same "1 1 0;1 0 0;" "$(results)"
+    same "1 0 0;1 1 0;" "$(results)"
     has "the runtime ended with status" out
 }
 
@@ -288,6 +317,7 @@ skipped(_) -> {skip, "not here"}.
 ERL
     bash scripts/test quick >out
     same "1 passed, 0 failed, 1 skipped" "$(tail -n 1 out)"
+    has "Slowest:" out
     suite bad <<'ERL'
 all() -> [good, bad].
 good(_) -> ok.
@@ -305,7 +335,7 @@ nothing_run_is_no_success() {
     has "1 failed" out
 }
 
-for case in suites_are_counted good_suites_pass what_could_not_run_has_failed \
+for case in suites_are_counted good_suites_pass suites_run_side_by_side what_could_not_run_has_failed \
     skipped_groups_and_suites_are_no_failures runtime_that_dies_is_a_failure \
     runtime_that_stops_early_is_a_failure suite_without_cases_is_a_failure \
     code_that_does_not_compile_is_a_failure programs_are_counted skipped_tests_are_counted \
