@@ -48,7 +48,7 @@ side_by_side() {
             rc=$?
             exec 6>>"$RESULTS.lock"
             flock 6
-            printf '%s\n' "$said"
+            [ -z "$said" ] || printf '%s\n' "$said"
             exit $rc
         ) &
         running=$((running + 1))
