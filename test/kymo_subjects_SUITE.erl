@@ -210,8 +210,8 @@ ask(why, _, _, Slow, #{slowest := Slowest, cause := Cause}) ->
     ?assert(Total >= ?SLOW_NS),
     ?assert(Total =< Slowest),
     ?assertEqual(Total, lists:sum([N || #{<<"ns">> := N} <- Parts])),
-    ?assertMatch(#{<<"cause">> := Cause}, First),
-    ?assert(2 * maps:get(<<"ns">>, First) > Total);
+    ?assert(2 * maps:get(<<"ns">>, First) > Total),
+    ?assertMatch(#{<<"cause">> := Cause}, held_up(First));
 %% All requests of the client are there, and none took longer than it has measured.
 ask(calls, _, _, Slow, #{server := Server, requests := Requests, slowest := Slowest}) ->
     #{<<"servers">> := Servers} = json(["calls", "-n", "1000", Slow]),
@@ -260,6 +260,10 @@ ask(otlp, Config, _, Slow, #{requests := Requests, slowest := Slowest}) ->
     ],
     ?assert(length(Ends) >= Requests),
     ?assert(lists:max(Ends) =< Slowest).
+
+%% The slowest request may be one that was behind the one that took so long.
+held_up(#{<<"cause">> := <<"queue">>, <<"held_up">> := Part}) -> Part;
+held_up(Part) -> Part.
 
 rows(Key, Name, Rows) -> [Row || Row <- Rows, maps:get(Key, Row) =:= list_to_binary(Name)].
 

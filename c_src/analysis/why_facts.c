@@ -226,6 +226,7 @@ void kymo_why_free(struct kymo_why *w)
     free(w->asked.p);
     free(w->handled.p);
     free(w->path.p);
+    free(w->held_up.p);
     free(w->suspensions.p);
     kymo_map_free(&w->replies);
     kymo_map_free(&w->suspends);

@@ -24,9 +24,15 @@ struct kymo_why_range {
 struct kymo_why_stretch {
     uint8_t cause;
     uint64_t process, blame;
+    uint64_t queue; /* of held_up: in whose mailbox a request waited meanwhile */
     int64_t start, end, blame_ns;
     uint32_t mfa;
     uint32_t requests;
+};
+
+struct kymo_why_path {
+    struct kymo_why_stretch *p;
+    size_t n, room;
 };
 
 /* What is needed of a struct kymo_run. */
@@ -53,9 +59,11 @@ struct kymo_why {
     KYMO_WHY_LIST(struct kymo_mail) to_ports;          /* by sender and time of sending */
     KYMO_WHY_LIST(struct kymo_request) asked;          /* by client and time of sending */
     KYMO_WHY_LIST(struct kymo_request) handled;        /* by server and time of handling */
-    KYMO_WHY_LIST(struct kymo_why_stretch) path;
-    struct kymo_map replies;                     /* id of a reply's message -> index + 1 in asked */
-    struct kymo_map suspends;                    /* function -> uint8_t: 1 no, 2 suspends, 3 resumes */
+    struct kymo_why_path path;
+    struct kymo_why_path held_up; /* beside the stretches of the path that are KYMO_WHY_QUEUE */
+    uint64_t queue;               /* held_up is being filled, for this server; or NONE */
+    struct kymo_map replies;      /* id of a reply's message -> index + 1 in asked */
+    struct kymo_map suspends;     /* function -> uint8_t: 1 no, 2 suspends, 3 resumes */
     KYMO_WHY_LIST(struct kymo_span) suspensions; /* calls of these, by start */
     struct kymo_map acted;                       /* process -> int64_t: see kymo_why_run */
     struct kymo_map endless;                     /* processes whose last run has no end */

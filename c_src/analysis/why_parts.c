@@ -117,6 +117,61 @@ static int largest_first(const void *a, const void *b)
                                 : (x->process < y->process ? -1 : x->process > y->process);
 }
 
+/* Of the stretches s[i] on, those of one process and cause. */
+static struct merged merge(const struct kymo_why_stretch *const *s, size_t i, size_t n)
+{
+    size_t end = i;
+    while (end < n && s[end]->cause == s[i]->cause && s[end]->process == s[i]->process)
+        end++;
+    return (struct merged){s + i, end - i};
+}
+
+/* Those of the path for which `queue` is its server, in order for merge. *n: how many.
+ * NULL: no memory. */
+static const struct kymo_why_stretch **in_order(const struct kymo_why_path *path, uint64_t queue, size_t *n)
+{
+    const struct kymo_why_stretch **s = malloc((path->n + 1) * sizeof(const struct kymo_why_stretch *));
+    *n = 0;
+    for (size_t i = 0; s != NULL && i < path->n; i++) {
+        if (path->p[i].queue == queue)
+            s[(*n)++] = &path->p[i];
+    }
+    if (s != NULL)
+        qsort(s, *n, sizeof(const struct kymo_why_stretch *), by_part);
+    return s;
+}
+
+/* What took most of the time in the mailbox of this server. */
+static struct kymo_why_held_up held_up(const struct kymo_why *w, uint64_t server)
+{
+    struct kymo_why_held_up most = {.process = KYMO_IDENT_NONE, .blame = KYMO_IDENT_NONE};
+    struct merged of_most = {NULL, 0};
+    size_t n;
+    const struct kymo_why_stretch **s = in_order(&w->held_up, server, &n);
+    for (size_t i = 0; i < n;) {
+        struct merged m = merge(s, i, n);
+        int64_t ns = 0;
+        for (size_t k = 0; k < m.n; k++)
+            ns += m.s[k]->end - m.s[k]->start;
+        if (ns > most.ns) {
+            most.ns = ns;
+            of_most = m;
+        }
+        i += m.n;
+    }
+    if (of_most.n > 0) {
+        most.cause = of_most.s[0]->cause;
+        most.process = of_most.s[0]->process;
+        most.blame = of_most.s[0]->blame;
+        most.mfa = of_most.s[0]->mfa;
+        most.times = (uint32_t)of_most.n;
+        if (has_function(most.cause))
+            top_function(w, most.process, &of_most, &most.mfa, &most.mfa_ns);
+    }
+    free(s);
+    return most;
+}
+
 /* One cause in one process. */
 static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged *m)
 {
@@ -144,6 +199,8 @@ static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged
     kymo_map_free(&blamed);
     if (has_function(part.cause))
         top_function(w, part.process, m, &part.mfa, &part.mfa_ns);
+    if (part.cause == KYMO_WHY_QUEUE)
+        part.held_up = held_up(w, part.process);
     return part;
 }
 
@@ -176,19 +233,16 @@ static void add_part(struct kymo_why_answer *out, const struct kymo_why_part *pa
 
 static int parts(const struct kymo_why *w, struct kymo_why_answer *out)
 {
-    const struct kymo_why_stretch **s = malloc((w->path.n + 1) * sizeof(const struct kymo_why_stretch *));
+    size_t n;
+    const struct kymo_why_stretch **s = in_order(&w->path, KYMO_IDENT_NONE, &n);
     if (s == NULL)
         return -ENOMEM;
-    for (size_t i = 0; i < w->path.n; i++)
-        s[i] = &w->path.p[i];
-    qsort(s, w->path.n, sizeof(const struct kymo_why_stretch *), by_part);
-    for (size_t i = 0, end; i < w->path.n; i = end) {
-        for (end = i; end < w->path.n && s[end]->cause == s[i]->cause && s[end]->process == s[i]->process;)
-            end++;
-        struct merged m = {s + i, end - i};
+    for (size_t i = 0; i < n;) {
+        struct merged m = merge(s, i, n);
         struct kymo_why_part part = sum_up(w, &m);
         out->ns += part.ns;
         add_part(out, &part);
+        i += m.n;
     }
     qsort(out->part, out->n, sizeof *out->part, largest_first);
     free(s);

@@ -27,23 +27,25 @@ enum { JUST_NS = 1000000 };
 
 static void add(struct kymo_why *w, struct kymo_why_stretch s)
 {
+    struct kymo_why_path *path = w->queue == KYMO_IDENT_NONE ? &w->path : &w->held_up;
     if (s.end <= s.start)
         return;
-    if (w->path.n == w->path.room) {
-        size_t room = w->path.room == 0 ? 256 : w->path.room * 2;
+    if (path->n == path->room) {
+        size_t room = path->room == 0 ? 256 : path->room * 2;
         if (room > PATH_MAX_STRETCHES) {
             w->path_cut = true; /* the rest is unknown, see kymo_why_explain */
             return;
         }
-        void *more = realloc(w->path.p, room * sizeof *w->path.p);
+        void *more = realloc(path->p, room * sizeof *path->p);
         if (more == NULL) {
             w->failed = true;
             return;
         }
-        w->path.p = more;
-        w->path.room = room;
+        path->p = more;
+        path->room = room;
     }
-    w->path.p[w->path.n++] = s;
+    s.queue = w->queue;
+    path->p[path->n++] = s;
 }
 
 static void simple(struct kymo_why *w, uint8_t cause, uint64_t process, int64_t start, int64_t end,
@@ -370,7 +372,7 @@ static uint32_t handled_before(const struct kymo_why *w, const struct kymo_reque
 static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end, unsigned depth);
 
 /* From the sending of a request to its reply: its turn in the mailbox, then its
- * handling. */
+ * handling. What held those ahead of it up is walked, too, beside the path. */
 static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64_t start, int64_t end,
                          unsigned depth)
 {
@@ -378,7 +380,7 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
     walk(w, q->server, turn, end, depth);
     if (turn <= start)
         return;
-    uint32_t others = handled_before(w, q);
+    uint32_t others = w->queue == KYMO_IDENT_NONE ? handled_before(w, q) : 0;
     if (others == 0) {
         walk(w, q->server, start, turn, depth);
         return;
@@ -389,6 +391,9 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
                                      .start = start,
                                      .end = turn,
                                      .requests = others});
+    w->queue = q->server;
+    walk(w, q->server, start, turn, depth);
+    w->queue = KYMO_IDENT_NONE;
 }
 
 /* The time of a run without its collections. */
@@ -568,16 +573,21 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
     }
 }
 
+static void begin(struct kymo_why *w)
+{
+    w->path.n = w->held_up.n = 0;
+    w->queue = KYMO_IDENT_NONE;
+    w->path_cut = false;
+}
+
 void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end)
 {
-    w->path.n = 0;
-    w->path_cut = false;
+    begin(w);
     walk(w, process, start, end, 0);
 }
 
 void kymo_why_walk_cast(struct kymo_why *w, const struct kymo_request *q)
 {
-    w->path.n = 0;
-    w->path_cut = false;
+    begin(w);
     walk_request(w, q, q->sent, q->handled_end, 0);
 }

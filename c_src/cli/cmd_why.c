@@ -126,11 +126,21 @@ static void text_blame(const struct why *w, const struct kymo_why_part *p)
         printf("; %s ran meanwhile, for %s", PROCESS(w, p->blame), CLI_DURATION(p->blame_ns));
 }
 
-static void text_part(const struct why *w, const struct kymo_why_part *p, int64_t total)
+static struct kymo_why_part part_of(const struct kymo_why_held_up *h)
+{
+    return (struct kymo_why_part){.cause = h->cause,
+                                  .process = h->process,
+                                  .blame = h->blame,
+                                  .ns = h->ns,
+                                  .mfa = h->mfa,
+                                  .mfa_ns = h->mfa_ns,
+                                  .times = h->times,
+                                  .held_up = {.process = KYMO_IDENT_NONE}};
+}
+
+static void text_cause(const struct why *w, const struct kymo_why_part *p)
 {
     const char *who = PROCESS(w, p->process);
-    printf("%9s %6.1f %%  %-13s ", CLI_DURATION(p->ns),
-           total > 0 ? 100.0 * (double)p->ns / (double)total : 0.0, kymo_why_cause_name(p->cause));
     switch (p->cause) {
     case KYMO_WHY_RUNNING:
     case KYMO_WHY_DIRTY:
@@ -145,9 +155,8 @@ static void text_part(const struct why *w, const struct kymo_why_part *p, int64_
         printf("%s collected garbage, %" PRIu32 " stretch%s", who, p->times, p->times == 1 ? "" : "es");
         break;
     case KYMO_WHY_QUEUE:
-        printf("in the mailbox of %s, behind %" PRIu32 " other request%s%s%s", who, p->requests,
-               p->requests == 1 ? "" : "s", p->mfa != 0 ? "; it was mostly in " : "",
-               p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
+        printf("in the mailbox of %s, behind %" PRIu32 " other request%s", who, p->requests,
+               p->requests == 1 ? "" : "s");
         break;
     case KYMO_WHY_SCHEDULER:
         printf("%s could run and waited for a scheduler", who);
@@ -168,6 +177,18 @@ static void text_part(const struct why *w, const struct kymo_why_part *p, int64_
     case KYMO_WHY_SUSPENDED: printf("%s was suspended by %s", who, PROCESS(w, p->blame)); break;
     case KYMO_WHY_NODE: printf("%s could run, but no process of the node ran", who); break;
     default: printf("nothing in the recording says what %s waited for", who);
+    }
+}
+
+static void text_part(const struct why *w, const struct kymo_why_part *p, int64_t total)
+{
+    printf("%9s %6.1f %%  %-13s ", CLI_DURATION(p->ns),
+           total > 0 ? 100.0 * (double)p->ns / (double)total : 0.0, kymo_why_cause_name(p->cause));
+    text_cause(w, p);
+    if (p->cause == KYMO_WHY_QUEUE && p->held_up.process != KYMO_IDENT_NONE) {
+        struct kymo_why_part by = part_of(&p->held_up);
+        printf("; %s of it %s: ", CLI_DURATION(by.ns), kymo_why_cause_name(by.cause));
+        text_cause(w, &by);
     }
     putchar('\n');
 }
@@ -205,6 +226,25 @@ static void text_answer(const struct why *w, const struct cli_why_target *t,
 
 /* ---- JSON ---- */
 
+static void json_part(const struct cli_analysis *a, const char *key, const struct kymo_why_part *p)
+{
+    cli_json_open(key, '{');
+    cli_json_text("cause", kymo_why_cause_name(p->cause));
+    cli_json_int("ns", p->ns);
+    cli_json_process(a, "process", p->process);
+    cli_json_process(a, "blame", p->blame);
+    cli_json_int("blame_ns", p->blame_ns);
+    cli_json_function(a, "function", p->mfa);
+    cli_json_int("function_ns", p->mfa_ns);
+    cli_json_uint("stretches", p->times);
+    cli_json_uint("requests", p->requests);
+    if (p->cause == KYMO_WHY_QUEUE && p->held_up.process != KYMO_IDENT_NONE) {
+        struct kymo_why_part by = part_of(&p->held_up);
+        json_part(a, "held_up", &by);
+    }
+    cli_json_close('}');
+}
+
 void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
                   const struct kymo_why_answer *answer)
 {
@@ -219,18 +259,7 @@ void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
     cli_json_bool("cut", answer->cut);
     cli_json_open("parts", '[');
     for (size_t i = 0; i < answer->n; i++) {
-        const struct kymo_why_part *p = &answer->part[i];
-        cli_json_open(NULL, '{');
-        cli_json_text("cause", kymo_why_cause_name(p->cause));
-        cli_json_int("ns", p->ns);
-        cli_json_process(a, "process", p->process);
-        cli_json_process(a, "blame", p->blame);
-        cli_json_int("blame_ns", p->blame_ns);
-        cli_json_function(a, "function", p->mfa);
-        cli_json_int("function_ns", p->mfa_ns);
-        cli_json_uint("stretches", p->times);
-        cli_json_uint("requests", p->requests);
-        cli_json_close('}');
+        json_part(a, NULL, &answer->part[i]);
     }
     cli_json_close(']');
     cli_json_open("path", '[');

@@ -72,6 +72,14 @@ static void waits_for_a_server(void **state)
     free(answer);
 }
 
+/* Those in the mailbox before were kept by a process that ran. */
+static void assert_held_up(const struct kymo_why_part *p, uint64_t process, int64_t ns)
+{
+    assert_int_equal(p->held_up.cause, KYMO_WHY_RUNNING);
+    assert_int_equal(p->held_up.process, process);
+    assert_int_equal(p->held_up.ns, ns);
+}
+
 static void waits_in_a_mailbox(void **state)
 {
     (void)state;
@@ -102,6 +110,8 @@ static void waits_in_a_mailbox(void **state)
     assert_int_equal(answer->part[0].ns, 800030 - 60000);
     assert_int_equal(answer->part[0].requests, 1);
     assert_int_equal(answer->part[0].mfa, x.handle_call);
+    assert_held_up(&answer->part[0], PID(9), 800030 - 60000);
+    assert_int_equal(answer->part[0].held_up.mfa, x.handle_call);
     close_scene(&x);
     free(answer);
 }
@@ -143,6 +153,7 @@ static void waits_for_a_waiting_server(void **state)
     assert_int_equal(answer->part[0].cause, KYMO_WHY_QUEUE);
     assert_int_equal(answer->part[0].process, PID(9));
     assert_int_equal(answer->part[0].requests, 1);
+    assert_held_up(&answer->part[0], PID(7), 700000 - 60000);
     close_scene(&x);
     free(answer);
 }

@@ -25,7 +25,7 @@ enum kymo_why_cause {
     KYMO_WHY_RUNNING = 1,     /* it ran: function says what, as far as calls were traced */
     KYMO_WHY_DIRTY = 2,       /* it ran on a dirty scheduler */
     KYMO_WHY_GC = 3,          /* it collected garbage */
-    KYMO_WHY_QUEUE = 4,       /* the request waited in its mailbox, behind others */
+    KYMO_WHY_QUEUE = 4,       /* the request waited in its mailbox, behind others; see held_up */
     KYMO_WHY_SCHEDULER = 5,   /* it could run, and waited for a scheduler; blame ran instead */
     KYMO_WHY_DIRTY_QUEUE = 6, /* it waited for a dirty scheduler; blame ran instead */
     KYMO_WHY_PORT = 7,        /* it waited for a port; blame is the port if it is known */
@@ -34,6 +34,18 @@ enum kymo_why_cause {
     KYMO_WHY_NODE = 10,       /* no process of the node ran, though some could have */
     KYMO_WHY_ACTIVE = 11,     /* it ran or waited: its scheduling was not recorded */
     KYMO_WHY_CAUSES = 12
+};
+
+/* What took most of the time of a wait behind other requests: the server was at them, or
+ * waited for somebody else on their behalf. */
+struct kymo_why_held_up {
+    uint8_t cause;    /* not KYMO_WHY_QUEUE */
+    uint64_t process; /* KYMO_IDENT_NONE = not known */
+    uint64_t blame;
+    int64_t ns;
+    uint32_t mfa; /* as in struct kymo_why_part */
+    int64_t mfa_ns;
+    uint32_t times;
 };
 
 /* All time of one cause in one process. */
@@ -45,8 +57,9 @@ struct kymo_why_part {
     int64_t blame_ns; /* of which blame ran */
     uint32_t mfa;     /* function with most of it, 0 = not known */
     int64_t mfa_ns;
-    uint32_t times;    /* how many stretches */
-    uint32_t requests; /* KYMO_WHY_QUEUE: other requests that were handled meanwhile */
+    uint32_t times;                  /* how many stretches */
+    uint32_t requests;               /* KYMO_WHY_QUEUE: other requests that were handled meanwhile */
+    struct kymo_why_held_up held_up; /* KYMO_WHY_QUEUE: by what */
 };
 
 /* A stretch of the path. What takes less than 1 % of the whole is part of the stretch of

@@ -28,6 +28,12 @@ function meanwhile(part) {
   return ["; ", blamed(part), " ran meanwhile, for " + duration(part.blame_ns)];
 }
 
+// What took most of the time of those that the request was behind.
+function heldUp(part) {
+  if (part.held_up === undefined) return [];
+  return ["; for " + duration(part.held_up.ns) + " of that ", ...phrase(part.held_up)];
+}
+
 const PHRASES = {
   running: (p) => [busy(p), " was running", ...mostlyIn(p, ", mostly in ")],
   running_dirty: (p) => [busy(p), " was running on a dirty scheduler", ...mostlyIn(p, ", mostly in ")],
@@ -36,7 +42,7 @@ const PHRASES = {
   gc: (p) => [busy(p), " collected garbage", p.stretches > 1 ? `, ${count(p.stretches)} times` : ""],
   queue: (p) => ["the request waited in the mailbox of ", busy(p), p.requests > 0
     ? ` behind ${count(p.requests)} other request${p.requests === 1 ? "" : "s"}` : "",
-  ...mostlyIn(p, "; meanwhile the process was mostly in ")],
+  ...heldUp(p)],
   scheduler: (p) => [busy(p), " could run but waited for a scheduler", ...meanwhile(p)],
   dirty_queue: (p) => [busy(p), " waited for a dirty scheduler",
     ...mostlyIn({ ...p, function_ns: 0 }, " to run "), ...meanwhile(p)],
