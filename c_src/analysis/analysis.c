@@ -86,13 +86,13 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
     }
 }
 
-static void on_event(struct kymo_an *x, const struct kymo_event *ev)
+void kymo_an_event(struct kymo_an *x, const struct kymo_event *ev, uint64_t loss_epoch)
 {
     x->now = ev->ns;
     x->newest = ev->ns > x->newest ? ev->ns : x->newest;
     kymo_an_report_event(x, ev);
-    if (x->loss_epoch != kymo_reader_loss_epoch(x->r)) {
-        x->loss_epoch = kymo_reader_loss_epoch(x->r);
+    if (x->loss_epoch != loss_epoch) {
+        x->loss_epoch = loss_epoch;
         kymo_flows_lost(&x->flows);
     }
     if (ev->id >= KYMO_E_FIRST_NOTE)
@@ -104,7 +104,7 @@ static void on_event(struct kymo_an *x, const struct kymo_event *ev)
 
 /* ---- all of them ---- */
 
-static int next_of_lesson(void *reader, struct kymo_event *ev)
+int kymo_an_next(void *reader, struct kymo_event *ev)
 {
     return kymo_reader_next(reader, ev);
 }
@@ -118,13 +118,22 @@ static void progress(const struct kymo_an *x)
     x->o->progress(x->o->progress_arg, done, total);
 }
 
+void kymo_an_finish(struct kymo_an *x)
+{
+    x->now = x->newest;
+    kymo_an_requests_end(x);
+    kymo_an_forget_all(x);
+    kymo_flows_lost(&x->flows); /* reports what was not received */
+    x->res->evicted += x->flows.evicted;
+}
+
 static int run(struct kymo_an *x)
 {
     struct kymo_event ev;
     uint64_t ticks, jumps = kymo_reader_jumps(x->r);
     int64_t horizon;
     uint32_t since_progress = 0;
-    int rc = kymo_lesson_take(&x->lesson, x->r, next_of_lesson, x->r);
+    int rc = kymo_lesson_take(&x->lesson, x->r, kymo_an_next, x->r);
     if (rc == 0)
         rc = kymo_reader_rewind(x->r);
     if (rc < 0)
@@ -139,7 +148,7 @@ static int run(struct kymo_an *x)
                 break;
             continue;
         }
-        on_event(x, &ev);
+        kymo_an_event(x, &ev, kymo_reader_loss_epoch(x->r));
         if (++since_progress == PROGRESS_EVERY) {
             since_progress = 0;
             progress(x);
@@ -147,11 +156,7 @@ static int run(struct kymo_an *x)
     }
     if (rc < 0)
         return rc;
-    x->now = x->newest;
-    kymo_an_requests_end(x);
-    kymo_an_forget_all(x);
-    kymo_flows_lost(&x->flows); /* reports what was not received */
-    x->res->evicted += x->flows.evicted;
+    kymo_an_finish(x);
     progress(x);
     return x->failed ? -ENOMEM : 0;
 }
@@ -166,7 +171,7 @@ static int64_t bound(int64_t t0, int64_t since)
     return sum;
 }
 
-static int init(struct kymo_an *x)
+int kymo_an_init(struct kymo_an *x)
 {
     int64_t t0 = kymo_reader_meta(x->r)->t0_mono_ns;
     x->from = bound(t0, x->o->from_ns);
@@ -189,7 +194,7 @@ static int init(struct kymo_an *x)
     return 0;
 }
 
-static void clear(struct kymo_an *x)
+void kymo_an_clear(struct kymo_an *x)
 {
     size_t it = 0;
     for (struct kymo_an_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;) {
@@ -225,10 +230,10 @@ int kymo_analyse(struct kymo_reader *r, const struct kymo_analysis_options *o,
         x->sinks = sinks;
         x->n_sinks = n;
         x->res = res;
-        rc = init(x);
+        rc = kymo_an_init(x);
         if (rc == 0)
             rc = run(x);
-        clear(x);
+        kymo_an_clear(x);
     }
     if (rc == -ENOMEM)
         snprintf(err, err_size, "not enough memory");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * State of one run of the analysis. An event goes one way through these files:
+ *   live.c       a run over a recording that is being written
  *   analysis.c   the run: window, lesson, dispatch, the end
  *   requests.c   requests and who handles them
  *   mails.c      messages: which receive belongs to which send
@@ -108,6 +109,19 @@ struct kymo_an {
     bool cut;    /* the recording begins at a horizon */
     bool failed; /* out of memory */
 };
+
+/* ---- analysis.c ---- */
+
+/* x->r, o, sinks, n_sinks and res are set, all else is zero. 0 or -ENOMEM; clear in both cases. */
+int kymo_an_init(struct kymo_an *x);
+/* Frees x too. */
+void kymo_an_clear(struct kymo_an *x);
+/* The next event, which is before the end of the window; loss_epoch as that of the reader. */
+void kymo_an_event(struct kymo_an *x, const struct kymo_event *ev, uint64_t loss_epoch);
+/* No event follows: reports what is open. */
+void kymo_an_finish(struct kymo_an *x);
+/* kymo_reader_next, as kymo_lesson_take wants it. */
+int kymo_an_next(void *reader, struct kymo_event *ev);
 
 /* ---- report.c ---- */
 

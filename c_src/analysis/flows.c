@@ -10,6 +10,7 @@ enum { LOOK_MAX = 256, HASH_BYTES = 512, FIRST_ROOM = 1024 };
 
 struct queue {
     uint32_t first, last; /* index + 1, 0 = none */
+    uint32_t n;
 };
 
 void kymo_message_look(struct kymo_message *m, const struct kymo_event *ev)
@@ -82,6 +83,7 @@ static void take(struct kymo_flows *f, struct queue *q, uint32_t i, uint32_t pre
         entry(f, prev)->next = e->next;
     if (q->last == i)
         q->last = prev;
+    q->n--;
     if (e->older != 0)
         entry(f, e->older)->newer = e->newer;
     else
@@ -165,7 +167,17 @@ uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
     else
         q->first = i;
     q->last = i;
+    q->n++;
     return id;
+}
+
+uint32_t kymo_flows_waiting(const struct kymo_flows *f, uint64_t to, int64_t *oldest)
+{
+    const struct queue *q = kymo_map_get(&f->queues, to);
+    if (q == NULL)
+        return 0;
+    *oldest = entry(f, q->first)->ns;
+    return q->n;
 }
 
 static bool fits(const struct kymo_flow_entry *e, const struct kymo_message *m)

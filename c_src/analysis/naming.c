@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kymo_naming.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,20 +68,29 @@ struct kymo_naming *kymo_naming_new(const struct kymo_reader *r)
     struct kymo_naming *n = calloc(1, sizeof *n);
     if (n == NULL)
         return NULL;
-    n->r = r;
-    n->ids = kymo_reader_dict_size(r) + 1;
-    n->vague = calloc(n->ids, sizeof *n->vague);
-    if (n->vague == NULL) {
+    kymo_map_init(&n->told, sizeof(struct told));
+    if (!kymo_naming_reader(n, r)) {
         free(n);
         return NULL;
     }
-    kymo_map_init(&n->told, sizeof(struct told));
-    for (uint32_t id = 1; id < n->ids; id++) {
+    return n;
+}
+
+bool kymo_naming_reader(struct kymo_naming *n, const struct kymo_reader *r)
+{
+    uint32_t ids = kymo_reader_dict_size(r) + 1, known = n->ids;
+    bool *vague = realloc(n->vague, ids * sizeof *vague);
+    if (vague == NULL)
+        return false;
+    n->r = r;
+    n->vague = vague;
+    n->ids = ids;
+    for (uint32_t id = known; id < ids; id++) {
         uint8_t kind = kymo_reader_dict_kind(r, id);
         n->elixir = n->elixir || (kind == KYMO_DICT_ATOM && is_elixir(kymo_reader_atom(r, id)));
-        n->vague[id] = kind == KYMO_DICT_MFA && runs_anything(r, id);
+        vague[id] = kind == KYMO_DICT_MFA && runs_anything(r, id);
     }
-    return n;
+    return true;
 }
 
 void kymo_naming_free(struct kymo_naming *n)
@@ -341,4 +351,22 @@ size_t kymo_name_short(const struct kymo_naming *n, uint64_t ident, char *buf, s
 {
     uint64_t role = kymo_naming_role(n, ident);
     return kymo_role_is_known(role) ? kymo_name_of_role(n, role, buf, size) : put_ident(n, ident, buf, size);
+}
+
+/* ---- what the user wants ---- */
+
+bool kymo_name_fits(const char *name, const char *wanted)
+{
+    size_t n = strlen(wanted);
+    if (strncmp(name, wanted, n) == 0 && (name[n] == '\0' || strchr(":./", name[n]) != NULL))
+        return true;
+    return strpbrk(wanted, "*?[") != NULL && fnmatch(wanted, name, 0) == 0;
+}
+
+bool kymo_function_fits(const struct kymo_naming *n, uint32_t mfa, const char *wanted)
+{
+    char as_elixir[2300], as_erlang[2300];
+    kymo_name_function(n, mfa, as_elixir, sizeof as_elixir);
+    kymo_format_mfa(n->r, mfa, as_erlang, sizeof as_erlang);
+    return kymo_name_fits(as_elixir, wanted) || kymo_name_fits(as_erlang, wanted);
 }

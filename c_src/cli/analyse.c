@@ -2,7 +2,6 @@
 #include "analyse.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,22 +136,10 @@ bool cli_wants_process(const struct cli_analysis *a, uint64_t ident)
     return a->filter.n_pids == 0 || cli_filter_process(&a->filter, a->r, ident);
 }
 
-/* lists:map/2, lists:map, lists and patterns with *; of Elixir in both syntaxes. */
-static bool fits(const char *name, const char *wanted)
-{
-    size_t n = strlen(wanted);
-    if (strncmp(name, wanted, n) == 0 && (name[n] == '\0' || strchr(":./", name[n]) != NULL))
-        return true;
-    return strpbrk(wanted, "*?[") != NULL && fnmatch(wanted, name, 0) == 0;
-}
-
 static bool is_chosen(const struct cli_analysis *a, uint32_t mfa)
 {
-    char as_elixir[2300], as_erlang[2300];
-    kymo_name_function(a->naming, mfa, as_elixir, sizeof as_elixir);
-    kymo_format_mfa(a->r, mfa, as_erlang, sizeof as_erlang);
     for (size_t i = 0; i < a->n_functions; i++) {
-        if (fits(as_elixir, a->functions[i]) || fits(as_erlang, a->functions[i]))
+        if (kymo_function_fits(a->naming, mfa, a->functions[i]))
             return true;
     }
     return false;

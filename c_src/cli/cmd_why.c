@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "firing.h"
 #include "json.h"
 #include "requests.h"
 #include "why.h"
@@ -26,6 +27,8 @@ struct why {
     bool path, casts;
     int64_t slowest_cast; /* of those that fit but are not wanted; KYMO_NO_TIME = none */
     uint64_t answered;
+    bool has_firing;
+    struct cli_firing firing; /* what this snapshot was taken for */
 };
 
 /* ---- what to explain ---- */
@@ -373,12 +376,39 @@ static void say_what_lacks(const struct why *w)
     cli_lacks(&w->a, res->has_messages, "messages", "who waited for whom is not known");
 }
 
+/* What a trigger has fired for comes first, when all of it is here and the user has asked for
+ * nothing else. A request that was open has no other answer. */
+static void put_firing_first(struct why *w)
+{
+    const struct cli_firing *f = &w->firing;
+    struct cli_why_target t = {
+        .server = KYMO_IDENT_NONE, .start = w->a.t0 + f->start_ns, .end = w->a.t0 + f->end_ns};
+    if (!w->has_firing || f->end_ns <= f->start_ns || !cli_firing_is_held(f, w->a.r) ||
+        !cli_parse_ident(f->process_pid, &t.process))
+        return;
+    if (!cli_parse_ident(f->server_pid, &t.server))
+        t.server = KYMO_IDENT_NONE;
+    size_t same = 0;
+    while (same < w->n && (w->targets[same].process != t.process || w->targets[same].start != t.start))
+        same++;
+    if (same < w->n)
+        t = w->targets[same]; /* with its function, and its whole length */
+    if (same == w->n && w->n < w->room)
+        w->n++;
+    size_t behind = same < w->n ? same : w->n - 1;
+    memmove(w->targets + 1, w->targets, behind * sizeof *w->targets);
+    w->targets[0] = t;
+}
+
 static int run(struct why *w)
 {
     int status = find_targets(w);
     if (status != KYMO_EXIT_OK)
         return status;
+    put_firing_first(w);
     say_what_lacks(w);
+    if (w->has_firing && !w->a.json)
+        cli_firing_text(&w->firing, w->a.r);
     if (w->a.json) {
         cli_json_open(NULL, '{');
         cli_json_analysis(&w->a);
@@ -392,6 +422,14 @@ static int run(struct why *w)
         cli_json_end();
     }
     return status;
+}
+
+/* The user wants something else than what a trigger has fired for. */
+static bool is_narrowed(const struct cli_analysis *a)
+{
+    const struct cli_filter *f = &a->filter;
+    return a->n_functions != 0 || f->n_modules != 0 || f->n_pids != 0 || f->from_text != NULL ||
+           f->to_text != NULL;
 }
 
 int cli_why(int argc, char **argv)
@@ -427,6 +465,8 @@ int cli_why(int argc, char **argv)
         (void)cli_parse_time(w.at_text, w.a.r, &at);
         w.at = (int64_t)((uint64_t)w.a.t0 + (uint64_t)at);
     }
+    if (status == KYMO_EXIT_OK && w.at_text == NULL && !is_narrowed(&w.a))
+        w.has_firing = cli_firing_read(argv[optind], &w.firing);
     if (status == KYMO_EXIT_OK)
         status = run(&w);
     free(w.targets);

@@ -192,8 +192,7 @@ static int push(const char ***list, size_t *n, const char *value)
     return KYMO_EXIT_OK;
 }
 
-/* <0.1.2>, 0.1.2 and #Port<0.3>; anything else is a registered name. */
-static bool parse_ident(const char *text, uint64_t *ident)
+bool cli_parse_ident(const char *text, uint64_t *ident)
 {
     unsigned long number, serial;
     int end = 0;
@@ -241,7 +240,7 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
         *(option == CLI_OPT_FROM ? &f->from_text : &f->to_text) = value;
         return KYMO_EXIT_OK;
     case CLI_OPT_PID:
-        if (*value == '\0' || ((*value == '<' || *value == '#') && !parse_ident(value, &ident)))
+        if (*value == '\0' || ((*value == '<' || *value == '#') && !cli_parse_ident(value, &ident)))
             return cli_usage(command, "'%s' is not a process: use <0.1.2>, #Port<0.3> or a registered name",
                              value);
         return push(&f->pids, &f->n_pids, value);
@@ -305,7 +304,7 @@ static int resolve_names(struct cli_filter *f, const struct kymo_reader *r, bool
     bool found, ok = true;
     for (size_t i = 0; i < f->n_pids && ok; i++) {
         uint64_t ident;
-        if (parse_ident(f->pids[i], &ident)) {
+        if (cli_parse_ident(f->pids[i], &ident)) {
             ok = kymo_map_put(&f->who, ident, NULL) != NULL;
         } else {
             ok = find_atoms(r, f->pids[i], &f->names, &found);

@@ -41,6 +41,7 @@ static const char general[] =
     "  kymo sql RECORDING SQL                 any other question, over tables\n"
     "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
     "  kymo attach NODE -o DIR                record a running node\n"
+    "  kymo watch RECORDING --trigger T       print what exceeds a limit, as it happens\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
     "  kymo export folded RECORDING -o OUT    stacks for flame graphs, speedscope\n"
@@ -246,13 +247,41 @@ static const char attach[] =
     "  -q, --quiet            errors only\n"
     "  -h, --help             this text\n";
 
+static const char watch[] =
+    "Usage: kymo watch [OPTION]... --trigger TRIGGER... RECORDING\n"
+    "\n"
+    "Follows a recording until it ends or Ctrl-C, and prints a line of JSON each time that\n"
+    "a trigger fires. Calls, requests and running processes fire as soon as they exceed\n"
+    "TIME (50ms, 1.5s, ...), once each; \"open\" says that it was not over yet.\n"
+    "\n"
+    "      --trigger call,FUNCTIONS,TIME   a call took longer; its ends must be recorded\n"
+    "      --trigger request,WHAT,TIME     a request was not answered in that time; WHAT is\n"
+    "                                      the name of the server, the function that it\n"
+    "                                      runs, or the one that handled it\n"
+    "      --trigger mailbox,N             more than N messages were sent to a process that\n"
+    "                                      it has not fetched\n"
+    "      --trigger exit,REASON           a process exited, neither normal nor shutdown\n"
+    "      --trigger collection,TIME       a garbage collection took longer\n"
+    "      --trigger schedule,TIME         a process kept a scheduler longer\n"
+    "                                      FUNCTIONS, WHAT and REASON are names or patterns\n"
+    "                                      with *; _ stands for anything\n"
+    "      --from TIME        only what ends after it; see kymo help print\n"
+    "  -n, --limit N          stop after N lines\n"
+    "      --cooldown TIME    not again by the same trigger within TIME\n"
+    "      --piped            for programs: ends with standard input; prints also\n"
+    "                         {\"seen_ns\":N,\"suppressed\":N}, up to which time it has judged\n"
+    "                         the events and how often it said nothing, and {\"missed\":true}\n"
+    "                         when events were overwritten before it saw them\n"
+    "  -q, --quiet            no warnings\n"
+    "  -h, --help             this text\n";
+
 const char *cli_help(const char *command)
 {
     static const struct {
         const char *name, *text;
     } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
                  {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff},
-                 {"sql", sql},     {"report", report},       {"attach", attach}};
+                 {"sql", sql},     {"report", report},       {"attach", attach}, {"watch", watch}};
 
     if (command == NULL)
         return general;

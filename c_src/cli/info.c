@@ -171,6 +171,7 @@ static int fill(struct cli_info *in, size_t top, bool quiet)
     in->meta = kymo_reader_meta(in->r);
     in->slots = kymo_reader_slots(in->r, &in->n_slots);
     in->damage = kymo_reader_damage(in->r);
+    in->has_firing = cli_firing_read(in->dir, &in->firing);
     in->state = cli_state_text(in->r);
     in->state_word = cli_state_word(in->r);
     kymo_reader_pool(in->r, &in->pool_segments, &in->pool_bytes);

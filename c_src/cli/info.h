@@ -6,6 +6,7 @@
 #ifndef KYMO_CLI_INFO_H
 #define KYMO_CLI_INFO_H
 
+#include "firing.h"
 #include "kymo_cli.h"
 
 struct cli_info {
@@ -18,6 +19,8 @@ struct cli_info {
     const char *state;      /* for people: "closed: stopped", ... */
     const char *state_word; /* for programs: closed, snapshot, crashed, or the state's name */
     bool intact;            /* --strict has nothing to complain about */
+    bool has_firing;
+    struct cli_firing firing; /* of the trigger that this snapshot was taken for */
 
     /* From when on the recording is complete. */
     bool whole;         /* from its start */

@@ -199,10 +199,22 @@ static void functions(const struct cli_info *in)
     cli_json_close(']');
 }
 
+static void firing(const struct cli_info *in)
+{
+    if (!in->has_firing) {
+        cli_json_null("firing");
+        return;
+    }
+    cli_json_open("firing", '{');
+    cli_firing_members(&in->firing, in->r);
+    cli_json_close('}');
+}
+
 void cli_info_json(const struct cli_info *in)
 {
     cli_json_open(NULL, '{');
     head(in);
+    firing(in);
     counters(in);
     threads(in);
     tags(in);

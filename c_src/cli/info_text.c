@@ -261,6 +261,8 @@ void cli_info_text(const struct cli_info *in)
     memory(in);
     horizon(in);
     span(in);
+    if (in->has_firing)
+        cli_firing_text(&in->firing, in->r);
     storage(in);
     loss(in);
     taken(in);

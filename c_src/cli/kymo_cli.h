@@ -68,6 +68,7 @@ int cli_mailboxes(int argc, char **argv);
 int cli_diff(int argc, char **argv);
 int cli_sql(int argc, char **argv);
 int cli_attach(int argc, char **argv);
+int cli_watch(int argc, char **argv);
 int cli_report(int argc, char **argv); /* of report/ */
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
@@ -135,6 +136,8 @@ bool cli_parse_duration(const char *text, int64_t *ns);
 /* A time as --from takes it, in ns since the start of the recording. r may be NULL: then
  * only the form is checked. */
 bool cli_parse_time(const char *text, struct kymo_reader *r, int64_t *since_start);
+/* <0.1.2>, 0.1.2 and #Port<0.3>; anything else is a registered name. */
+bool cli_parse_ident(const char *text, uint64_t *ident);
 /* Digits only. */
 bool cli_parse_number(const char *text, uint64_t *n);
 

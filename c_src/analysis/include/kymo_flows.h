@@ -70,6 +70,8 @@ void kymo_flows_free(struct kymo_flows *f);
 uint64_t kymo_flows_id(struct kymo_flows *f);
 /* Remembers a send; returns its id. */
 uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m);
+/* Sends to this process that no receive was found for yet. *oldest: the time of the first. */
+uint32_t kymo_flows_waiting(const struct kymo_flows *f, uint64_t to, int64_t *oldest);
 /* The id of the send that this is the receive of, 0 when that is not certain. */
 uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m);
 /* Nobody will receive what is still under way to this process. */

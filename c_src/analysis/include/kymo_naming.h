@@ -31,6 +31,9 @@ struct kymo_naming;
 /* NULL: no memory. The reader must live as long. */
 struct kymo_naming *kymo_naming_new(const struct kymo_reader *r);
 void kymo_naming_free(struct kymo_naming *n);
+/* From now on the names are those of a later state of the same recording; what events told
+ * stays known. False: no memory, nothing changed. */
+bool kymo_naming_reader(struct kymo_naming *n, const struct kymo_reader *r);
 /* Learns from spawned, open and register; other events are ignored. Fits the member
  * `event` of struct kymo_analysis_sink, with the naming as arg. */
 void kymo_naming_event(void *naming, const struct kymo_event *ev);
@@ -60,5 +63,11 @@ size_t kymo_name_of_role(const struct kymo_naming *n, uint64_t role, char *buf, 
 size_t kymo_name_function(const struct kymo_naming *n, uint32_t mfa, char *buf, size_t size);
 /* lists, Enum. */
 size_t kymo_name_module(const struct kymo_naming *n, uint32_t atom, char *buf, size_t size);
+
+/* Whether a name is what the user wanted: lists:map/2, lists:map, lists, or a pattern with
+ * *, ? and [. */
+bool kymo_name_fits(const char *name, const char *wanted);
+/* The same of a function, in the syntax of Erlang or of Elixir. */
+bool kymo_function_fits(const struct kymo_naming *n, uint32_t mfa, const char *wanted);
 
 #endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kymo_live.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis_int.h"
+
+struct kymo_live {
+    struct kymo_an *x;
+    struct kymo_analysis_options o;
+    struct kymo_analysis_result res;
+    uint64_t epoch;  /* of losses, over all readers */
+    uint64_t reader; /* of the reader, at the event before */
+    bool first;      /* no event was seen */
+};
+
+int kymo_live_new(struct kymo_live **out, struct kymo_reader *r, const struct kymo_analysis_sink *sinks,
+                  size_t n)
+{
+    struct kymo_live *l = calloc(1, sizeof *l);
+    struct kymo_an *x = calloc(1, sizeof *x);
+    *out = NULL;
+    if (l == NULL || x == NULL) {
+        free(l);
+        free(x);
+        return -ENOMEM;
+    }
+    l->x = x;
+    l->o = (struct kymo_analysis_options){.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    l->first = true;
+    x->r = r;
+    x->o = &l->o;
+    x->sinks = sinks;
+    x->n_sinks = n;
+    x->res = &l->res;
+    int rc = kymo_an_init(x);
+    if (rc == 0)
+        rc = kymo_lesson_take(&x->lesson, r, kymo_an_next, r);
+    if (rc == 0)
+        rc = kymo_reader_rewind(r);
+    if (rc != 0) {
+        kymo_live_free(l);
+        return rc;
+    }
+    *out = l;
+    return 0;
+}
+
+void kymo_live_free(struct kymo_live *l)
+{
+    if (l == NULL)
+        return;
+    kymo_an_clear(l->x);
+    free(l);
+}
+
+void kymo_live_reader(struct kymo_live *l, struct kymo_reader *r)
+{
+    l->x->r = r;
+    l->x->slots = kymo_reader_slots(r, &l->x->n_slots);
+    l->reader = 0;
+}
+
+bool kymo_live_event(struct kymo_live *l, const struct kymo_event *ev, bool is_new)
+{
+    uint64_t reader = kymo_reader_loss_epoch(l->x->r), ticks;
+    int64_t horizon;
+    if (is_new) {
+        if (l->first) /* only now it is known for a living recorder */
+            l->x->cut = kymo_reader_horizon(l->x->r, &ticks, &horizon);
+        l->first = false;
+        l->epoch += reader != l->reader;
+        kymo_an_event(l->x, ev, l->epoch);
+    }
+    l->reader = reader;
+    return !l->x->failed;
+}
+
+void kymo_live_gap(struct kymo_live *l)
+{
+    l->epoch++;
+}
+
+void kymo_live_finish(struct kymo_live *l)
+{
+    kymo_an_finish(l->x);
+}
+
+void kymo_live_expect(struct kymo_live *l, uint32_t mfa)
+{
+    (void)kymo_map_put(&l->x->lesson.facts.returns, mfa, NULL);
+}
+
+bool kymo_live_ends(const struct kymo_live *l, uint32_t mfa)
+{
+    const struct kymo_facts *facts = &l->x->lesson.facts;
+    return facts->return_to_seen || kymo_map_get(&facts->returns, mfa) != NULL;
+}
+
+void kymo_live_requests(const struct kymo_live *l, void (*f)(void *arg, const struct kymo_request *q),
+                        void *arg)
+{
+    for (uint32_t i = 0; i < l->x->requests_room; i++) {
+        if (l->x->requests[i].used)
+            f(arg, &l->x->requests[i].q);
+    }
+}
+
+void kymo_live_runs(const struct kymo_live *l, void (*f)(void *arg, const struct kymo_run *run), void *arg)
+{
+    for (uint32_t i = 0; i < l->x->n_slots; i++) {
+        uint64_t ident = l->x->running[i];
+        const struct kymo_an_process *p = ident != KYMO_IDENT_NONE ? kymo_an_known(l->x, ident) : NULL;
+        if (p == NULL || !p->running || p->slot != i)
+            continue;
+        struct kymo_run run = {.process = ident,
+                               .slot = i,
+                               .in_mfa = p->in_mfa,
+                               .start = p->run_start,
+                               .end = KYMO_NO_TIME,
+                               .waited = kymo_since(p->out_at, p->run_start),
+                               .runnable = KYMO_NO_TIME,
+                               .dirty = l->x->slots[i].thread_kind == KYMO_T_DIRTY_CPU ||
+                                        l->x->slots[i].thread_kind == KYMO_T_DIRTY_IO};
+        f(arg, &run);
+    }
+}
+
+uint32_t kymo_live_waiting(const struct kymo_live *l, const struct kymo_event *send, uint64_t *to,
+                           int64_t *oldest)
+{
+    *to = kymo_an_receiver(l->x, send->peer);
+    return kymo_flows_waiting(&l->x->flows, *to, oldest);
+}
