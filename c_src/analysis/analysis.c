@@ -91,8 +91,9 @@ static void on_event(struct kymo_an *x, const struct kymo_event *ev)
     x->now = ev->ns;
     x->newest = ev->ns > x->newest ? ev->ns : x->newest;
     kymo_an_report_event(x, ev);
-    if (x->loss_epoch != kymo_reader_loss_epoch(x->r)) {
-        x->loss_epoch = kymo_reader_loss_epoch(x->r);
+    if (x->reader_epoch != kymo_reader_loss_epoch(x->r)) {
+        x->reader_epoch = kymo_reader_loss_epoch(x->r);
+        x->loss_epoch++;
         kymo_flows_lost(&x->flows);
     }
     if (ev->id >= KYMO_E_FIRST_NOTE)
@@ -235,4 +236,84 @@ int kymo_analyse(struct kymo_reader *r, const struct kymo_analysis_options *o,
     else if (rc < 0)
         snprintf(err, err_size, "can't read the recording further: %s", strerror(-rc));
     return rc;
+}
+
+/* ---- in pieces ---- */
+
+static const struct kymo_analysis_options no_window = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+
+int kymo_analysis_begin(struct kymo_an **out, struct kymo_reader *r, const struct kymo_analysis_sink *sinks,
+                        size_t n, struct kymo_analysis_result *res)
+{
+    memset(res, 0, sizeof *res);
+    res->first = res->last = KYMO_NO_TIME;
+    *out = NULL;
+    struct kymo_an *x = calloc(1, sizeof *x);
+    struct kymo_analysis_sink *copy = calloc(n + 1, sizeof *copy);
+    if (x == NULL || copy == NULL) {
+        free(x);
+        free(copy);
+        return -ENOMEM;
+    }
+    memcpy(copy, sinks, n * sizeof *copy);
+    x->r = r;
+    x->o = &no_window;
+    x->sinks = copy;
+    x->n_sinks = n;
+    x->res = res;
+    x->cut = true;
+    int rc = init(x);
+    if (rc == 0)
+        rc = kymo_lesson_take(&x->lesson, r, next_of_lesson, r);
+    if (rc != 0) {
+        kymo_analysis_free(x);
+        return rc;
+    }
+    *out = x;
+    return 0;
+}
+
+void kymo_analysis_read(struct kymo_an *x, struct kymo_reader *r)
+{
+    x->r = r;
+    x->slots = kymo_reader_slots(r, &x->n_slots);
+    x->reader_epoch = kymo_reader_loss_epoch(r);
+}
+
+bool kymo_analysis_event(struct kymo_an *x, const struct kymo_event *ev, bool seen)
+{
+    if (seen) {
+        x->reader_epoch = kymo_reader_loss_epoch(x->r);
+        return true;
+    }
+    /* Learnt as it comes: the lesson may have been taken before the first event. */
+    if (ev->id == KYMO_E_RETURN_TO)
+        x->lesson.facts.return_to_seen = true;
+    on_event(x, ev);
+    return !x->failed;
+}
+
+bool kymo_analysis_gap(struct kymo_an *x)
+{
+    x->now = x->newest > x->now ? x->newest : x->now;
+    kymo_an_requests_end(x);
+    kymo_an_forget_all(x);
+    kymo_flows_lost(&x->flows);
+    x->loss_epoch++;
+    x->cut = true;
+    return !x->failed;
+}
+
+uint32_t kymo_analysis_pending(const struct kymo_an *x, uint64_t process)
+{
+    const struct kymo_an_process *p = kymo_an_known(x, process);
+    return p != NULL ? p->pending : 0;
+}
+
+void kymo_analysis_free(struct kymo_an *x)
+{
+    if (x == NULL)
+        return;
+    free((struct kymo_analysis_sink *)x->sinks);
+    clear(x);
 }

@@ -102,7 +102,8 @@ struct kymo_an {
     const struct kymo_slot *slots;
     uint64_t calls;          /* ids of spans given so far */
     struct kymo_span moment; /* the newest that has no frame */
-    uint64_t loss_epoch;     /* of the reader, at the newest event */
+    uint64_t loss_epoch;     /* changes as reader_epoch does, and with gaps */
+    uint64_t reader_epoch;   /* loss epoch of the reader, at the newest event */
     int64_t from, to;        /* of the window, CLOCK_MONOTONIC */
     int64_t now, newest;
     bool cut;    /* the recording begins at a horizon */

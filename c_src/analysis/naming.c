@@ -67,20 +67,30 @@ struct kymo_naming *kymo_naming_new(const struct kymo_reader *r)
     struct kymo_naming *n = calloc(1, sizeof *n);
     if (n == NULL)
         return NULL;
-    n->r = r;
-    n->ids = kymo_reader_dict_size(r) + 1;
-    n->vague = calloc(n->ids, sizeof *n->vague);
-    if (n->vague == NULL) {
+    kymo_map_init(&n->told, sizeof(struct told));
+    if (!kymo_naming_read(n, r)) {
         free(n);
         return NULL;
     }
-    kymo_map_init(&n->told, sizeof(struct told));
-    for (uint32_t id = 1; id < n->ids; id++) {
+    return n;
+}
+
+bool kymo_naming_read(struct kymo_naming *n, const struct kymo_reader *r)
+{
+    uint32_t ids = kymo_reader_dict_size(r) + 1;
+    bool *vague = calloc(ids, sizeof *vague);
+    if (vague == NULL)
+        return false;
+    free(n->vague);
+    n->vague = vague;
+    n->ids = ids;
+    n->r = r;
+    for (uint32_t id = 1; id < ids; id++) {
         uint8_t kind = kymo_reader_dict_kind(r, id);
         n->elixir = n->elixir || (kind == KYMO_DICT_ATOM && is_elixir(kymo_reader_atom(r, id)));
-        n->vague[id] = kind == KYMO_DICT_MFA && runs_anything(r, id);
+        vague[id] = kind == KYMO_DICT_MFA && runs_anything(r, id);
     }
-    return n;
+    return true;
 }
 
 void kymo_naming_free(struct kymo_naming *n)

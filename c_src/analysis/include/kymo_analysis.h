@@ -232,4 +232,29 @@ int kymo_analyse(struct kymo_reader *r, const struct kymo_analysis_options *o,
                  const struct kymo_analysis_sink *sinks, size_t n, struct kymo_analysis_result *res,
                  char *err, size_t err_size);
 
+/* ---- the run in pieces ---- */
+
+/* For a recording that is still being written: the caller opens it again and again, reads,
+ * and hands over each event once. Facts are as above; what is open at the end of a piece
+ * goes on in the next one. */
+struct kymo_an;
+
+/* The sinks are copied; what their args point to, and res, must live as long. What r has
+ * now is the lesson about its functions (kymo_lesson.h); the reader is left somewhere:
+ * rewind or skip. 0, -ENOMEM or -EIO. */
+int kymo_analysis_begin(struct kymo_an **out, struct kymo_reader *r, const struct kymo_analysis_sink *sinks,
+                        size_t n, struct kymo_analysis_result *res);
+/* From now on events come from r, a later reading of the same recording. */
+void kymo_analysis_read(struct kymo_an *x, struct kymo_reader *r);
+/* The event that kymo_reader_next has just given. `seen`: it was handed over before, and is
+ * passed only to keep count of losses. False: no memory. */
+bool kymo_analysis_event(struct kymo_an *x, const struct kymo_event *ev, bool seen);
+/* Events are left out here: what is open is reported without an end and forgotten. False: no
+ * memory. */
+bool kymo_analysis_gap(struct kymo_an *x);
+/* Requests asked of the process (or sent to it and not yet answered) that have no reply. */
+uint32_t kymo_analysis_pending(const struct kymo_an *x, uint64_t process);
+/* Frees it. What is open is not reported. NULL is allowed. */
+void kymo_analysis_free(struct kymo_an *x);
+
 #endif

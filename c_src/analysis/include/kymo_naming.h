@@ -31,6 +31,9 @@ struct kymo_naming;
 /* NULL: no memory. The reader must live as long. */
 struct kymo_naming *kymo_naming_new(const struct kymo_reader *r);
 void kymo_naming_free(struct kymo_naming *n);
+/* Names are those that r has from now on, a later reading of the same recording. False: no
+ * memory, nothing has changed. */
+bool kymo_naming_read(struct kymo_naming *n, const struct kymo_reader *r);
 /* Learns from spawned, open and register; other events are ignored. Fits the member
  * `event` of struct kymo_analysis_sink, with the naming as arg. */
 void kymo_naming_event(void *naming, const struct kymo_event *ev);
