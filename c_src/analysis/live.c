@@ -9,6 +9,7 @@
 
 struct kymo_live {
     struct kymo_an *x;
+    struct kymo_analysis_sink *sinks;
     struct kymo_analysis_options o;
     struct kymo_analysis_result res;
     uint64_t epoch;  /* of losses, over all readers */
@@ -21,18 +22,22 @@ int kymo_live_new(struct kymo_live **out, struct kymo_reader *r, const struct ky
 {
     struct kymo_live *l = calloc(1, sizeof *l);
     struct kymo_an *x = calloc(1, sizeof *x);
+    struct kymo_analysis_sink *copy = calloc(n + 1, sizeof *copy);
     *out = NULL;
-    if (l == NULL || x == NULL) {
+    if (l == NULL || x == NULL || copy == NULL) {
         free(l);
         free(x);
+        free(copy);
         return -ENOMEM;
     }
+    memcpy(copy, sinks, n * sizeof *copy);
     l->x = x;
+    l->sinks = copy;
     l->o = (struct kymo_analysis_options){.from_ns = INT64_MIN, .to_ns = INT64_MAX};
     l->first = true;
     x->r = r;
     x->o = &l->o;
-    x->sinks = sinks;
+    x->sinks = copy;
     x->n_sinks = n;
     x->res = &l->res;
     int rc = kymo_an_init(x);
@@ -53,6 +58,7 @@ void kymo_live_free(struct kymo_live *l)
     if (l == NULL)
         return;
     kymo_an_clear(l->x);
+    free(l->sinks);
     free(l);
 }
 
@@ -60,7 +66,7 @@ void kymo_live_reader(struct kymo_live *l, struct kymo_reader *r)
 {
     l->x->r = r;
     l->x->slots = kymo_reader_slots(r, &l->x->n_slots);
-    l->reader = 0;
+    l->reader = kymo_reader_loss_epoch(r);
 }
 
 bool kymo_live_event(struct kymo_live *l, const struct kymo_event *ev, bool is_new)
@@ -72,15 +78,26 @@ bool kymo_live_event(struct kymo_live *l, const struct kymo_event *ev, bool is_n
             l->x->cut = kymo_reader_horizon(l->x->r, &ticks, &horizon);
         l->first = false;
         l->epoch += reader != l->reader;
+        /* Learnt as it comes: the lesson may have been taken before the first event. */
+        if (ev->id == KYMO_E_RETURN_TO)
+            l->x->lesson.facts.return_to_seen = true;
         kymo_an_event(l->x, ev, l->epoch);
     }
     l->reader = reader;
     return !l->x->failed;
 }
 
-void kymo_live_gap(struct kymo_live *l)
+bool kymo_live_gap(struct kymo_live *l)
 {
+    struct kymo_an *x = l->x;
+    x->now = x->newest > x->now ? x->newest : x->now;
+    kymo_an_requests_end(x);
+    kymo_an_forget_all(x);
+    kymo_flows_lost(&x->flows);
+    x->cut = true;
+    l->first = false;
     l->epoch++;
+    return !x->failed;
 }
 
 void kymo_live_finish(struct kymo_live *l)
@@ -133,4 +150,10 @@ uint32_t kymo_live_waiting(const struct kymo_live *l, const struct kymo_event *s
 {
     *to = kymo_an_receiver(l->x, send->peer);
     return kymo_flows_waiting(&l->x->flows, *to, oldest);
+}
+
+uint32_t kymo_live_pending(const struct kymo_live *l, uint64_t process)
+{
+    const struct kymo_an_process *p = kymo_an_known(l->x, process);
+    return p != NULL ? p->pending : 0;
 }

@@ -91,6 +91,31 @@ bool cli_follow_is_new(struct cli_follow *f, const struct kymo_event *ev)
     return true;
 }
 
+void cli_follow_jump(struct cli_follow *f, uint64_t ticks)
+{
+    for (uint32_t i = 0; i < f->n_slots; i++) {
+        if (f->places[i].ticks < ticks)
+            f->places[i] = (struct cli_place){.ticks = ticks};
+    }
+    f->newest = ticks > f->newest ? ticks : f->newest;
+}
+
+int cli_follow_reopen(const struct cli_follow *f, const char *dir, const struct kymo_reader *older,
+                      struct kymo_reader **out)
+{
+    char err[512] = "";
+    for (uint32_t i = 0; i < f->n_slots; i++)
+        f->before[i] = f->places[i].ticks;
+    int rc = kymo_reader_reopen(dir, f->before, f->n_slots, out, err, sizeof err);
+    if (rc != 0)
+        return cli_fail(cli_read_status(rc), "%s", err);
+    if (cli_follow_is_same(older, *out))
+        return KYMO_EXIT_OK;
+    kymo_reader_close(*out);
+    *out = NULL;
+    return cli_fail(KYMO_EXIT_READ, "%s: another recording has taken its place", dir);
+}
+
 bool cli_follow_is_same(const struct kymo_reader *older, const struct kymo_reader *r)
 {
     const struct kymo_meta *a = kymo_reader_meta(older), *b = kymo_reader_meta(r);

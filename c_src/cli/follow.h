@@ -35,6 +35,13 @@ void cli_follow_round(struct cli_follow *f, struct kymo_reader *r, bool quiet);
 /* Whether the event is new. To be asked of each event, in the order of the reader. */
 bool cli_follow_is_new(struct cli_follow *f, const struct kymo_event *ev);
 
+/* Leaves out what is older than these ticks: takes effect with the next cli_follow_round. */
+void cli_follow_jump(struct cli_follow *f, uint64_t ticks);
+/* Opens the recording that `older` reads as it is now: only what has not been seen is ready to
+ * be read. 0, or an exit status after a message. */
+int cli_follow_reopen(const struct cli_follow *f, const char *dir, const struct kymo_reader *older,
+                      struct kymo_reader **out);
+
 /* Whether r reads what `older` has read: a folder may be replaced meanwhile. */
 bool cli_follow_is_same(const struct kymo_reader *older, const struct kymo_reader *r);
 /* Whether nothing will be added to what r reads. */

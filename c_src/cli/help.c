@@ -40,6 +40,7 @@ static const char general[] =
     "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
     "  kymo sql RECORDING SQL                 any other question, over tables\n"
     "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
+    "  kymo top RECORDING                     what the node does now, on the terminal\n"
     "  kymo attach NODE -o DIR                record a running node\n"
     "  kymo watch RECORDING --trigger T       print what exceeds a limit, as it happens\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
@@ -177,6 +178,27 @@ static const char report[] =
     "      --from TIME        what ends before TIME does not count; see kymo help print\n"
     "      --to TIME          nor what begins after it\n" COMMON;
 
+static const char top[] =
+    "Usage: kymo top [OPTION]... RECORDING\n"
+    "\n"
+    "Shows what a node does now, from the recording that it is writing: functions by calls,\n"
+    "self time and 99 % of their durations; processes by running time, messages and requests\n"
+    "that wait for them; how busy schedulers are; lost events. The node does not notice.\n"
+    "On a terminal it is a screen with keys; otherwise, or with a count, it prints tables.\n"
+    "\n"
+    "  -d, --delay TIME       between two tables, and the time that each is about (1s)\n"
+    "  -n, --count N          print N tables and end\n"
+    "      --once             the same as -n 1\n"
+    "      --json             one JSON object per line instead; times in nanoseconds\n"
+    "      --sort COLUMN      functions: calls, self (the default), p99 or max; processes:\n"
+    "                         running (the default), in, out or waiting; may be repeated\n"
+    "      --rows N           of each table (10); a screen has as many as fit\n"
+    "  -q, --quiet            errors only\n"
+    "  -h, --help             this text\n"
+    "\n"
+    "Keys: q quits; space pauses; c, s, 9 and m sort functions by calls, self, p99 and max;\n"
+    "r, i, o and w sort processes by running, in, out and waiting.\n";
+
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
     "\n"
@@ -281,7 +303,8 @@ const char *cli_help(const char *command)
         const char *name, *text;
     } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
                  {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff},
-                 {"sql", sql},     {"report", report},       {"attach", attach}, {"watch", watch}};
+                 {"sql", sql},     {"report", report},       {"attach", attach}, {"watch", watch},
+                 {"top", top}};
 
     if (command == NULL)
         return general;

@@ -69,6 +69,7 @@ int cli_diff(int argc, char **argv);
 int cli_sql(int argc, char **argv);
 int cli_attach(int argc, char **argv);
 int cli_watch(int argc, char **argv);
+int cli_top(int argc, char **argv);
 int cli_report(int argc, char **argv); /* of report/ */
 
 /* Usage texts; help.c. NULL for a command that there isn't. */

@@ -212,8 +212,10 @@ struct kymo_reader {
     bool no_slot_passed; /* what was lost for want of a slot is older than the newest event given */
     bool top_taken;      /* the top of the heap was handed out and must move on */
     uint64_t bytes_done;
-    uint8_t *held; /* the pool of a living recorder, as it was when it was opened */
-    uint8_t *raw;  /* for kymo_reader_segment */
+    uint8_t *held;               /* the pool of a living recorder, as it was when it was opened */
+    const uint64_t *read_before; /* by slot, while it is opened: see kymo_reader_reopen; or NULL */
+    uint32_t n_read_before;
+    uint8_t *raw; /* for kymo_reader_segment */
     uint32_t raw_room;
     uint64_t raw_end, raw_lost; /* last time and losses of the raw segment before */
 };

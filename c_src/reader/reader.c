@@ -175,6 +175,12 @@ static void place_cursors(struct kymo_reader *r)
 
 int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size)
 {
+    return kymo_reader_reopen(dir, NULL, 0, out, err, err_size);
+}
+
+int kymo_reader_reopen(const char *dir, const uint64_t *before, uint32_t n, struct kymo_reader **out,
+                       char *err, size_t err_size)
+{
     *out = NULL;
     struct kymo_reader *r = calloc(1, sizeof *r);
     if (r == NULL)
@@ -193,6 +199,8 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
     if (rc == 0)
         rc = read_meta(r, dir, calib, &n_calib, err, err_size);
     if (rc == 0) {
+        r->read_before = before;
+        r->n_read_before = n;
         r->crashed = kymo_owner_gone(r);
         r->until = UINT64_MAX;
         kymo_newest_find(r);
@@ -209,6 +217,7 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
         kymo_reader_close(r);
         return rc;
     }
+    r->read_before = NULL;
     place_cursors(r);
     kymo_reader_rewind(r);
     *out = r;

@@ -57,6 +57,17 @@ static int by_order(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
+/* Whether segment i of the index is in the pool, and may have events that the caller has
+ * not read. */
+static bool is_wanted(const struct kymo_reader *r, size_t i)
+{
+    const struct kymo_seg_ref *ref = &r->index.refs[i];
+    if (ref->file != KYMO_FILE_RING)
+        return false;
+    return r->read_before == NULL || ref->slot >= r->n_read_before || i + 1 == r->index.n ||
+           ref[1].slot != ref->slot || ref[1].ts_begin >= r->read_before[ref->slot];
+}
+
 /* The order of the newest segment to be held; *bytes of all of them. 0 or -ENOMEM. */
 static int choose(const struct kymo_reader *r, uint64_t *newest, size_t *bytes)
 {
@@ -69,7 +80,7 @@ static int choose(const struct kymo_reader *r, uint64_t *newest, size_t *bytes)
         if (orders == NULL)
             return -ENOMEM;
         for (size_t i = 0; i < ix->n; i++) {
-            if (ix->refs[i].file == KYMO_FILE_RING)
+            if (is_wanted(r, i))
                 orders[n++] = ix->refs[i].order;
         }
         if (n > most) {
@@ -79,7 +90,7 @@ static int choose(const struct kymo_reader *r, uint64_t *newest, size_t *bytes)
         free(orders);
     }
     for (size_t i = 0; i < ix->n; i++) {
-        if (ix->refs[i].file == KYMO_FILE_RING && ix->refs[i].order <= *newest)
+        if (is_wanted(r, i) && ix->refs[i].order <= *newest)
             *bytes += ix->refs[i].len;
     }
     if (*bytes > HOLD_MAX) /* in a damaged recording many may have the same order */
@@ -120,7 +131,7 @@ int kymo_index_hold(struct kymo_reader *r)
         return -ENOMEM;
     for (size_t i = 0; i < ix->n; i++) {
         struct kymo_seg_ref *ref = &ix->refs[i];
-        if (ref->file != KYMO_FILE_RING || ref->order > newest || ref->len > bytes - at)
+        if (!is_wanted(r, i) || ref->order > newest || ref->len > bytes - at)
             continue;
         if (kymo_segment_copy(r, ref, r->held + at) > 0) {
             ref->offset = at;

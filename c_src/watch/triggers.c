@@ -468,7 +468,7 @@ bool kymo_triggers_event(struct kymo_triggers *t, const struct kymo_event *ev, b
 
 void kymo_triggers_gap(struct kymo_triggers *t)
 {
-    kymo_live_gap(t->live);
+    t->failed = !kymo_live_gap(t->live) || t->failed;
 }
 
 /* Whether the recording has the ends of this function's calls: without them nothing says

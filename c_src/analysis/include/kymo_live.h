@@ -14,8 +14,9 @@
 
 struct kymo_live;
 
-/* Learns from what r has (see kymo_lesson.h) and rewinds it. The n sinks must live as long;
- * they may be called by kymo_live_event and kymo_live_finish. 0, or a negative errno with
+/* Learns from what r has (see kymo_lesson.h) and rewinds it. The n sinks are copied, what
+ * their args point to must live as long; they may be called by kymo_live_event,
+ * kymo_live_gap and kymo_live_finish. 0, or a negative errno with
  * *out NULL: -ENOMEM, -EIO. */
 int kymo_live_new(struct kymo_live **out, struct kymo_reader *r, const struct kymo_analysis_sink *sinks,
                   size_t n);
@@ -26,8 +27,9 @@ void kymo_live_reader(struct kymo_live *l, struct kymo_reader *r);
  * older reader gave before: these are not new, and only what the reader says of losses
  * is looked at. False: no memory. */
 bool kymo_live_event(struct kymo_live *l, const struct kymo_event *ev, bool is_new);
-/* Events are missing before the next one: of what is open nothing is certain. */
-void kymo_live_gap(struct kymo_live *l);
+/* Events are left out before the next one: what is open is reported without an end, and
+ * forgotten. False: no memory. */
+bool kymo_live_gap(struct kymo_live *l);
 /* No event follows: reports what is open, as the end of kymo_analyse. */
 void kymo_live_finish(struct kymo_live *l);
 
@@ -46,5 +48,8 @@ void kymo_live_runs(const struct kymo_live *l, void (*f)(void *arg, const struct
  * the first of them was sent. */
 uint32_t kymo_live_waiting(const struct kymo_live *l, const struct kymo_event *send, uint64_t *to,
                            int64_t *oldest);
+
+/* Requests asked of the process, or sent to it, that have no reply yet. */
+uint32_t kymo_live_pending(const struct kymo_live *l, uint64_t process);
 
 #endif

@@ -33,6 +33,11 @@ struct kymo_damage {
  * -ENOENT, -ENOTDIR, -EACCES, -EBADMSG (not a recording), -EPROTO (a format
  * version that this program does not know), -ENOMEM, -EIO. */
 int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size);
+/* The same for a caller that has read an earlier state of the recording, and will begin with
+ * kymo_reader_skip and these times: of a living recording, only the part of the pool that
+ * skip leaves is copied. before may be NULL. */
+int kymo_reader_reopen(const char *dir, const uint64_t *before, uint32_t n, struct kymo_reader **out,
+                       char *err, size_t err_size);
 void kymo_reader_close(struct kymo_reader *r);
 
 /* The header as found, but for events_removed, which leaves out what the pool
