@@ -105,6 +105,11 @@ void kymo_live_finish(struct kymo_live *l)
     kymo_an_finish(l->x);
 }
 
+const struct kymo_analysis_result *kymo_live_result(const struct kymo_live *l)
+{
+    return &l->res;
+}
+
 void kymo_live_expect(struct kymo_live *l, uint32_t mfa)
 {
     (void)kymo_map_put(&l->x->lesson.facts.returns, mfa, NULL);

@@ -214,7 +214,7 @@ bool cli_top_text(FILE *f, const struct cli_live *l, const struct cli_top_order 
         const struct row *r = &rows.row[i];
         kymo_name_function(l->a.naming, (uint32_t)r->key, name, sizeof name);
         fprintf(f, "%10s %9s %9s %9s %9s  %s\n", RATE(l, r->function->calls),
-                l->a.result.has_ends ? SHARE(l, r->function->self) : "-", CLI_DURATION(r->p50),
+                kymo_live_result(l->an)->has_ends ? SHARE(l, r->function->self) : "-", CLI_DURATION(r->p50),
                 CLI_DURATION(r->p99), CLI_DURATION(r->max), name);
     }
     free(rows.row);
@@ -265,7 +265,7 @@ static bool json_functions(const struct cli_live *l, const struct cli_top_order 
         cli_json_function(&l->a, "function", (uint32_t)r->key);
         cli_json_uint("calls", r->function->calls);
         cli_json_uint("ended", r->function->times.total);
-        cli_json_ns("self_ns", l->a.result.has_ends ? r->function->self : KYMO_NO_TIME);
+        cli_json_ns("self_ns", kymo_live_result(l->an)->has_ends ? r->function->self : KYMO_NO_TIME);
         cli_json_ns("p50_ns", r->p50);
         cli_json_ns("p99_ns", r->p99);
         cli_json_ns("max_ns", r->max);

@@ -33,6 +33,8 @@ bool kymo_live_gap(struct kymo_live *l);
 /* No event follows: reports what is open, as the end of kymo_analyse. */
 void kymo_live_finish(struct kymo_live *l);
 
+/* What kymo_analyse would return, as far as it is known now. */
+const struct kymo_analysis_result *kymo_live_result(const struct kymo_live *l);
 /* Calls of this function (canonical id) have an end, which is recorded: so the first of
  * them is a span too. */
 void kymo_live_expect(struct kymo_live *l, uint32_t mfa);
