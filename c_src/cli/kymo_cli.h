@@ -43,6 +43,12 @@ int cli_one_recording(const char *command, int n, char **args);
 int cli_read_status(int error);
 /* Opens the recording; a message and an exit status when it can't. */
 int cli_open(const char *dir, struct kymo_reader **out);
+/* Opens one or more recordings as one timeline (kymo_timeline.h). A folder that holds
+ * recordings, as kymo attach makes it, stands for all of them. Says on standard error how
+ * their clocks are related where that is not certain, unless quiet. An exit status. */
+int cli_open_timeline(const char *command, int n, char **args, bool quiet, struct kymo_reader **out);
+/* JSON member "nodes" of a timeline: their names, and how their clocks are related. */
+void cli_json_nodes(const struct kymo_reader *r);
 /* Flushes standard output. A full disk is an error, a closed pipe is not. */
 int cli_flush(int status);
 /* True when standard output has gone away or can't be written: stop early. Call

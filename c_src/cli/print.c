@@ -464,10 +464,11 @@ int cli_print(int argc, char **argv)
         status = cli_usage("print", "--follow goes on until the recording ends: --to won't do");
     if (status == KYMO_EXIT_OK && wall && erlang)
         status = cli_usage("print", "--wall and --erlang exclude each other");
-    if (status == KYMO_EXIT_OK)
+    if (status == KYMO_EXIT_OK && following)
         status = cli_one_recording("print", argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
-        status = cli_open(argv[optind], &p.r);
+        status = following ? cli_open(argv[optind], &p.r)
+                           : cli_open_timeline("print", argc - optind, argv + optind, quiet, &p.r);
     if (status == KYMO_EXIT_OK) {
         uint32_t n;
         kymo_reader_show_all(p.r, p.all);
