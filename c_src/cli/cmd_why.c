@@ -166,6 +166,9 @@ static void text_part(const struct why *w, const struct kymo_why_part *p, int64_
                p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
         break;
     case KYMO_WHY_SUSPENDED: printf("%s was suspended by %s", who, PROCESS(w, p->blame)); break;
+    case KYMO_WHY_NETWORK:
+        printf("messages to %s were on their way from another node, or it waited for a scheduler", who);
+        break;
     case KYMO_WHY_NODE: printf("%s could run, but no process of the node ran", who); break;
     default: printf("nothing in the recording says what %s waited for", who);
     }

@@ -106,9 +106,9 @@ static void say_relation(const struct kymo_reader *r, uint32_t i)
         cli_warn("the times of %s are those of its machine's wall clock: %s; what took how long between it "
                  "and %s is not known",
                  name,
-                 to.contradicted               ? "its messages contradict each other, a clock has jumped"
-                 : to.sent + to.received == 0  ? "the recordings have no requests between it and the others"
-                                               : "its requests and replies went in one direction only",
+                 to.contradicted              ? "its messages contradict each other, a clock has jumped"
+                 : to.sent + to.received == 0 ? "the recordings have no requests between it and the others"
+                                              : "its requests and replies went in one direction only",
                  first);
         break;
     default: break;

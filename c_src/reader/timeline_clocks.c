@@ -79,8 +79,8 @@ static size_t gather(struct work *w, uint32_t domain, size_t *sent, size_t *rece
         int64_t at = out ? c->received : c->sent;
         if (there != 0)
             at = kymo_bridge_convert(&w->t->bridges[there], at);
-        w->messages[n++] = (struct kymo_bridge_message){
-            .other = out ? c->sent : c->received, .base = at, .to_other = in};
+        w->messages[n++] =
+            (struct kymo_bridge_message){.other = out ? c->sent : c->received, .base = at, .to_other = in};
         *sent += out;
         *received += in;
     }

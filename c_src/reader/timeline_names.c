@@ -76,14 +76,17 @@ uint32_t kymo_timeline_of_slot(const struct kymo_reader *r, uint32_t slot)
     return i;
 }
 
-static bool is_local(uint64_t ident)
+/* A process, a port, or a registered name. */
+static bool has_node(uint64_t ident)
 {
-    return KYMO_IDENT_KIND(ident) == KYMO_I_PID || KYMO_IDENT_KIND(ident) == KYMO_I_PORT;
+    unsigned kind = KYMO_IDENT_KIND(ident);
+    return kind == KYMO_I_PID || kind == KYMO_I_PORT || kind == KYMO_I_ATOM;
 }
 
 bool kymo_timeline_apart(const struct kymo_reader *r, uint64_t a, uint64_t b)
 {
-    return r->timeline != NULL && is_local(a) && is_local(b) && ((a ^ b) & KYMO_NODE_MASK) != 0;
+    return r->timeline != NULL && has_node(a) && has_node(b) &&
+           kymo_timeline_of(r, a) != kymo_timeline_of(r, b);
 }
 
 /* ---- what terms stand for ---- */
@@ -279,7 +282,8 @@ static void name_nodes(struct kymo_timeline *t)
         unsigned same = 1;
         for (uint32_t k = 0; k < i; k++) {
             const struct kymo_meta *before = &t->m[k].r->meta;
-            same += before->node_len == meta->node_len && memcmp(before->node, meta->node, meta->node_len) == 0;
+            same +=
+                before->node_len == meta->node_len && memcmp(before->node, meta->node, meta->node_len) == 0;
         }
         kymo_format_atom(text, m->name, sizeof m->name);
         /* Quotes around node@host say nothing. */

@@ -56,7 +56,7 @@ const char *kymo_timeline_name(const struct kymo_reader *r, uint32_t i);
 /* The recording that an ident, or a slot, is of; 0 where that is not known. */
 uint32_t kymo_timeline_of(const struct kymo_reader *r, uint64_t ident);
 uint32_t kymo_timeline_of_slot(const struct kymo_reader *r, uint32_t slot);
-/* Whether both are known processes or ports, of different recordings. */
+/* Whether both are processes, ports or registered names, of different recordings. */
 bool kymo_timeline_apart(const struct kymo_reader *r, uint64_t a, uint64_t b);
 /* The ident of a process or port of node 0 as that of node i. */
 uint64_t kymo_timeline_ident(const struct kymo_reader *r, uint64_t ident, uint32_t i);
