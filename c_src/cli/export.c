@@ -104,7 +104,7 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
     return KYMO_EXIT_OK;
 }
 
-bool cli_inside(const char *out, const char *recording)
+static bool is_inside(const char *out, const char *recording)
 {
     char folder[PATH_MAX];
     struct stat a, b;
@@ -115,14 +115,14 @@ bool cli_inside(const char *out, const char *recording)
            a.st_ino == b.st_ino;
 }
 
-static int check_inside(const char *out, int n, char **recordings)
+int cli_check_output(const char *command, const char *out, int n, char **recordings)
 {
     for (int i = 0; i < n; i++) {
-        int status = cli_one_recording("export", 1, recordings + i);
+        int status = cli_one_recording(command, 1, recordings + i);
         if (status != KYMO_EXIT_OK)
             return status;
-        if (cli_inside(out, recordings[i]))
-            return cli_usage("export", "-o: %s lies in the recording, choose another folder", out);
+        if (is_inside(out, recordings[i]))
+            return cli_usage(command, "-o: %s lies in the recording, choose another folder", out);
     }
     return KYMO_EXIT_OK;
 }
@@ -140,7 +140,7 @@ static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const stru
         return cli_usage("export", "otlp needs either -o or --endpoint: where to?");
     if (otlp->out != NULL && *otlp->out == '\0')
         return cli_usage("export", "-o: the name is empty");
-    int status = check_inside(otlp->out, n, recordings);
+    int status = cli_check_output("export", otlp->out, n, recordings);
     return status == KYMO_EXIT_OK ? cli_export_otlp(otlp, filter, n, recordings) : status;
 }
 
@@ -196,7 +196,7 @@ int cli_export(int argc, char **argv)
     if (status == KYMO_EXIT_OK)
         status = check(argc - optind, argv + optind, &o, &filter, &kind);
     if (status == KYMO_EXIT_OK)
-        status = check_inside(o.out, argc - optind - 1, argv + optind + 1);
+        status = cli_check_output("export", o.out, argc - optind - 1, argv + optind + 1);
     if (status == KYMO_EXIT_OK)
         status = kinds[kind].timeline
                      ? cli_open_timeline("export", argc - optind - 1, argv + optind + 1, quiet, &r)

@@ -79,9 +79,9 @@ int cli_report(int argc, char **argv); /* of report/ */
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);
 
-/* True when the output would be a file in the recording, in place of one of its own
- * (export.c). NULL and "-" are no files. */
-bool cli_inside(const char *out, const char *recording);
+/* Refuses empty names of recordings, and an output that would be a file in one of them, in
+ * place of one of its own (export.c). NULL and "-" are no files. An exit status. */
+int cli_check_output(const char *command, const char *out, int n, char **recordings);
 
 /* ---- progress (progress.c) ---- */
 
