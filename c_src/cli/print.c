@@ -13,6 +13,7 @@
 
 #include "etf_tags.h"
 #include "follow.h"
+#include "kymo_timeline.h"
 #include "print.h"
 
 enum clock { SINCE_START, WALL, ERLANG };
@@ -245,6 +246,8 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     put_time(p, ev);
     if (strchr(fields, 'W') != NULL)
         put_ident(p, "", ev->who);
+    else if (kymo_timeline_size(p->r) > 1)
+        printf(" %s", kymo_timeline_name(p->r, kymo_timeline_of_slot(p->r, ev->slot)));
     else
         fputs(" -", stdout);
     printf(" %s", kymo_event_name(ev->id));

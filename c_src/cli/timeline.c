@@ -115,6 +115,42 @@ static void say_relation(const struct kymo_reader *r, uint32_t i)
     }
 }
 
+/* Whether the times of recording i and of some other one have a part in common; also when
+ * it has no events. */
+static bool meets_another(struct kymo_reader *r, uint32_t i)
+{
+    int64_t first, last, from, to;
+    if (kymo_timeline_member_span(r, i, &first, &last) != 0)
+        return true;
+    for (uint32_t k = 0; k < kymo_timeline_size(r); k++) {
+        if (k != i && kymo_timeline_member_span(r, k, &from, &to) == 0 && from <= last && to >= first)
+            return true;
+    }
+    return false;
+}
+
+static void say_relations(struct kymo_reader *r)
+{
+    for (uint32_t i = 0; i < kymo_timeline_size(r); i++) {
+        say_relation(r, i);
+        if (kymo_timeline_size(r) > 1 && !meets_another(r, i))
+            cli_warn("the recording of %s has no time in common with the others: they were not made together",
+                     kymo_timeline_name(r, i));
+    }
+}
+
+bool cli_say_inner(const char *folder)
+{
+    struct folders f = {.n = 0};
+    bool found = !has_meta(folder) && add_inner(&f, folder) == KYMO_EXIT_OK && f.n > 0;
+    if (found)
+        cli_fail(KYMO_EXIT_READ,
+                 "%s is no recording, but has %" PRIu32 " in it: give one of them, such as %s", folder, f.n,
+                 f.name[0]);
+    free_folders(&f);
+    return found;
+}
+
 int cli_open_timeline(const char *command, int n, char **args, bool quiet, struct kymo_reader **out)
 {
     struct folders f = {.n = 0};
@@ -129,8 +165,8 @@ int cli_open_timeline(const char *command, int n, char **args, bool quiet, struc
         if (rc != 0)
             status = cli_fail(rc == -EINVAL ? KYMO_EXIT_USAGE : cli_read_status(rc), "%s", err);
     }
-    for (uint32_t i = 1; status == KYMO_EXIT_OK && !quiet && i < kymo_timeline_size(*out); i++)
-        say_relation(*out, i);
+    if (status == KYMO_EXIT_OK && !quiet)
+        say_relations(*out);
     free_folders(&f);
     return status;
 }

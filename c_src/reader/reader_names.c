@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "timeline.h"
 #include "kymo_sink.h"
+#include "timeline.h"
 
 enum { NS = 1000000000 };
 

@@ -269,22 +269,30 @@ bool kymo_timeline_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t
     return any;
 }
 
-int kymo_timeline_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
+int kymo_timeline_member_span(struct kymo_reader *r, uint32_t i, int64_t *first_ns, int64_t *last_ns)
 {
     struct kymo_timeline *t = r->timeline;
+    if (t == NULL)
+        return kymo_reader_span(r, first_ns, last_ns);
+    int rc = kymo_reader_span(t->m[i].r, first_ns, last_ns);
+    uint32_t domain = t->m[i].domain;
+    if (rc == 0 && domain != 0) {
+        *first_ns = kymo_bridge_convert(&t->bridges[domain], *first_ns);
+        *last_ns = kymo_bridge_convert(&t->bridges[domain], *last_ns);
+    }
+    return rc;
+}
+
+int kymo_timeline_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
+{
     bool any = false;
-    for (uint32_t i = 0; i < t->n; i++) {
+    for (uint32_t i = 0; i < r->timeline->n; i++) {
         int64_t first, last;
-        int rc = kymo_reader_span(t->m[i].r, &first, &last);
+        int rc = kymo_timeline_member_span(r, i, &first, &last);
         if (rc == -ENODATA)
             continue;
         if (rc < 0)
             return rc;
-        uint32_t domain = t->m[i].domain;
-        if (domain != 0) {
-            first = kymo_bridge_convert(&t->bridges[domain], first);
-            last = kymo_bridge_convert(&t->bridges[domain], last);
-        }
         *first_ns = !any || first < *first_ns ? first : *first_ns;
         *last_ns = !any || last > *last_ns ? last : *last_ns;
         any = true;

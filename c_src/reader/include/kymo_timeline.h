@@ -53,6 +53,9 @@ const struct kymo_meta *kymo_timeline_meta(const struct kymo_reader *r, uint32_t
 struct kymo_relation kymo_timeline_relation(const struct kymo_reader *r, uint32_t i);
 const char *kymo_timeline_name(const struct kymo_reader *r, uint32_t i);
 
+/* Times of its first and last event on the timeline, as kymo_reader_span. */
+int kymo_timeline_member_span(struct kymo_reader *r, uint32_t i, int64_t *first_ns, int64_t *last_ns);
+
 /* The recording that an ident, or a slot, is of; 0 where that is not known. */
 uint32_t kymo_timeline_of(const struct kymo_reader *r, uint64_t ident);
 uint32_t kymo_timeline_of_slot(const struct kymo_reader *r, uint32_t slot);
