@@ -13,7 +13,7 @@
 all() ->
     [
         chain, parts_and_times, calls_and_collections, queued_behind, casts, without_callbacks, not_answered,
-        same_ids, windows, nodes_together, lines_are_bounded, posted, posted_with_tls, tries_again, gives_up,
+        same_ids, windows, nodes_together, across_nodes, lines_are_bounded, posted, posted_with_tls, tries_again, gives_up,
         partial_success, without_library, refusals
     ].
 
@@ -414,6 +414,50 @@ nodes_together(Config) ->
     [OfOne, OfTwo] = [lists:usort([T || #{trace := T, resource := Of} <- Spans, Of =:= R]) || R <- Nodes],
     ?assertEqual([], [T || T <- OfOne, lists:member(T, OfTwo)]),
     ?assertEqual(2, length(of_service(?CLIENT, <<"otlp_a">>, Spans))).
+
+%% A chain that goes to another node and back is one trace. Each span belongs to the node of
+%% its process, and the times of both nodes fit together.
+across_nodes(Config) ->
+    Epmd = os:find_executable("epmd"),
+    Epmd =/= false orelse throw({skip, "epmd is not installed"}),
+    {module, _} = code:ensure_loaded(kymo_nodes_SUITE),
+    Dirs = [DirA, DirB] = [filename:join(?config(dir, Config), Name) || Name <- ["a", "b"]],
+    {NodeA, NodeB, Took} = kymo_nodes_SUITE:with_nodes([{epmd, Epmd} | Config], fun([{A, NodeA}, {B, NodeB}]) ->
+        [{ok, _} = peer:call(P, kymo_otlp_work, start_registered, [Name]) || {P, Name} <- [{A, otlp_a}, {B, otlp_b}, {A, otlp_c}]],
+        pong = peer:call(A, net_adm, ping, [NodeB]),
+        [ok = peer:call(P, ?MODULE, start_recorder, [D], 60000) || {P, D} <- [{A, DirA}, {B, DirB}]],
+        Took = peer:call(A, kymo_otlp_work, ask, [[{otlp_a, 3}, {{otlp_b, NodeB}, 5}, {{otlp_c, NodeA}, 7}], infinity], 60000),
+        [{ok, _} = peer:call(P, kymo, stop, [otlp], 60000) || P <- [A, B]],
+        {NodeA, NodeB, Took}
+    end),
+    Spans = spans(Config, Dirs),
+    [OfA] = of_service(?CLIENT, <<"otlp_a">>, Spans),
+    [OfB] = of_service(?CLIENT, <<"otlp_b">>, Spans),
+    [OfC] = of_service(?CLIENT, <<"otlp_c">>, Spans),
+    Chain = [OfA, OfB, OfC],
+    Handlers = [child(<<"kymo_otlp_work:handle_call/3">>, S, Spans) || S <- Chain],
+    %% One trace, from handler to request.
+    ?assertMatch([_], lists:usort([T || #{trace := T} <- Chain ++ Handlers])),
+    [HandlerA, HandlerB, _] = Handlers,
+    ?assertEqual([HandlerA, HandlerB], [parent(parent(S, Spans), Spans) || S <- [OfB, OfC]]),
+    Instance = fun(#{resource := R}) -> maps:get(<<"service.instance.id">>, R) end,
+    [TextA, TextB] = [atom_to_binary(N) || N <- [NodeA, NodeB]],
+    ?assertEqual([TextA, TextA, TextB], lists:map(Instance, Chain)),
+    ?assertEqual([TextA, TextB, TextA], lists:map(Instance, Handlers)),
+    %% What is in something is within its times, also on the other node; the program measured no less.
+    [
+        begin
+            ?assert(maps:get(start, In) >= maps:get(start, Of)),
+            ?assert(maps:get(stop, In) =< maps:get(stop, Of)),
+            ?assert(ns(Of) =< Measured)
+        end
+     || {Of, In, Measured} <- lists:zip3(Chain, Handlers, Took)
+    ].
+
+start_recorder(Dir) ->
+    {ok, R} = kymo:start(#{dir => Dir, owner => none, name => otlp}),
+    {ok, _} = kymo:trace(R, #{functions => ?WORK, events => [return_to, messages, procs, running]}),
+    ok.
 
 %% Records a chain on a node of that name.
 on_node(Name, Dir) ->

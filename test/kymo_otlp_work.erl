@@ -5,7 +5,7 @@
 -module(kymo_otlp_work).
 -behaviour(gen_server).
 
--export([start/1, ask/2, spin/1]).
+-export([start/1, start_registered/1, ask/2, spin/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 %% A server with the name Name.
@@ -14,10 +14,14 @@ start(Name) ->
     {ok, Pid} = gen_server:start({local, Name}, ?MODULE, Name, []),
     Pid.
 
+%% The same, for a caller on another node.
+-spec start_registered(atom()) -> {ok, pid()}.
+start_registered(Name) -> {ok, start(Name)}.
+
 %% Asks the first of the servers to spin for its milliseconds and then to ask the rest.
 %% Returns nanoseconds that each of them measured around its callback, and those of the
 %% client around the call.
--spec ask([{atom() | pid(), pos_integer()}], timeout()) -> [non_neg_integer()].
+-spec ask([{atom() | {atom(), node()} | pid(), pos_integer()}], timeout()) -> [non_neg_integer()].
 ask([{Server, Ms} | Rest], Timeout) ->
     Start = erlang:monotonic_time(),
     Inner = gen_server:call(Server, {work, Ms, Rest}, Timeout),

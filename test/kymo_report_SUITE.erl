@@ -146,7 +146,8 @@ causes(Config) ->
     [{_, Page} | _] = ?config(pages, Config),
     {ok, Html} = file:read_file(Page),
     Causes = [
-        running, running_dirty, gc, queue, scheduler, dirty_queue, port, timer, suspended, node, active, unknown
+        running, running_dirty, gc, queue, scheduler, dirty_queue, port, timer, suspended, node, active, network,
+        unknown
     ],
     [
         {Cause, {match, _}} = {Cause, re:run(Html, Text ++ atom_to_list(Cause) ++ ":")}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis_int.h"
+#include "kymo_timeline.h"
 
 enum { PROGRESS_EVERY = 1 << 17 };
 
@@ -189,6 +190,7 @@ int kymo_an_init(struct kymo_an *x)
         return -ENOMEM;
     for (uint32_t i = 0; i < x->n_slots; i++)
         x->running[i] = KYMO_IDENT_NONE;
+    x->flows.nodes = kymo_timeline_size(x->r) > 1;
     x->flows.gone = kymo_an_mail_gone;
     x->flows.gone_arg = x;
     return 0;

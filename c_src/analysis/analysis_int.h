@@ -63,6 +63,12 @@ struct kymo_an_process {
     uint32_t pending;   /* calls asked of it, without a reply */
     uint32_t asked;     /* calls that it asked, without a reply */
     bool handlers_seen; /* its callbacks are traced */
+    /* Processes on other nodes that it spawned and that have exited, without a 'DOWN' yet:
+     * how many, and the newest. */
+    uint32_t far_exits;
+    uint64_t far_child;
+    int64_t far_start, far_end;
+    bool far_unsure; /* there were several at a time: which 'DOWN' is whose is not known */
     struct kymo_life life;
 };
 
@@ -167,7 +173,7 @@ const struct kymo_span *kymo_an_innermost(const struct kymo_an_process *p);
 /* A receive has waited in vain: reported as a mail of kind KYMO_MSG_TIMEOUT. */
 void kymo_an_timeout(struct kymo_an *x, struct kymo_an_process *p);
 
-/* The id of the message; 0 when it got none. */
+/* The id of the message. */
 uint64_t kymo_an_send(struct kymo_an *x, const struct kymo_event *ev);
 uint64_t kymo_an_receive(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
 /* The process behind what a message was addressed to, as far as it is known. */

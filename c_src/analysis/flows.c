@@ -63,8 +63,10 @@ void kymo_flows_free(struct kymo_flows *f)
 
 /* Aliases are made for one call each and don't name their process: what one
  * sender sends to any of them waits in one queue. */
-static uint64_t queue_of(uint64_t from, uint64_t to)
+static uint64_t queue_of(const struct kymo_flows *f, uint64_t from, uint64_t to, uint64_t ref)
 {
+    if (f->nodes && ref != 0 && to == KYMO_IDENT(KYMO_I_REF, ref))
+        return to;
     return KYMO_IDENT_KIND(to) == KYMO_I_REF ? KYMO_IDENT(KYMO_I_REF, from) : to;
 }
 
@@ -140,7 +142,7 @@ static uint32_t free_entry(struct kymo_flows *f)
 
 uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
 {
-    uint64_t id = kymo_flows_id(f), key = queue_of(m->from, m->to);
+    uint64_t id = kymo_flows_id(f), key = queue_of(f, m->from, m->to, m->ref);
     uint32_t i = free_entry(f); /* before its queue is looked up: it may be the one that ends */
     struct queue *q = kymo_map_put(&f->queues, key, NULL);
     if (q == NULL) {
@@ -262,7 +264,9 @@ static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kym
 
 uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m)
 {
-    uint64_t id = 0;
+    uint64_t id = f->nodes && m->ref != 0 ? from_anyone(f, KYMO_IDENT(KYMO_I_REF, m->ref), m, true) : 0;
+    if (id != 0)
+        return id;
     if (m->from == KYMO_IDENT_NONE) {
         id = from_anyone(f, m->to, m, true);
         if (id == 0 && m->name != KYMO_IDENT_NONE)

@@ -4,6 +4,7 @@
  * message makes that certain; else order, sender and size decide.
  */
 #include "analysis_int.h"
+#include "kymo_timeline.h"
 
 /* While a process receives one message after the other they are less than this apart. */
 enum { BATCH_NS = 100000 };
@@ -57,7 +58,9 @@ uint64_t kymo_an_send(struct kymo_an *x, const struct kymo_event *ev)
 {
     struct kymo_message m = {.from = ev->who, .to = kymo_an_receiver(x, ev->peer), .name = KYMO_IDENT_NONE};
     kymo_message_look(&m, ev);
-    if (ev->id == KYMO_E_SEND_NE || !can_be_matched(x, &m)) {
+    /* The words of a message are others on another node. */
+    bool alike = m.hash != 0 || !kymo_timeline_apart(x->r, m.from, m.to);
+    if (ev->id == KYMO_E_SEND_NE || !alike || !can_be_matched(x, &m)) {
         uint64_t id = kymo_flows_id(&x->flows);
         report_unreceived(x, id, &m, ev->id == KYMO_E_SEND_NE);
         return id;
@@ -101,5 +104,5 @@ uint64_t kymo_an_receive(struct kymo_an *x, struct kymo_an_process *p, const str
                              .size = m.size,
                              .kind = m.kind};
     kymo_an_report_mail(x, &mail);
-    return id;
+    return mail.id;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "analysis_int.h"
+#include "kymo_timeline.h"
 
 enum { HANDLES_NOTHING = 1, HANDLES_CALL, HANDLES_CAST, HANDLES_ANY };
 
@@ -266,6 +267,44 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
     p->life.requests_handled++;
 }
 
+/* erpc and rpc: the process that it spawned on another node has exited with the result,
+ * which came as a 'DOWN'. Neither the request to spawn nor the exit has the reference of
+ * that: it belongs to the only process of which a 'DOWN' can be on its way. */
+static struct kymo_an_request *request_of_far_child(struct kymo_an *x, struct kymo_an_process *p,
+                                                    const struct kymo_event *ev)
+{
+    if (p->far_exits == 0 || ev->peer != KYMO_IDENT_NONE || ev->ref == 0)
+        return NULL;
+    bool sure = !p->far_unsure;
+    p->far_exits--;
+    p->far_unsure = p->far_unsure && p->far_exits > 0;
+    struct kymo_an_request *a = sure ? open_request(x, &x->by_ref, ev->ref) : NULL;
+    if (a == NULL)
+        return NULL;
+    a->q.kind = KYMO_REQ_SPAWN;
+    a->q.client = p->ident;
+    a->q.server = p->far_child;
+    a->q.ref = ev->ref;
+    a->q.sent = a->q.fetched = a->q.handled = p->far_start;
+    a->q.handled_end = a->q.replied = p->far_end;
+    a->q.inferred = true;
+    p->asked++;
+    return a;
+}
+
+static void far_child_exits(struct kymo_an *x, const struct kymo_an_process *p)
+{
+    struct kymo_an_process *parent = kymo_an_known(x, p->life.parent);
+    if (parent == NULL || p->life.start == KYMO_NO_TIME ||
+        !kymo_timeline_apart(x->r, parent->ident, p->ident))
+        return;
+    parent->far_unsure = parent->far_unsure || parent->far_exits > 0;
+    parent->far_exits++;
+    parent->far_child = p->ident;
+    parent->far_start = p->life.start;
+    parent->far_end = p->last;
+}
+
 void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                               uint64_t mail)
 {
@@ -277,8 +316,13 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
     if (!down && ev->message != KYMO_MSG_REPLY && ev->message != KYMO_MSG_IO_REPLY)
         return;
     struct kymo_an_request *a = find(x, &x->by_ref, ev->ref);
+    bool result = a == NULL && down && (a = request_of_far_child(x, p, ev)) != NULL;
     if (a == NULL || a->q.client != p->ident)
         return;
+    if (result) {
+        a->q.reply_mail = mail;
+        down = false;
+    }
     if (a->q.kind == KYMO_REQ_SPAWN) {
         const struct kymo_span *in = kymo_an_innermost(p);
         a->q.waiter = in != NULL ? in->id : 0;
@@ -384,6 +428,7 @@ void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p)
     }
     if (p->asked > 0)
         close_calls_of(x, p->ident);
+    far_child_exits(x, p);
 }
 
 void kymo_an_requests_end(struct kymo_an *x)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kymo_lesson.h"
+#include "kymo_timeline.h"
 #include "why_int.h"
 
 /* ---- collecting ---- */
@@ -418,6 +419,11 @@ static size_t last_before(const struct kymo_why *w, struct kymo_why_range range,
     return low;
 }
 
+static bool same_node(const struct kymo_why *w, uint32_t slot, uint32_t other)
+{
+    return kymo_timeline_of_slot(w->r, slot) == kymo_timeline_of_slot(w->r, other);
+}
+
 double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end, uint64_t not_this,
                      uint64_t *who, int64_t *ns)
 {
@@ -430,7 +436,7 @@ double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int
         return 0;
     kymo_map_init(&sums, sizeof(int64_t));
     for (uint32_t i = 0; i < w->n_slots; i++) {
-        if (w->slot[i].used == 0 || w->slot[i].thread_kind != kind)
+        if (w->slot[i].used == 0 || w->slot[i].thread_kind != kind || !same_node(w, i, slot))
             continue;
         struct kymo_why_range range = kymo_why_slot(w, i);
         int64_t all = 0;
@@ -458,10 +464,12 @@ double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int
     return busiest;
 }
 
-int64_t kymo_why_all_running(const struct kymo_why *w, int64_t start, int64_t end)
+int64_t kymo_why_all_running(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end)
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < w->n_slots; i++) {
+        if (!same_node(w, i, slot))
+            continue;
         struct kymo_why_range range = kymo_why_slot(w, i);
         for (size_t k = last_before(w, range, end); k-- > range.first && w->slots.p[k].end > start;)
             sum += overlap(&w->slots.p[k], start, end);

@@ -86,13 +86,13 @@ struct kymo_why_range kymo_why_handled(const struct kymo_why *w, uint64_t server
 /* Whether the module of a function is called so. */
 bool kymo_why_in_module(const struct kymo_why *w, uint32_t mfa, const char *module);
 
-/* Who ran longest on the threads of the kind of `slot` from start to end (but not
+/* Who ran longest on the threads of the kind and the node of `slot` from start to end (but not
  * `not_this`): *who, *ns; returns the largest part of that time that one thread was
  * busy, 0 to 1. */
 double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end, uint64_t not_this,
                      uint64_t *who, int64_t *ns);
-/* All running time of all threads from start to end. */
-int64_t kymo_why_all_running(const struct kymo_why *w, int64_t start, int64_t end);
+/* All running time of all threads of the node of `slot` from start to end. */
+int64_t kymo_why_all_running(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end);
 
 /* Fills w->path with what process did from start to end. */
 void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end);

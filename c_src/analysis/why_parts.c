@@ -11,9 +11,9 @@
 
 const char *kymo_why_cause_name(uint8_t cause)
 {
-    static const char *const names[KYMO_WHY_CAUSES] = {"unknown", "running",   "running_dirty", "gc",
-                                                       "queue",   "scheduler", "dirty_queue",   "port",
-                                                       "timer",   "suspended", "node",          "active"};
+    static const char *const names[KYMO_WHY_CAUSES] = {
+        "unknown", "running", "running_dirty", "gc",   "queue",  "scheduler", "dirty_queue",
+        "port",    "timer",   "suspended",     "node", "active", "network"};
     return names[cause < KYMO_WHY_CAUSES ? cause : 0];
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kymo_timeline.h"
 #include "why_int.h"
 
 /* Handovers on one path at a time. */
@@ -154,13 +155,23 @@ static void wait_runnable(struct kymo_why *w, uint64_t process, int64_t start, i
             s.blame = by;
             s.blame_ns = 0;
         } else if (busy < 0.5) {
-            bool still = kymo_why_all_running(w, start, end) < (end - start) / 20;
+            bool still = kymo_why_all_running(w, next->slot, start, end) < (end - start) / 20;
             s.cause = still ? KYMO_WHY_NODE : KYMO_WHY_UNKNOWN;
             s.blame = KYMO_IDENT_NONE;
             s.blame_ns = 0;
         }
     }
     add(w, s);
+}
+
+/* What was sent at `start` by `from` let it run at `end`. */
+static void wait_delivered(struct kymo_why *w, uint64_t from, const struct kymo_why_run *next, int64_t start,
+                           int64_t end)
+{
+    if (kymo_timeline_apart(w->r, from, next->process))
+        simple(w, KYMO_WHY_NETWORK, next->process, start, end, 0);
+    else
+        wait_runnable(w, next->process, start, end, next);
 }
 
 /* ---- messages ---- */
@@ -381,6 +392,10 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
     if (turn <= start)
         return;
     uint32_t others = w->queue == KYMO_IDENT_NONE ? handled_before(w, q) : 0;
+    if (q->kind == KYMO_REQ_SPAWN && kymo_timeline_apart(w->r, q->client, q->server)) {
+        simple(w, KYMO_WHY_NETWORK, q->server, start, turn, 0);
+        return;
+    }
     if (others == 0) {
         walk(w, q->server, start, turn, depth);
         return;
@@ -473,7 +488,7 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
             before--;
         int64_t from = first ? start : later(w->runs.p[before].end, start);
         int64_t sent = later(earlier(q->replied, end), from);
-        wait_runnable(w, run->process, sent, end, run);
+        wait_delivered(w, q->server, run, sent, end);
         walk_request(w, q, from, sent, depth + 1);
         return from;
     }
@@ -501,9 +516,9 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
                                          .start = from,
                                          .end = sent,
                                          .mfa = out_mfa});
-    } else if (m != NULL && m->sent > from) {
-        int64_t sent = earlier(m->sent, end); /* it may have come while the process ran */
-        wait_runnable(w, run->process, sent, end, run);
+    } else if (m != NULL && (m->sent > from || kymo_timeline_apart(w->r, m->from, run->process))) {
+        int64_t sent = later(earlier(m->sent, end), from); /* it may have come while the process ran */
+        wait_delivered(w, m->from, run, sent, end);
         walk(w, m->from, from, sent, depth + 1);
     } else if (m != NULL && first) {
         wait_runnable(w, run->process, from, end, run);

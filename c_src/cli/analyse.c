@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "kymo_timeline.h"
 
 /* ---- options ---- */
 
@@ -51,13 +52,10 @@ int cli_analysis_option(struct cli_analysis *a, int option, const char *value)
 
 /* ---- the run ---- */
 
-int cli_analysis_open(struct cli_analysis *a, const char *dir)
+static int look_up(struct cli_analysis *a)
 {
-    int status = cli_open(dir, &a->r);
-    if (status != KYMO_EXIT_OK)
-        return status;
     a->t0 = kymo_reader_meta(a->r)->t0_mono_ns;
-    status = cli_filter_resolve(&a->filter, a->command, a->r);
+    int status = cli_filter_resolve(&a->filter, a->command, a->r);
     if (status != KYMO_EXIT_OK)
         return status;
     a->n_chosen = kymo_reader_dict_size(a->r) + 1;
@@ -65,6 +63,18 @@ int cli_analysis_open(struct cli_analysis *a, const char *dir)
     a->naming = kymo_naming_new(a->r);
     return a->chosen != NULL && a->naming != NULL ? KYMO_EXIT_OK
                                                   : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+}
+
+int cli_analysis_open(struct cli_analysis *a, const char *dir)
+{
+    int status = cli_open(dir, &a->r);
+    return status == KYMO_EXIT_OK ? look_up(a) : status;
+}
+
+int cli_analysis_open_timeline(struct cli_analysis *a, int n, char **args)
+{
+    int status = cli_open_timeline(a->command, n, args, a->quiet, &a->r);
+    return status == KYMO_EXIT_OK ? look_up(a) : status;
 }
 
 /* Says why there are no facts at all. */
@@ -217,6 +227,8 @@ void cli_json_analysis(const struct cli_analysis *a)
     cli_json_uint("events", res->events);
     cli_json_uint("lost", res->lost);
     cli_json_uint("evicted", res->evicted);
+    if (kymo_timeline_size(a->r) > 1)
+        cli_json_nodes(a->r);
     cli_json_open("has", '{');
     cli_json_bool("calls", res->has_calls);
     cli_json_bool("returns", res->has_ends);

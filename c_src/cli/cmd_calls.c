@@ -391,9 +391,7 @@ int cli_calls(int argc, char **argv)
         }
     }
     if (status == KYMO_EXIT_OK)
-        status = cli_one_recording("calls", argc - optind, argv + optind);
-    if (status == KYMO_EXIT_OK)
-        status = cli_analysis_open(&a, argv[optind]);
+        status = cli_analysis_open_timeline(&a, argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
         status = cli_calls_init(&c, &a);
     c.casts = casts;

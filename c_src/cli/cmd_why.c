@@ -178,6 +178,9 @@ static void text_cause(const struct why *w, const struct kymo_why_part *p)
                p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
         break;
     case KYMO_WHY_SUSPENDED: printf("%s was suspended by %s", who, PROCESS(w, p->blame)); break;
+    case KYMO_WHY_NETWORK:
+        printf("messages to %s were on their way from another node, or it waited for a scheduler", who);
+        break;
     case KYMO_WHY_NODE: printf("%s could run, but no process of the node ran", who); break;
     default: printf("nothing in the recording says what %s waited for", who);
     }
@@ -458,9 +461,7 @@ int cli_why(int argc, char **argv)
     if (status == KYMO_EXIT_OK && (w.a.top == 0 || w.a.top > TOP_MAX))
         status = cli_usage("why", "--top: %" PRIu64 " is not a number from 1 to %d", w.a.top, TOP_MAX);
     if (status == KYMO_EXIT_OK)
-        status = cli_one_recording("why", argc - optind, argv + optind);
-    if (status == KYMO_EXIT_OK)
-        status = cli_analysis_open(&w.a, argv[optind]);
+        status = cli_analysis_open_timeline(&w.a, argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK && w.at_text != NULL) {
         (void)cli_parse_time(w.at_text, w.a.r, &at);
         w.at = (int64_t)((uint64_t)w.a.t0 + (uint64_t)at);

@@ -21,12 +21,13 @@ static const struct {
     export_fun *run;
     const char *written; /* what kymo_export_result.written counts */
     bool stream;         /* "-" is allowed */
-} kinds[] = {{"perfetto", kymo_export_perfetto, "slices", true},
-             {"ctf", kymo_export_ctf, "events", false},
-             {"folded", kymo_export_folded, "stacks", true},
-             {"speedscope", kymo_export_speedscope, "stacks", true},
-             {"dbg", kymo_export_dbg, "terms", true},
-             {"ndjson", kymo_export_ndjson, "rows", false}};
+    bool timeline;       /* so are several recordings */
+} kinds[] = {{"perfetto", kymo_export_perfetto, "slices", true, true},
+             {"ctf", kymo_export_ctf, "events", false, false},
+             {"folded", kymo_export_folded, "stacks", true, false},
+             {"speedscope", kymo_export_speedscope, "stacks", true, false},
+             {"dbg", kymo_export_dbg, "terms", true, false},
+             {"ndjson", kymo_export_ndjson, "rows", false, false}};
 
 static int find_kind(const char *name)
 {
@@ -78,14 +79,13 @@ static int run(struct kymo_reader *r, int kind, const struct kymo_export_options
 static int check(int n, char **args, const struct kymo_export_options *o, const struct cli_filter *filter,
                  int *kind)
 {
-    if (n != 2)
-        return cli_usage("export", "a format and one recording are needed");
-    int status = cli_one_recording("export", 1, args + 1);
-    if (status != KYMO_EXIT_OK)
-        return status;
+    if (n < 2)
+        return cli_usage("export", "a format and a recording are needed");
     *kind = find_kind(args[0]);
     if (*kind < 0)
         return cli_usage("export", "there is no format '%s'", args[0]);
+    if (n > 2 && !kinds[*kind].timeline)
+        return cli_usage("export", "%s takes one recording, there are %d", args[0], n - 1);
     if (o->out == NULL)
         return cli_usage("export", "-o is missing: where to?");
     if (*o->out == '\0')
@@ -104,7 +104,7 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
     return KYMO_EXIT_OK;
 }
 
-bool cli_inside(const char *out, const char *recording)
+static bool is_inside(const char *out, const char *recording)
 {
     char folder[PATH_MAX];
     struct stat a, b;
@@ -115,11 +115,22 @@ bool cli_inside(const char *out, const char *recording)
            a.st_ino == b.st_ino;
 }
 
+int cli_check_output(const char *command, const char *out, int n, char **recordings)
+{
+    for (int i = 0; i < n; i++) {
+        int status = cli_one_recording(command, 1, recordings + i);
+        if (status != KYMO_EXIT_OK)
+            return status;
+        if (is_inside(out, recordings[i]))
+            return cli_usage(command, "-o: %s lies in the recording, choose another folder", out);
+    }
+    return KYMO_EXIT_OK;
+}
+
 /* otlp: what is left after the options are the recordings. */
 static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const struct kymo_export_options *o,
                     int n, char **recordings)
 {
-    int status = KYMO_EXIT_OK;
     if (o->all || o->wall || filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0)
         return cli_usage("export",
                          "otlp has whole chains of requests: of these options it takes --from and --to");
@@ -129,12 +140,8 @@ static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const stru
         return cli_usage("export", "otlp needs either -o or --endpoint: where to?");
     if (otlp->out != NULL && *otlp->out == '\0')
         return cli_usage("export", "-o: the name is empty");
-    for (int i = 0; i < n && status == KYMO_EXIT_OK; i++) {
-        status = cli_one_recording("export", 1, recordings + i);
-        if (status == KYMO_EXIT_OK && cli_inside(otlp->out, recordings[i]))
-            status = cli_usage("export", "-o: %s lies in the recording, choose another folder", otlp->out);
-    }
-    return status == KYMO_EXIT_OK ? cli_export_otlp(otlp, filter, (size_t)n, recordings) : status;
+    int status = cli_check_output("export", otlp->out, n, recordings);
+    return status == KYMO_EXIT_OK ? cli_export_otlp(otlp, filter, n, recordings) : status;
 }
 
 int cli_export(int argc, char **argv)
@@ -188,10 +195,12 @@ int cli_export(int argc, char **argv)
     cli_otlp_free(&otlp);
     if (status == KYMO_EXIT_OK)
         status = check(argc - optind, argv + optind, &o, &filter, &kind);
-    if (status == KYMO_EXIT_OK && cli_inside(o.out, argv[optind + 1]))
-        status = cli_usage("export", "-o: %s lies in the recording, choose another folder", o.out);
     if (status == KYMO_EXIT_OK)
-        status = cli_open(argv[optind + 1], &r);
+        status = cli_check_output("export", o.out, argc - optind - 1, argv + optind + 1);
+    if (status == KYMO_EXIT_OK)
+        status = kinds[kind].timeline
+                     ? cli_open_timeline("export", argc - optind - 1, argv + optind + 1, quiet, &r)
+                     : cli_open(argv[optind + 1], &r);
     if (status == KYMO_EXIT_OK) {
         kymo_reader_show_all(r, o.all);
         status = cli_filter_resolve(&filter, "export", r);

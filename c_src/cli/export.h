@@ -19,9 +19,9 @@ struct cli_otlp {
 
 /* Adds a header; an exit status. */
 int cli_otlp_header(struct cli_otlp *o, const char *text);
-/* The n recordings in one export. The filter has been given its options: a window, and
+/* The n recordings as one timeline. The filter has been given its options: a window, and
  * nothing else. An exit status. */
-int cli_export_otlp(struct cli_otlp *o, struct cli_filter *filter, size_t n, char **recordings);
+int cli_export_otlp(struct cli_otlp *o, struct cli_filter *filter, int n, char **recordings);
 void cli_otlp_free(struct cli_otlp *o);
 
 #endif

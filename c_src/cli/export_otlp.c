@@ -9,11 +9,10 @@
 
 #include "kymo_otlp.h"
 
-/* The recordings, and the window in each. */
+/* The recordings as one timeline, and the window in it. */
 struct input {
-    struct kymo_reader **r;
-    int64_t *from, *to;
-    size_t n;
+    struct kymo_reader *r;
+    int64_t from_ns, to_ns;
 };
 
 int cli_otlp_header(struct cli_otlp *o, const char *text)
@@ -52,51 +51,19 @@ static int say_failed(int rc, const char *err)
     return status == KYMO_EXIT_OK ? status : cli_fail(status, "%s", err[0] != '\0' ? err : strerror(-rc));
 }
 
-/* ---- input ---- */
-
-static int open_all(struct input *in, struct cli_filter *filter, char **recordings, size_t n)
-{
-    in->r = calloc(n, sizeof(struct kymo_reader *));
-    in->from = calloc(n, sizeof *in->from);
-    in->to = calloc(n, sizeof *in->to);
-    if (in->r == NULL || in->from == NULL || in->to == NULL)
-        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    int status = KYMO_EXIT_OK;
-    for (; in->n < n && status == KYMO_EXIT_OK; in->n++) {
-        status = cli_open(recordings[in->n], &in->r[in->n]);
-        if (status != KYMO_EXIT_OK)
-            break;
-        filter->from = INT64_MIN;
-        filter->to = INT64_MAX;
-        status = cli_filter_resolve(filter, "export", in->r[in->n]);
-        in->from[in->n] = filter->from;
-        in->to[in->n] = filter->to;
-    }
-    return status;
-}
-
-static void close_all(struct input *in)
-{
-    for (size_t i = 0; i < in->n; i++)
-        kymo_reader_close(in->r[i]);
-    free(in->r);
-    free(in->from);
-    free(in->to);
-}
-
 /* ---- output ---- */
 
 static int export_to(const struct input *in, const struct kymo_otlp_target *target, bool quiet,
                      struct kymo_otlp_result *res, char *err, size_t err_size)
 {
     struct cli_progress progress;
-    struct kymo_otlp_options o = {.from_ns = in->from,
-                                  .to_ns = in->to,
+    struct kymo_otlp_options o = {.from_ns = in->from_ns,
+                                  .to_ns = in->to_ns,
                                   .version = cli_version(),
                                   .progress = cli_progress_show,
                                   .progress_arg = &progress};
     cli_progress_start(&progress, "exporting", quiet);
-    int rc = kymo_export_otlp(in->r, in->n, &o, target, res, err, err_size);
+    int rc = kymo_export_otlp(in->r, &o, target, res, err, err_size);
     cli_progress_end(&progress);
     return rc;
 }
@@ -164,28 +131,29 @@ static int say_what_lacks(const struct cli_otlp *o, const struct input *in,
     if (!o->quiet && res->requests == 0)
         cli_warn("nothing to show: no request could be paired with its reply; the recordings need messages");
     if (res->left_out > 0) {
-        cli_warn("%" PRIu64
-                 " requests are left out, more than %u in one recording: choose a part with --from "
+        cli_warn("%" PRIu64 " requests are left out, more than %u: choose a part with --from "
                  "and --to",
                  res->left_out, KYMO_OTLP_REQUESTS);
         status = o->strict ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK;
     }
-    for (size_t i = 0; i < in->n && (o->strict || !o->quiet); i++) {
-        if (cli_say_incomplete(in->r[i], o->strict) != KYMO_EXIT_OK)
-            status = KYMO_EXIT_INCOMPLETE;
-    }
+    if ((o->strict || !o->quiet) && cli_say_incomplete(in->r, o->strict) != KYMO_EXIT_OK)
+        status = KYMO_EXIT_INCOMPLETE;
     return status;
 }
 
-int cli_export_otlp(struct cli_otlp *o, struct cli_filter *filter, size_t n, char **recordings)
+int cli_export_otlp(struct cli_otlp *o, struct cli_filter *filter, int n, char **recordings)
 {
-    struct input in = {.n = 0};
+    struct input in = {.r = NULL};
     struct kymo_otlp_result res = {0};
-    int status = open_all(&in, filter, recordings, n);
+    int status = cli_open_timeline("export", n, recordings, o->quiet, &in.r);
+    if (status == KYMO_EXIT_OK)
+        status = cli_filter_resolve(filter, "export", in.r);
+    in.from_ns = filter->from;
+    in.to_ns = filter->to;
     if (status == KYMO_EXIT_OK)
         status = o->endpoint != NULL ? to_collector(o, &in, &res) : to_file(o, &in, &res);
     if (status == KYMO_EXIT_OK)
         status = say_what_lacks(o, &in, &res);
-    close_all(&in);
+    kymo_reader_close(in.r);
     return status;
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "kymo_cli.h"
+#include "kymo_timeline.h"
 
 enum { NS_PER_SEC = 1000000000 };
 
@@ -192,6 +193,33 @@ static int push(const char ***list, size_t *n, const char *value)
     return KYMO_EXIT_OK;
 }
 
+/* The process or port of a node that is named in front of its numbers, as timelines are
+ * printed: <node@host.1.2>. *node is its name without quotes, up to *len bytes. */
+static bool parse_remote(const char *text, const char **node, size_t *len, uint64_t *ident)
+{
+    unsigned long number, serial;
+    bool port = strncmp(text, "#Port<", 6) == 0;
+    size_t n = strlen(text);
+    *node = text + (port ? 6 : 1);
+    if ((!port && text[0] != '<') || text[n - 1] != '>' || strchr(*node, '@') == NULL)
+        return false;
+    const char *at = text + n; /* back to the first dot of the numbers */
+    for (int dots = port ? 1 : 2; dots > 0 && at > *node;)
+        dots -= *--at == '.';
+    *len = (size_t)(at - *node);
+    if (*len >= 2 && **node == '\'' && at[-1] == '\'') {
+        ++*node;
+        *len -= 2;
+    }
+    if (port && sscanf(at, ".%15lu>", &number) == 1)
+        *ident = KYMO_IDENT(KYMO_I_PORT, number);
+    else if (!port && sscanf(at, ".%9lu.%7lu>", &number, &serial) == 2)
+        *ident = KYMO_IDENT(KYMO_I_PID, number | (uint64_t)serial << 28);
+    else
+        return false;
+    return *len > 0;
+}
+
 bool cli_parse_ident(const char *text, uint64_t *ident)
 {
     unsigned long number, serial;
@@ -204,6 +232,14 @@ bool cli_parse_ident(const char *text, uint64_t *ident)
     else
         return false;
     return true;
+}
+
+static bool is_ident(const char *text)
+{
+    uint64_t ident;
+    const char *node;
+    size_t len;
+    return cli_parse_ident(text, &ident) || parse_remote(text, &node, &len, &ident);
 }
 
 void cli_filter_init(struct cli_filter *f)
@@ -228,7 +264,6 @@ void cli_filter_free(struct cli_filter *f)
 int cli_filter_option(struct cli_filter *f, const char *command, int option, const char *value)
 {
     int64_t ignored;
-    uint64_t ident;
     switch (option) {
     case CLI_OPT_FROM:
     case CLI_OPT_TO:
@@ -240,8 +275,10 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
         *(option == CLI_OPT_FROM ? &f->from_text : &f->to_text) = value;
         return KYMO_EXIT_OK;
     case CLI_OPT_PID:
-        if (*value == '\0' || ((*value == '<' || *value == '#') && !cli_parse_ident(value, &ident)))
-            return cli_usage(command, "'%s' is not a process: use <0.1.2>, #Port<0.3> or a registered name",
+        if (*value == '\0' || ((*value == '<' || *value == '#') && !is_ident(value)))
+            return cli_usage(command,
+                             "'%s' is not a process: use <0.1.2>, #Port<0.3>, a registered name or, of "
+                             "several nodes, <node@host.1.2>",
                              value);
         return push(&f->pids, &f->n_pids, value);
     case CLI_OPT_TAG: return add_tags(f, command, value);
@@ -299,13 +336,34 @@ static void warn_of_horizon(const struct cli_filter *f, const struct kymo_reader
         cli_warn("the recording is complete from %s s on; --all shows what is left from before", since);
 }
 
+/* A process of one node, or of all of them when none is named. */
+static bool add_ident(struct cli_filter *f, const struct kymo_reader *r, const char *text, bool warn)
+{
+    const char *node = NULL;
+    size_t len = 0;
+    uint64_t ident = 0;
+    bool known = false;
+    if (!cli_parse_ident(text, &ident))
+        (void)parse_remote(text, &node, &len, &ident);
+    for (uint32_t i = 0; i < kymo_timeline_size(r); i++) {
+        const char *name = kymo_timeline_name(r, i);
+        if (node != NULL && (strlen(name) != len || memcmp(name, node, len) != 0))
+            continue;
+        known = true;
+        if (kymo_map_put(&f->who, kymo_timeline_ident(r, ident, i), NULL) == NULL)
+            return false;
+    }
+    if (!known && warn)
+        cli_warn("there is no recording of the node in '%s'", text);
+    return true;
+}
+
 static int resolve_names(struct cli_filter *f, const struct kymo_reader *r, bool warn)
 {
     bool found, ok = true;
     for (size_t i = 0; i < f->n_pids && ok; i++) {
-        uint64_t ident;
-        if (cli_parse_ident(f->pids[i], &ident)) {
-            ok = kymo_map_put(&f->who, ident, NULL) != NULL;
+        if (is_ident(f->pids[i])) {
+            ok = add_ident(f, r, f->pids[i], warn);
         } else {
             ok = find_atoms(r, f->pids[i], &f->names, &found);
             if (ok && !found && warn)

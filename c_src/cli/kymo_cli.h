@@ -43,6 +43,14 @@ int cli_one_recording(const char *command, int n, char **args);
 int cli_read_status(int error);
 /* Opens the recording; a message and an exit status when it can't. */
 int cli_open(const char *dir, struct kymo_reader **out);
+/* Opens one or more recordings as one timeline (kymo_timeline.h). A folder that holds
+ * recordings, as kymo attach makes it, stands for all of them. Says on standard error how
+ * their clocks are related where that is not certain, unless quiet. An exit status. */
+int cli_open_timeline(const char *command, int n, char **args, bool quiet, struct kymo_reader **out);
+/* Whether the folder is no recording and holds some: says which, for commands that read one. */
+bool cli_say_inner(const char *folder);
+/* JSON member "nodes" of a timeline: their names, and how their clocks are related. */
+void cli_json_nodes(const struct kymo_reader *r);
 /* Flushes standard output. A full disk is an error, a closed pipe is not. */
 int cli_flush(int status);
 /* True when standard output has gone away or can't be written: stop early. Call
@@ -75,9 +83,9 @@ int cli_report(int argc, char **argv); /* of report/ */
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);
 
-/* True when the output would be a file in the recording, in place of one of its own
- * (export.c). NULL and "-" are no files. */
-bool cli_inside(const char *out, const char *recording);
+/* Refuses empty names of recordings, and an output that would be a file in one of them, in
+ * place of one of its own (export.c). NULL and "-" are no files. An exit status. */
+int cli_check_output(const char *command, const char *out, int n, char **recordings);
 
 /* ---- progress (progress.c) ---- */
 

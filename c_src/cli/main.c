@@ -83,6 +83,8 @@ int cli_open(const char *dir, struct kymo_reader **out)
 {
     char err[512] = "";
     int rc = kymo_reader_open(dir, out, err, sizeof err);
+    if (rc == -EBADMSG && cli_say_inner(dir))
+        return KYMO_EXIT_READ;
     return rc == 0 ? KYMO_EXIT_OK : cli_fail(cli_read_status(rc), "%s", err);
 }
 

@@ -13,6 +13,7 @@
 
 #include "etf_tags.h"
 #include "follow.h"
+#include "kymo_timeline.h"
 #include "print.h"
 
 enum clock { SINCE_START, WALL, ERLANG };
@@ -245,6 +246,8 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     put_time(p, ev);
     if (strchr(fields, 'W') != NULL)
         put_ident(p, "", ev->who);
+    else if (kymo_timeline_size(p->r) > 1)
+        printf(" %s", kymo_timeline_name(p->r, kymo_timeline_of_slot(p->r, ev->slot)));
     else
         fputs(" -", stdout);
     printf(" %s", kymo_event_name(ev->id));
@@ -460,10 +463,11 @@ int cli_print(int argc, char **argv)
         status = cli_usage("print", "--follow goes on until the recording ends: --to won't do");
     if (status == KYMO_EXIT_OK && wall && erlang)
         status = cli_usage("print", "--wall and --erlang exclude each other");
-    if (status == KYMO_EXIT_OK)
+    if (status == KYMO_EXIT_OK && following)
         status = cli_one_recording("print", argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
-        status = cli_open(argv[optind], &p.r);
+        status = following ? cli_open(argv[optind], &p.r)
+                           : cli_open_timeline("print", argc - optind, argv + optind, quiet, &p.r);
     if (status == KYMO_EXIT_OK) {
         uint32_t n;
         kymo_reader_show_all(p.r, p.all);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "kymo_timeline.h"
 #include "print.h"
 
 static void put_ident(const struct kymo_reader *r, const char *key, uint64_t ident)
@@ -93,6 +94,8 @@ void cli_print_json(const struct kymo_reader *r, const struct kymo_slot *slots, 
     cli_json_int("ns", (int64_t)((uint64_t)ev->ns - (uint64_t)kymo_reader_meta(r)->t0_mono_ns));
     kymo_format_thread(&slots[ev->slot], ev->slot, text, sizeof text);
     cli_json_text("thread", text);
+    if (kymo_timeline_size(r) > 1)
+        cli_json_text("node", kymo_timeline_name(r, kymo_timeline_of_slot(r, ev->slot)));
     cli_json_text("event", kymo_event_name(ev->id));
     if (ev->incomplete)
         cli_json_bool("incomplete", true);

@@ -215,9 +215,7 @@ int cli_print_tree(int argc, char **argv)
         }
     }
     if (status == KYMO_EXIT_OK)
-        status = cli_one_recording("print", argc - optind, argv + optind);
-    if (status == KYMO_EXIT_OK)
-        status = cli_analysis_open(&t.a, argv[optind]);
+        status = cli_analysis_open_timeline(&t.a, argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
         status = run(&t);
     size_t it = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The export to OpenTelemetry: two readings of each recording, and the target that is a
- * file. The first readings find out which request was made for which other one, the second
- * ones write.
+ * The export to OpenTelemetry: two readings, and the target that is a file. The first
+ * reading finds out which request was made for which other one, the second one writes.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "kymo_otlp.h"
+#include "kymo_timeline.h"
 #include "otlp_spans.h"
 #include "outfile.h"
 
@@ -31,9 +31,8 @@ static void put_node(struct kymo_otlp_writer *w, const struct kymo_meta *m)
     }
 }
 
-static void put_resource(struct kymo_otlp_writer *w, const struct kymo_reader *r)
+static void put_resource(struct kymo_otlp_writer *w, const struct kymo_meta *m)
 {
-    const struct kymo_meta *m = kymo_reader_meta(r);
     char text[2 * sizeof m->uuid + 1];
     put_node(w, m);
     kymo_otlp_int(w, "process.pid", (int64_t)m->os_pid);
@@ -49,22 +48,25 @@ static void put_resource(struct kymo_otlp_writer *w, const struct kymo_reader *r
 
 /* ---- the readings ---- */
 
-struct recording {
+struct export
+{
     struct kymo_reader *r;
+    const struct kymo_otlp_options *o;
     struct kymo_otlp_chains chains;
     struct kymo_naming *naming;
+    struct kymo_otlp_writer *writers; /* by node */
+    uint32_t n;
 };
 
-static int read_all(struct recording *rec, const struct kymo_otlp_options *o, size_t i,
-                    const struct kymo_analysis_sink *sink, struct kymo_analysis_result *found, char *err,
-                    size_t err_size)
+static int read_all(struct export *x, const struct kymo_analysis_sink *sink,
+                    struct kymo_analysis_result *found, char *err, size_t err_size)
 {
-    struct kymo_analysis_options options = {.from_ns = o->from_ns[i],
-                                            .to_ns = o->to_ns[i],
-                                            .progress = o->progress,
-                                            .progress_arg = o->progress_arg};
-    struct kymo_analysis_sink sinks[2] = {{.arg = rec->naming, .event = kymo_naming_event}, *sink};
-    return kymo_analyse(rec->r, &options, sinks, 2, found, err, err_size);
+    struct kymo_analysis_options options = {.from_ns = x->o->from_ns,
+                                            .to_ns = x->o->to_ns,
+                                            .progress = x->o->progress,
+                                            .progress_arg = x->o->progress_arg};
+    struct kymo_analysis_sink sinks[2] = {{.arg = x->naming, .event = kymo_naming_event}, *sink};
+    return kymo_analyse(x->r, &options, sinks, 2, found, err, err_size);
 }
 
 static int no_memory(char *err, size_t err_size)
@@ -73,67 +75,92 @@ static int no_memory(char *err, size_t err_size)
     return -ENOMEM;
 }
 
-static int read_chains(struct recording *rec, const struct kymo_otlp_options *o, size_t i,
-                       struct kymo_otlp_result *res, char *err, size_t err_size)
+static int read_chains(struct export *x, struct kymo_otlp_result *res, char *err, size_t err_size)
 {
     struct kymo_analysis_result found;
-    struct kymo_analysis_sink sink = kymo_otlp_chains_sink(&rec->chains);
-    rec->naming = kymo_naming_new(rec->r);
-    if (rec->naming == NULL)
+    struct kymo_analysis_sink sink = kymo_otlp_chains_sink(&x->chains);
+    x->naming = kymo_naming_new(x->r);
+    if (x->naming == NULL)
         return no_memory(err, err_size);
-    int rc = read_all(rec, o, i, &sink, &found, err, err_size);
+    int rc = read_all(x, &sink, &found, err, err_size);
     if (rc != 0)
         return rc;
-    res->events += found.events;
-    res->left_out += rec->chains.left_out;
-    return kymo_otlp_chains_link(&rec->chains) == 0 ? 0 : no_memory(err, err_size);
+    res->events = found.events;
+    res->left_out = x->chains.left_out;
+    return kymo_otlp_chains_link(&x->chains) == 0 ? 0 : no_memory(err, err_size);
 }
 
-static int write_spans(struct recording *rec, const struct kymo_otlp_options *o, size_t i,
-                       const struct kymo_otlp_target *target, struct kymo_otlp_result *res, char *err,
-                       size_t err_size)
+/* One writer for each node: its spans are in lines of their own. */
+static int make_writers(struct export *x, const struct kymo_otlp_target *target, char *err, size_t err_size)
 {
-    struct kymo_otlp_writer w;
-    struct kymo_otlp_spans x;
+    x->n = kymo_timeline_size(x->r);
+    x->writers = calloc(x->n, sizeof *x->writers);
+    if (x->writers == NULL) {
+        x->n = 0;
+        return no_memory(err, err_size);
+    }
+    for (uint32_t i = 0; i < x->n; i++) {
+        kymo_otlp_writer_init(&x->writers[i], target, err, err_size);
+        put_resource(&x->writers[i], kymo_timeline_meta(x->r, i));
+        kymo_otlp_scope(&x->writers[i], x->o->version);
+    }
+    return 0;
+}
+
+/* The first error of a writer, or 0. */
+static int writer_error(const struct export *x)
+{
+    for (uint32_t i = 0; i < x->n; i++) {
+        if (x->writers[i].error != 0)
+            return x->writers[i].error;
+    }
+    return 0;
+}
+
+static int write_spans(struct export *x, const struct kymo_otlp_target *target, struct kymo_otlp_result *res,
+                       char *err, size_t err_size)
+{
+    struct kymo_otlp_spans spans;
     struct kymo_analysis_result found;
-    kymo_otlp_writer_init(&w, target, err, err_size);
-    put_resource(&w, rec->r);
-    kymo_otlp_scope(&w, o->version);
-    kymo_otlp_spans_init(&x, rec->r, &rec->chains, rec->naming, &w);
-    struct kymo_analysis_sink sink = kymo_otlp_spans_sink(&x);
     char read_err[256] = "";
-    int rc = read_all(rec, o, i, &sink, &found, read_err, sizeof read_err);
-    if (w.error != 0) /* err says it */
-        rc = w.error;
+    int rc = make_writers(x, target, err, err_size);
+    if (rc != 0)
+        return rc;
+    kymo_otlp_spans_init(&spans, x->r, &x->chains, x->naming, x->writers);
+    struct kymo_analysis_sink sink = kymo_otlp_spans_sink(&spans);
+    rc = read_all(x, &sink, &found, read_err, sizeof read_err);
+    if (writer_error(x) != 0) /* err says it */
+        rc = writer_error(x);
     else if (rc != 0)
         snprintf(err, err_size, "%s", read_err);
-    else if (x.failed)
+    else if (spans.failed)
         rc = no_memory(err, err_size);
-    else
-        rc = kymo_otlp_writer_finish(&w);
-    res->requests += x.requests;
-    res->traces += x.traces;
-    res->spans += w.written;
-    kymo_otlp_spans_free(&x);
-    kymo_otlp_writer_free(&w);
+    for (uint32_t i = 0; i < x->n; i++) {
+        if (rc == 0)
+            rc = kymo_otlp_writer_finish(&x->writers[i]);
+        res->spans += x->writers[i].written;
+    }
+    res->requests = spans.requests;
+    res->traces = spans.traces;
+    kymo_otlp_spans_free(&spans);
     return rc;
 }
 
-int kymo_export_otlp(struct kymo_reader *const *r, size_t n, const struct kymo_otlp_options *o,
+int kymo_export_otlp(struct kymo_reader *r, const struct kymo_otlp_options *o,
                      const struct kymo_otlp_target *target, struct kymo_otlp_result *res, char *err,
                      size_t err_size)
 {
-    int rc = 0;
+    struct export x = {.r = r, .o = o};
     memset(res, 0, sizeof *res);
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        struct recording rec = {.r = r[i]};
-        kymo_otlp_chains_init(&rec.chains, r[i]);
-        rc = read_chains(&rec, o, i, res, err, err_size);
-        if (rc == 0)
-            rc = write_spans(&rec, o, i, target, res, err, err_size);
-        kymo_naming_free(rec.naming);
-        kymo_otlp_chains_free(&rec.chains);
-    }
+    kymo_otlp_chains_init(&x.chains, r);
+    int rc = read_chains(&x, res, err, err_size);
+    if (rc == 0)
+        rc = write_spans(&x, target, res, err, err_size);
+    for (uint32_t i = 0; i < x.n; i++)
+        kymo_otlp_writer_free(&x.writers[i]);
+    free(x.writers);
+    kymo_naming_free(x.naming);
+    kymo_otlp_chains_free(&x.chains);
     return rc;
 }
 

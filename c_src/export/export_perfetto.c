@@ -6,14 +6,40 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kymo_timeline.h"
 #include "perfetto_state.h"
 
-/* The name of the node, for its track. */
-static void describe_node(struct kymo_pfx *x)
+/* The names of the nodes, for their tracks. */
+static void describe_nodes(struct kymo_pfx *x)
 {
-    const struct kymo_meta *meta = kymo_reader_meta(x->r);
-    uint32_t n = meta->node_len < sizeof meta->node ? meta->node_len : (uint32_t)sizeof meta->node;
-    kymo_pf_process(&x->w, TRACK_NODE, n > 0 ? (const char *)meta->node : "Erlang node", n > 0 ? n : 11);
+    for (uint32_t i = 0; i < x->n_nodes; i++) {
+        const struct kymo_meta *meta = kymo_timeline_meta(x->r, i);
+        uint32_t n = meta->node_len < sizeof meta->node ? meta->node_len : (uint32_t)sizeof meta->node;
+        kymo_pf_process(&x->w, x->nodes[i].track, x->nodes[i].pid,
+                        n > 0 ? (const char *)meta->node : "Erlang node", n > 0 ? n : 11);
+    }
+}
+
+/* Nodes of several machines may have the same process number: Perfetto would take them for
+ * one. */
+static uint64_t free_pid(const struct kymo_pfx *x, uint32_t n, uint64_t pid)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (x->nodes[i].pid == pid)
+            return free_pid(x, n, pid + 1);
+    }
+    return pid;
+}
+
+static bool number_nodes(struct kymo_pfx *x)
+{
+    x->n_nodes = kymo_timeline_size(x->r);
+    x->nodes = calloc(x->n_nodes, sizeof *x->nodes);
+    for (uint32_t i = 0; x->nodes != NULL && i < x->n_nodes; i++)
+        x->nodes[i] = (struct kymo_pfx_node){.pid = free_pid(x, i, kymo_timeline_meta(x->r, i)->os_pid),
+                                             .track = i == 0 ? TRACK_NODE : x->next_track++,
+                                             .running_track = i == 0 ? TRACK_RUNNING : x->next_track++};
+    return x->nodes != NULL;
 }
 
 /* Where the export begins, once the first event that is complete has come. */
@@ -37,7 +63,7 @@ static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, cha
     if (opened != 0)
         return opened;
     x->now = x->newest = start;
-    describe_node(x);
+    describe_nodes(x);
     for (bool begun = false; rc == 1 && x->w.out.error == 0; rc = kymo_feed_next(feed, &ev)) {
         kymo_naming_event(x->naming, &ev);
         if (ev.incomplete) {
@@ -68,11 +94,14 @@ static int init(struct kymo_pfx *x, struct kymo_reader *r)
     kymo_map_init(&x->names, sizeof(uint64_t));
     kymo_map_init(&x->older, 0);
     kymo_reader_slots(r, &x->n_threads);
+    if (x->next_track < (uint64_t)TRACK_THREAD_BASE + x->n_threads)
+        x->next_track = (uint64_t)TRACK_THREAD_BASE + x->n_threads;
     x->threads = calloc(x->n_threads + 1, sizeof *x->threads);
     x->naming = kymo_naming_new(r);
-    if (x->naming == NULL || x->threads == NULL || kymo_flows_init(&x->flows) != 0 ||
+    if (x->naming == NULL || x->threads == NULL || !number_nodes(x) || kymo_flows_init(&x->flows) != 0 ||
         kymo_residents_init(&x->residents) != 0)
         return -ENOMEM;
+    x->flows.nodes = x->n_nodes > 1;
     for (uint32_t i = 0; i < x->n_threads; i++)
         x->threads[i].running = KYMO_IDENT_NONE;
     return 0;
@@ -96,6 +125,7 @@ static void clear(struct kymo_pfx *x)
     kymo_naming_free(x->naming);
     kymo_pf_free(&x->w);
     free(x->threads);
+    free(x->nodes);
     free(x);
 }
 

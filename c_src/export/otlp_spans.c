@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kymo_timeline.h"
+
 enum { LINKS_MAX = 8 };
 
 /* Parts of a request, for their ids; those of calls and collections count up from
@@ -43,6 +45,13 @@ static int64_t wall(const struct kymo_otlp_spans *x, int64_t ns)
 static int64_t until_now(const struct kymo_otlp_spans *x, int64_t since)
 {
     return x->newest > since ? x->newest : since;
+}
+
+/* Begins a span of the node of `process`. */
+static void begin(struct kymo_otlp_spans *x, uint64_t process, const struct kymo_otlp_span *span)
+{
+    x->w = &x->writers[kymo_timeline_of(x->r, process)];
+    kymo_otlp_span_begin(x->w, span);
 }
 
 /* ---- attributes ---- */
@@ -138,7 +147,7 @@ static void write_call(struct kymo_otlp_spans *x, const struct kymo_otlp_open *o
                                   .error = exception ? "it ended with an exception" : NULL};
     kymo_otlp_trace_id(x->chains, &x->chains->q[o->request], span.trace);
     kymo_name_function(x->naming, s->mfa, name, sizeof name);
-    kymo_otlp_span_begin(x->w, &span);
+    begin(x, s->process, &span);
     put_function(x, s->mfa);
     put_own(x, s->process);
     if (s->ended < sizeof ended / sizeof *ended)
@@ -192,7 +201,7 @@ static void on_collection(void *arg, const struct kymo_collection *c)
                                   .start = wall(x, c->start),
                                   .end = wall(x, c->end)};
     kymo_otlp_trace_id(x->chains, r, span.trace);
-    kymo_otlp_span_begin(x->w, &span);
+    begin(x, c->process, &span);
     put_own(x, c->process);
     kymo_otlp_text(x->w, "erlang.gc.kind", c->major ? "major" : "minor");
     if (c->heap_before != 0)
@@ -251,7 +260,7 @@ static void write_client(struct kymo_otlp_spans *x, const struct kymo_otlp_reque
         span.parent = w != NULL && w->span != 0 && w->request == r->parent
                           ? w->span
                           : handling_id(&x->chains->q[r->parent - 1]);
-    kymo_otlp_span_begin(x->w, &span);
+    begin(x, q->client, &span);
     put_rpc(x, q, service);
     put_function(x, q->waiter_mfa);
     put_own(x, q->client);
@@ -278,7 +287,7 @@ static void write_queued(struct kymo_otlp_spans *x, const struct kymo_otlp_reque
     span.kind = KYMO_OTLP_INTERNAL;
     span.start = wall(x, q->sent);
     span.end = wall(x, q->handled);
-    kymo_otlp_span_begin(x->w, &span);
+    begin(x, q->server, &span);
     put_own(x, q->server);
     if (q->inferred)
         kymo_otlp_bool(x->w, "kymo.inferred", true);
@@ -313,7 +322,7 @@ static void write_handled(struct kymo_otlp_spans *x, const struct kymo_otlp_requ
     span.start = wall(x, q->handled);
     span.end = wall(x, goes_on ? until_now(x, q->handled) : end);
     span.error = o->error;
-    kymo_otlp_span_begin(x->w, &span);
+    begin(x, q->server, &span);
     put_rpc(x, q, service);
     put_function(x, q->handler_mfa);
     put_own(x, q->server);
@@ -335,7 +344,7 @@ static void write_reply(struct kymo_otlp_spans *x, const struct kymo_otlp_reques
     span.kind = KYMO_OTLP_INTERNAL;
     span.start = wall(x, q->replied);
     span.end = wall(x, q->received);
-    kymo_otlp_span_begin(x->w, &span);
+    begin(x, q->client, &span);
     put_own(x, q->client);
     kymo_otlp_span_end(x->w, &span, 0);
 }
@@ -361,9 +370,10 @@ static void on_request(void *arg, const struct kymo_request *q)
 }
 
 void kymo_otlp_spans_init(struct kymo_otlp_spans *x, struct kymo_reader *r, struct kymo_otlp_chains *chains,
-                          struct kymo_naming *naming, struct kymo_otlp_writer *w)
+                          struct kymo_naming *naming, struct kymo_otlp_writer *writers)
 {
-    *x = (struct kymo_otlp_spans){.r = r, .chains = chains, .naming = naming, .w = w, .newest = INT64_MIN};
+    *x = (struct kymo_otlp_spans){
+        .r = r, .chains = chains, .naming = naming, .writers = writers, .w = writers, .newest = INT64_MIN};
     kymo_map_init(&x->open, sizeof(struct kymo_otlp_open));
 }
 

@@ -13,7 +13,8 @@ struct kymo_otlp_spans {
     struct kymo_reader *r;
     struct kymo_otlp_chains *chains; /* linked */
     struct kymo_naming *naming;
-    struct kymo_otlp_writer *w;
+    struct kymo_otlp_writer *writers; /* by node */
+    struct kymo_otlp_writer *w;       /* of the node of the span that is being written */
     struct kymo_map open; /* id of a span of the analysis -> struct kymo_otlp_open (otlp_spans.c) */
     int64_t newest;       /* time of the newest event */
     uint64_t requests, traces;
@@ -21,7 +22,7 @@ struct kymo_otlp_spans {
 };
 
 void kymo_otlp_spans_init(struct kymo_otlp_spans *x, struct kymo_reader *r, struct kymo_otlp_chains *chains,
-                          struct kymo_naming *naming, struct kymo_otlp_writer *w);
+                          struct kymo_naming *naming, struct kymo_otlp_writer *writers);
 void kymo_otlp_spans_free(struct kymo_otlp_spans *x);
 /* For the second reading, with the same window as the first. */
 struct kymo_analysis_sink kymo_otlp_spans_sink(struct kymo_otlp_spans *x);

@@ -242,20 +242,21 @@ static uint64_t os_number(uint64_t n)
     return n & INT32_MAX;
 }
 
-void kymo_pf_process(struct kymo_pf *w, uint64_t track, const char *name, size_t len)
+void kymo_pf_process(struct kymo_pf *w, uint64_t track, uint64_t pid, const char *name, size_t len)
 {
     start_track(w, track, 0, name, len);
-    kymo_pb_uint(&w->what, PROCESS_PID, os_number(kymo_reader_meta(w->r)->os_pid));
+    kymo_pb_uint(&w->what, PROCESS_PID, os_number(pid));
     kymo_pb_bytes(&w->what, PROCESS_NAME, name, len);
     end_track(w, DESCRIPTOR_PROCESS);
 }
 
-void kymo_pf_thread(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len)
+void kymo_pf_thread(struct kymo_pf *w, uint64_t track, uint64_t parent, uint64_t pid, const char *name,
+                    size_t len)
 {
     const struct kymo_meta *meta = kymo_reader_meta(w->r);
     uint64_t tid = ((uint64_t)meta->uuid[4] << 8 | meta->uuid[5]) << 21;
     start_track(w, track, parent, name, len);
-    kymo_pb_uint(&w->what, THREAD_PID, os_number(meta->os_pid));
+    kymo_pb_uint(&w->what, THREAD_PID, os_number(pid));
     kymo_pb_uint(&w->what, THREAD_TID, os_number(tid + track));
     kymo_pb_bytes(&w->what, THREAD_NAME, name, len);
     end_track(w, DESCRIPTOR_THREAD);

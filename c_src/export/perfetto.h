@@ -132,10 +132,12 @@ void kymo_pf_free(struct kymo_pf *w);
 /* Describe tracks: number > 0, unique; parent 0 = none. Not between kymo_pf_event and
  * kymo_pf_emit. One that is neither of a process nor of a thread: */
 void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len);
-/* The operating system's process of the recording, to which all threads belong. */
-void kymo_pf_process(struct kymo_pf *w, uint64_t track, const char *name, size_t len);
-/* A row of its own in Perfetto's table of threads; its tid is made of the track. */
-void kymo_pf_thread(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len);
+/* A process of the operating system, to which threads belong: a node. */
+void kymo_pf_process(struct kymo_pf *w, uint64_t track, uint64_t pid, const char *name, size_t len);
+/* A row of its own in Perfetto's table of threads, of process `pid`; its tid is made of the
+ * track. */
+void kymo_pf_thread(struct kymo_pf *w, uint64_t track, uint64_t parent, uint64_t pid, const char *name,
+                    size_t len);
 /* For kymo_pf_counter only. */
 void kymo_pf_counter_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name,
                            enum kymo_pf_unit unit);

@@ -87,7 +87,7 @@ static enum kymo_pf_category category_of(const struct kymo_event *ev)
 static void note(struct kymo_pfx *x, const struct kymo_event *ev)
 {
     bool lost = ev->id == KYMO_E_LOST;
-    uint64_t track = lost ? kymo_pfx_thread(x, ev->slot) : (uint64_t)TRACK_NODE;
+    uint64_t track = lost ? kymo_pfx_thread(x, ev->slot) : kymo_pfx_node_of_slot(x, ev->slot)->track;
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, lost ? KYMO_PF_CAT_LOSS : KYMO_PF_CAT_NOTE);
     kymo_pf_name(&x->w, lost ? KYMO_PF_N_LOST : ev->id);
     if (lost) {
@@ -125,7 +125,7 @@ void kymo_pfx_older(struct kymo_pfx *x, const struct kymo_event *ev, bool shown)
     struct kymo_pfx_process *p = kymo_pfx_process(x, ev);
     uint64_t track = is_of_thread(ev) ? kymo_pfx_thread(x, ev->slot)
                      : p != NULL      ? kymo_pfx_track(x, p)
-                                      : (uint64_t)TRACK_NODE;
+                                      : kymo_pfx_node_of_slot(x, ev->slot)->track;
     instant(x, track, KYMO_PF_CAT_INCOMPLETE, ev);
     if (p != NULL && end)
         kymo_pfx_exit(x, p, ev);
@@ -254,7 +254,7 @@ void kymo_pfx_event(struct kymo_pfx *x, const struct kymo_event *ev)
     }
     struct kymo_pfx_process *p = kymo_pfx_process(x, ev);
     if (p == NULL) {
-        instant(x, TRACK_NODE, category_of(ev), ev);
+        instant(x, kymo_pfx_node_of_slot(x, ev->slot)->track, category_of(ev), ev);
     } else if (ev->ns >= p->last || is_of_thread(ev)) {
         event_of(x, p, ev);
     } else { /* it came from a thread whose clock had jumped */

@@ -3,6 +3,7 @@
  * Messages: an instant at each end and an arrow between them where it is certain which
  * belong together. A receive that is stamped before its send is held back a little.
  */
+#include "kymo_timeline.h"
 #include "perfetto_state.h"
 
 /* While a process receives one message after the other they are less than this apart. */
@@ -109,7 +110,9 @@ void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
         const uint64_t *to = kymo_map_get(&x->names, name);
         m.to = to != NULL ? *to : KYMO_IDENT(KYMO_I_ATOM, name);
     }
-    if (ev->id == KYMO_E_SEND_NE || !may_have_arrow(x, m.to, ev->ns)) {
+    /* The words of a message are others on another node. */
+    bool alike = m.hash != 0 || !kymo_timeline_apart(x->r, m.from, m.to);
+    if (ev->id == KYMO_E_SEND_NE || !alike || !may_have_arrow(x, m.to, ev->ns)) {
         kymo_pf_emit(&x->w, ev->ns);
         return;
     }

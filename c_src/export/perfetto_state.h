@@ -15,7 +15,7 @@
 #include "kymo_flows.h"
 #include "perfetto.h"
 
-/* Numbers of tracks. */
+/* Numbers of tracks: those of further nodes are among those of the processes. */
 enum { TRACK_NODE = 1, TRACK_RUNNING = 2, TRACK_THREAD_BASE = 16, TRACK_PROCESS_BASE = 16 + 65536 };
 
 /* Perfetto draws deep stacks badly and refuses very deep ones. */
@@ -59,6 +59,14 @@ struct kymo_pfx_process {
     bool described; /* its track */
 };
 
+/* A node: a process of the operating system. */
+struct kymo_pfx_node {
+    uint64_t pid;
+    uint64_t track, running_track; /* the second is the counter */
+    uint32_t n_running;            /* threads with an open slice */
+    bool running_described;
+};
+
 struct kymo_pfx_thread {
     bool described;
     uint64_t running; /* whose slice is open, KYMO_IDENT_NONE = no slice */
@@ -88,8 +96,8 @@ struct kymo_pfx {
     uint32_t held_first, held_next; /* free-running places in held */
     struct kymo_pfx_thread *threads;
     uint32_t n_threads;
-    uint32_t n_running; /* threads with an open slice */
-    bool running_described;
+    struct kymo_pfx_node *nodes;
+    uint32_t n_nodes;
     bool cut;            /* the export begins at a horizon */
     int64_t cut_ns;      /* its time */
     uint64_t loss_epoch; /* of the reader, at the newest event */
@@ -108,6 +116,9 @@ void kymo_pfx_gc_sizes(struct kymo_pfx *x, const struct kymo_event *ev);
 /* Names another process: those with a track by a string that is written once. */
 void kymo_pfx_peer(struct kymo_pfx *x, unsigned key, uint64_t ident);
 
+/* The node of an ident and of a thread. */
+struct kymo_pfx_node *kymo_pfx_node(const struct kymo_pfx *x, uint64_t ident);
+struct kymo_pfx_node *kymo_pfx_node_of_slot(const struct kymo_pfx *x, uint32_t slot);
 /* The tracks of a process or port and of a thread; each is described when it is first
  * asked for, so that there are none without events. Not between kymo_pf_event and
  * kymo_pf_emit. */

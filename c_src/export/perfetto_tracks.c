@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kymo_timeline.h"
 #include "perfetto_state.h"
 
 /* ---- parts of records ---- */
@@ -61,14 +62,25 @@ void kymo_pfx_peer(struct kymo_pfx *x, unsigned key, uint64_t ident)
 
 /* ---- threads ---- */
 
+struct kymo_pfx_node *kymo_pfx_node(const struct kymo_pfx *x, uint64_t ident)
+{
+    return &x->nodes[kymo_timeline_of(x->r, ident)];
+}
+
+struct kymo_pfx_node *kymo_pfx_node_of_slot(const struct kymo_pfx *x, uint32_t slot)
+{
+    return &x->nodes[kymo_timeline_of_slot(x->r, slot)];
+}
+
 uint64_t kymo_pfx_thread(struct kymo_pfx *x, uint32_t slot)
 {
     static const char *const kinds[] = {"thread", "scheduler", "dirty cpu scheduler", "dirty io scheduler"};
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(x->r, &n);
     uint64_t track = (uint64_t)TRACK_THREAD_BASE + slot;
+    const struct kymo_pfx_node *node = kymo_pfx_node_of_slot(x, slot);
     if (slot >= n || slot >= x->n_threads)
-        return TRACK_NODE;
+        return node->track;
     if (!x->threads[slot].described) {
         char name[96];
         const struct kymo_slot *s = &slots[slot];
@@ -76,7 +88,7 @@ uint64_t kymo_pfx_thread(struct kymo_pfx *x, uint32_t slot)
         int len = s->thread_no != 0
                       ? snprintf(name, sizeof name, "%s %u", kind, s->thread_no)
                       : snprintf(name, sizeof name, "%s %.16s (slot %u)", kind, s->thread_name, slot);
-        kymo_pf_thread(&x->w, track, TRACK_NODE, name, (size_t)len);
+        kymo_pf_thread(&x->w, track, node->track, node->pid, name, (size_t)len);
         x->threads[slot].described = true;
     }
     return track;
@@ -88,21 +100,22 @@ uint64_t kymo_pfx_track(struct kymo_pfx *x, struct kymo_pfx_process *p)
         return p->track;
     char label[512];
     size_t len = kymo_name_process(x->naming, p->ident, label, sizeof label);
+    const struct kymo_pfx_node *node = kymo_pfx_node(x, p->ident);
     if (KYMO_IDENT_KIND(p->ident) == KYMO_I_PID)
-        kymo_pf_thread(&x->w, p->track, TRACK_NODE, label, len);
+        kymo_pf_thread(&x->w, p->track, node->track, node->pid, label, len);
     else
-        kymo_pf_track(&x->w, p->track, TRACK_NODE, label, len);
+        kymo_pf_track(&x->w, p->track, node->track, label, len);
     p->described = true;
     return p->track;
 }
 
 /* How many run, from now on. */
-static void count_running(struct kymo_pfx *x, int64_t ns)
+static void count_running(struct kymo_pfx *x, struct kymo_pfx_node *node, int64_t ns)
 {
-    if (!x->running_described)
-        kymo_pf_counter_track(&x->w, TRACK_RUNNING, TRACK_NODE, "running", KYMO_PF_COUNT);
-    x->running_described = true;
-    kymo_pf_counter(&x->w, TRACK_RUNNING, x->n_running, ns);
+    if (!node->running_described)
+        kymo_pf_counter_track(&x->w, node->running_track, node->track, "running", KYMO_PF_COUNT);
+    node->running_described = true;
+    kymo_pf_counter(&x->w, node->running_track, node->n_running, ns);
 }
 
 /* ev is the `out`, or NULL: nothing says when it stopped. */
@@ -112,7 +125,7 @@ static void end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_eve
     if (t->running == KYMO_IDENT_NONE)
         return;
     t->running = KYMO_IDENT_NONE;
-    x->n_running--;
+    kymo_pfx_node_of_slot(x, slot)->n_running--;
     kymo_pf_event(&x->w, KYMO_PF_END, kymo_pfx_thread(x, slot), KYMO_PF_CAT_NONE);
     if (ev == NULL) {
         kymo_pf_text(&x->w, KYMO_PF_K_ENDED, "not recorded");
@@ -131,7 +144,7 @@ void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
     end_running(x, ev->slot, NULL);
     uint64_t track = kymo_pfx_thread(x, ev->slot);
     x->threads[ev->slot].running = p->ident;
-    x->n_running++;
+    kymo_pfx_node_of_slot(x, ev->slot)->n_running++;
     kymo_pf_event(&x->w, KYMO_PF_BEGIN, track, KYMO_PF_CAT_RUNNING);
     if (p->name_iid == 0) {
         char label[512];
@@ -145,7 +158,7 @@ void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
     kymo_pfx_options(x, ev);
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
-    count_running(x, ev->ns);
+    count_running(x, kymo_pfx_node_of_slot(x, ev->slot), ev->ns);
 }
 
 void kymo_pfx_stop(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
@@ -153,7 +166,7 @@ void kymo_pfx_stop(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
     if (ev->slot >= x->n_threads || x->threads[ev->slot].running != p->ident)
         return;
     end_running(x, ev->slot, ev);
-    count_running(x, x->now);
+    count_running(x, kymo_pfx_node_of_slot(x, ev->slot), x->now);
 }
 
 /* ---- slices of calls and collections ---- */
@@ -380,11 +393,13 @@ struct kymo_pfx_process *kymo_pfx_process(struct kymo_pfx *x, const struct kymo_
 void kymo_pfx_end_all(struct kymo_pfx *x)
 {
     x->now = x->newest;
-    bool running = x->n_running > 0;
-    for (uint32_t i = 0; i < x->n_threads; i++)
+    for (uint32_t i = 0; i < x->n_threads; i++) {
+        struct kymo_pfx_node *node = kymo_pfx_node_of_slot(x, i);
+        uint32_t before = node->n_running;
         end_running(x, i, NULL);
-    if (running)
-        count_running(x, x->now);
+        if (before > 0 && node->n_running == 0)
+            count_running(x, node, x->now);
+    }
     size_t it = 0;
     for (struct kymo_pfx_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;)
         end_alive(x, *p, NULL, "end of the recording");

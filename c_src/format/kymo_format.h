@@ -155,7 +155,9 @@ struct kymo_meta {
     uint32_t locked;        /* 556 1: a living recorder has an OFD write lock on byte 0 of this file */
     uint64_t no_slot_first; /* 560 ticks of the first event of no_slot, 0 = none (atomic) */
     uint64_t no_slot_last;  /* 568 ticks of the newest (atomic, maximum) */
-    uint8_t reserved[KYMO_META_BYTES - 576];
+    uint8_t reserved[KYMO_META_BYTES - 592];
+    uint8_t boot_id[16];    /* 4080 of the machine since it was started, 0 = not known: recordings with the
+                               same one have the same CLOCK_MONOTONIC and counter */
 };
 
 /* One point (clock ticks, CLOCK_MONOTONIC ns) taken together. Entry 0 is the

@@ -17,6 +17,7 @@
  *   reader_names.c    names and idents as text
  *   reader_etf.c      external terms as text
  *   reader_args.c     argument lists as text
+ *   timeline*.c       several recordings as one (timeline.h)
  */
 #ifndef KYMO_READER_INT_H
 #define KYMO_READER_INT_H
@@ -185,7 +186,10 @@ struct kymo_losses {
     uint64_t last; /* ticks of the newest; UINT64_MAX: not known */
 };
 
+struct kymo_timeline;
+
 struct kymo_reader {
+    struct kymo_timeline *timeline; /* NULL: it reads one recording itself */
     struct kymo_meta meta;
     struct kymo_slot *slots;
     uint32_t n_slots;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kymo_reader_int.h"
+#include "timeline.h"
 
 enum { DICT_BLOCK = 1 << 20 };
 
@@ -228,6 +228,7 @@ void kymo_reader_close(struct kymo_reader *r)
 {
     if (r == NULL)
         return;
+    kymo_timeline_close(r->timeline);
     if (r->cursors != NULL) {
         for (uint32_t i = 0; i < r->n_slots; i++)
             free(r->cursors[i].buf);
@@ -270,7 +271,7 @@ uint64_t kymo_reader_lost(const struct kymo_reader *r)
 
 const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r)
 {
-    return &r->damage;
+    return r->timeline != NULL ? kymo_timeline_damage(r) : &r->damage;
 }
 
 bool kymo_reader_crashed(const struct kymo_reader *r)

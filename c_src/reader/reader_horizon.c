@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kymo_reader_int.h"
+#include "timeline.h"
 
 static void raise_to(uint64_t *least, uint64_t v)
 {
@@ -199,6 +199,8 @@ void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone)
 
 bool kymo_reader_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *ns)
 {
+    if (r->timeline != NULL)
+        return kymo_timeline_horizon(r, ticks, ns);
     *ticks = r->horizon != 0 ? r->horizon : r->meta.t0_ticks;
     *ns = kymo_reader_ns(r, *ticks);
     return r->horizon != 0;
@@ -213,5 +215,8 @@ bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t
 
 void kymo_reader_show_all(struct kymo_reader *r, bool all)
 {
-    r->all = all;
+    if (r->timeline != NULL)
+        kymo_timeline_show_all(r, all);
+    else
+        r->all = all;
 }

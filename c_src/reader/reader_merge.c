@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kymo_reader_int.h"
+#include "timeline.h"
 
 static bool before(const struct kymo_heap_entry *a, const struct kymo_heap_entry *b)
 {
@@ -147,6 +147,8 @@ static bool lost_without_slot(struct kymo_reader *r, uint64_t ticks)
 
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
 {
+    if (r->timeline != NULL)
+        return kymo_timeline_next(r, ev);
     if (r->top_taken) {
         struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
         r->top_taken = false;
@@ -241,17 +243,27 @@ static void rewind_to(struct kymo_reader *r, const uint64_t *before, uint32_t n)
 
 int kymo_reader_rewind(struct kymo_reader *r)
 {
-    rewind_to(r, NULL, 0);
+    if (r->timeline != NULL)
+        kymo_timeline_rewind(r);
+    else
+        rewind_to(r, NULL, 0);
     return 0;
 }
 
 void kymo_reader_skip(struct kymo_reader *r, const uint64_t *before, uint32_t n)
 {
-    rewind_to(r, before, n);
+    if (r->timeline != NULL)
+        kymo_timeline_rewind(r);
+    else
+        rewind_to(r, before, n);
 }
 
 void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total)
 {
+    if (r->timeline != NULL) {
+        kymo_timeline_progress(r, done, total);
+        return;
+    }
     *done = r->bytes_done;
     *total = r->index.bytes;
 }

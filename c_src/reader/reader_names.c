@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kymo_reader_int.h"
 #include "kymo_sink.h"
+#include "timeline.h"
 
 enum { NS = 1000000000 };
 
@@ -130,15 +130,26 @@ size_t kymo_format_atom(struct kymo_text t, char *buf, size_t size)
 size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf, size_t size)
 {
     uint64_t data = KYMO_IDENT_DATA(ident);
+    const char *node = "0";
     const uint8_t *etf;
     uint32_t len;
     struct kymo_sink out;
     kymo_sink_init(&out, buf, size);
+    if (r->timeline != NULL && KYMO_IDENT_KIND(ident) <= KYMO_I_PORT) {
+        node = kymo_timeline_name(r, kymo_timeline_of(r, ident));
+        data &= ~KYMO_NODE_MASK;
+    }
     switch (KYMO_IDENT_KIND(ident)) {
     case KYMO_I_PID:
-        kymo_sink_printf(&out, "<0.%" PRIu32 ".%" PRIu32 ">", KYMO_PID_NUMBER(ident), KYMO_PID_SERIAL(ident));
+        kymo_sink_char(&out, '<');
+        kymo_sink_text(&out, node, strlen(node));
+        kymo_sink_printf(&out, ".%" PRIu32 ".%" PRIu32 ">", KYMO_PID_NUMBER(data), KYMO_PID_SERIAL(data));
         break;
-    case KYMO_I_PORT: kymo_sink_printf(&out, "#Port<0.%" PRIu64 ">", data); break;
+    case KYMO_I_PORT:
+        kymo_sink_text(&out, "#Port<", 6);
+        kymo_sink_text(&out, node, strlen(node));
+        kymo_sink_printf(&out, ".%" PRIu64 ">", data);
+        break;
     case KYMO_I_TERM:
         if (data <= UINT32_MAX && kymo_reader_term(r, (uint32_t)data, &etf, &len))
             return kymo_format_value(r, etf, len, buf, size);

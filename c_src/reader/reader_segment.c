@@ -12,7 +12,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "kymo_reader_int.h"
+#include "timeline.h"
 
 void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint32_t at)
 {
@@ -237,6 +237,8 @@ static int end_of_thread(struct kymo_reader *r, const struct kymo_cursor *c, boo
 
 int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
 {
+    if (r->timeline != NULL)
+        return kymo_timeline_span(r, first_ns, last_ns);
     uint64_t first = UINT64_MAX, last = 0, ticks;
     size_t at, first_at = 0, last_at = 0;
     bool any = false;

@@ -24,6 +24,30 @@ static void copy_text(char *to, size_t size, const char *from)
     memcpy(to, from == NULL ? "" : from, from == NULL ? 0 : strnlen(from, size));
 }
 
+/* The kernel's id of this start of the machine, which containers share. It stays 0 where
+ * /proc does not have it. */
+static void read_boot_id(uint8_t id[16])
+{
+    char text[40] = "";
+    uint8_t bytes[16] = {0};
+    unsigned digits = 0;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i < n && digits < 32; i++) {
+        const char *hex = "0123456789abcdef", *at = text[i] != '\0' ? strchr(hex, text[i]) : NULL;
+
+        if (at == NULL)
+            continue;
+        bytes[digits / 2] = (uint8_t)(bytes[digits / 2] << 4 | (at - hex));
+        digits++;
+    }
+    if (digits == 32)
+        memcpy(id, bytes, sizeof bytes);
+}
+
 static void fill_meta(struct kymo_recorder *r, const struct kymo_options *o, struct kymo_calib t0,
                       int64_t wall)
 {
@@ -66,6 +90,7 @@ static void fill_meta(struct kymo_recorder *r, const struct kymo_options *o, str
     copy_text((char *)m->node, sizeof m->node, o->node);
     copy_text(m->otp_release, sizeof m->otp_release, o->otp_release);
     copy_text(m->erts_version, sizeof m->erts_version, o->erts_version);
+    read_boot_id(m->boot_id);
     r->calib[0] = t0;
     m->n_calib = 1;
     kymo_clock_start(r);

@@ -208,7 +208,7 @@ static int write_report(struct report *x, const char *path)
 
 static int check(const char *out, int n, char **args)
 {
-    int status = cli_one_recording("report", n, args);
+    int status = cli_check_output("report", out, n, args);
     if (status != KYMO_EXIT_OK)
         return status;
     return *out == '\0' ? cli_usage("report", "-o is missing or empty: where to?") : KYMO_EXIT_OK;
@@ -235,11 +235,9 @@ int cli_report(int argc, char **argv)
     }
     if (status == KYMO_EXIT_OK)
         status = check(out, argc - optind, argv + optind);
-    if (status == KYMO_EXIT_OK && cli_inside(out, argv[optind]))
-        status = cli_usage("report", "-o: %s lies in the recording, choose another folder", out);
     x->dir = optind < argc ? argv[optind] : "";
     if (status == KYMO_EXIT_OK)
-        status = cli_analysis_open(&x->a, x->dir);
+        status = cli_analysis_open_timeline(&x->a, argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
         status = init(x);
     if (status == KYMO_EXIT_OK)

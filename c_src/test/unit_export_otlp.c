@@ -254,10 +254,9 @@ static int take(void *arg, const char *line, size_t n, size_t spans, char *err, 
 
 static int export(struct scene *x, struct lines *l, struct kymo_otlp_result *res, char *err, size_t err_size)
 {
-    int64_t from = INT64_MIN, to = INT64_MAX;
-    struct kymo_otlp_options o = {.from_ns = &from, .to_ns = &to, .version = "1"};
+    struct kymo_otlp_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX, .version = "1"};
     struct kymo_otlp_target target = {.arg = l, .put = take};
-    return kymo_export_otlp(&x->r, 1, &o, &target, res, err, err_size);
+    return kymo_export_otlp(x->r, &o, &target, res, err, err_size);
 }
 
 /* Many requests make many lines, and a target that fails ends it with its own words. */

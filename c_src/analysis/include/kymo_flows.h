@@ -38,6 +38,8 @@ struct kymo_flows {
     uint32_t most;           /* KYMO_FLOWS_OPEN */
     uint64_t sent;           /* ids given so far: 1 .. sent */
     uint64_t evicted;        /* sends that were forgotten for want of room */
+    bool nodes;              /* of several: the sender of a message from another node is not recorded,
+                                so replies to aliases are found by their reference */
     struct kymo_map queues;  /* receiver -> first and last index + 1 */
     /* The send that kymo_flows_receive gave the id of last. */
     struct kymo_flow_entry found;

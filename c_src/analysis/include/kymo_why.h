@@ -33,7 +33,9 @@ enum kymo_why_cause {
     KYMO_WHY_SUSPENDED = 9,   /* blame had suspended it */
     KYMO_WHY_NODE = 10,       /* no process of the node ran, though some could have */
     KYMO_WHY_ACTIVE = 11,     /* it ran or waited: its scheduling was not recorded */
-    KYMO_WHY_CAUSES = 12
+    KYMO_WHY_NETWORK = 12,    /* a message to it was on its way from another node; or it had come, and it
+                                 waited for a scheduler: the time between is not recorded */
+    KYMO_WHY_CAUSES = 13
 };
 
 /* What took most of the time of a wait behind other requests: the server was at them, or

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Requests as spans of OpenTelemetry, in the JSON encoding of OTLP. doc/exports.md says
- * what becomes of what. Several recordings make one export; each is read twice.
+ * what becomes of what. A recording, or a timeline of several, is read twice; each node is
+ * a resource.
  *
- * Single threaded, as the reader. Memory: KYMO_OTLP_REQUESTS requests of each recording,
- * some 250 bytes each; it does not grow with the number of other events.
+ * Single threaded, as the reader. Memory: KYMO_OTLP_REQUESTS requests, some 250 bytes each,
+ * and two lines of each node; it does not grow with the number of other events.
  */
 #ifndef KYMO_OTLP_H
 #define KYMO_OTLP_H
@@ -15,7 +16,7 @@
 
 #include "kymo_reader.h"
 
-/* Requests of one recording that are exported; those beyond are counted. */
+/* Requests that are exported; those beyond are counted. */
 #define KYMO_OTLP_REQUESTS 2000000u
 /* A line has no more spans, and fewer bytes than the readers of such files take. */
 #define KYMO_OTLP_LINE_SPANS 512u
@@ -29,24 +30,23 @@ struct kymo_otlp_target {
 };
 
 struct kymo_otlp_options {
-    /* Window, in ns since the start of each recording; INT64_MIN and INT64_MAX = no
-     * bound. [i] is that of recording i. */
-    const int64_t *from_ns, *to_ns;
+    /* Window, in ns since the start of the recording; INT64_MIN and INT64_MAX = no bound. */
+    int64_t from_ns, to_ns;
     const char *version; /* of kymo */
-    /* Called now and then with the work done so far, once through for each reading of a
-     * recording; may be NULL. */
+    /* Called now and then with the work done so far, once through for each reading; may be
+     * NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
 };
 
 struct kymo_otlp_result {
-    uint64_t events; /* read, within the windows */
+    uint64_t events; /* read, within the window */
     uint64_t requests, spans, traces;
     uint64_t left_out; /* requests beyond KYMO_OTLP_REQUESTS */
 };
 
 /* 0, what `put` returned, or another negative errno with a sentence in err. */
-int kymo_export_otlp(struct kymo_reader *const *r, size_t n, const struct kymo_otlp_options *o,
+int kymo_export_otlp(struct kymo_reader *r, const struct kymo_otlp_options *o,
                      const struct kymo_otlp_target *target, struct kymo_otlp_result *res, char *err,
                      size_t err_size);
 

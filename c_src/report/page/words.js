@@ -9,6 +9,7 @@ export const CAUSES = {
   queue: "waiting in a mailbox", scheduler: "waiting for a scheduler",
   dirty_queue: "waiting for a dirty scheduler", port: "waiting for a port", timer: "waiting for a timer",
   suspended: "suspended", node: "the whole node stood still", active: "running or waiting",
+  network: "on the way between nodes",
   unknown: "not known",
 };
 
@@ -50,6 +51,7 @@ const PHRASES = {
   timer: (p) => [busy(p), " waited for a time to pass", ...mostlyIn({ ...p, function_ns: 0 }, ", in ")],
   suspended: (p) => [busy(p), " was suspended by ", blamed(p)],
   node: (p) => [busy(p), " could run, but no process of the node ran"],
+  network: (p) => ["messages to ", busy(p), " were on their way from another node, or it waited for a scheduler"],
   unknown: (p) => ["nothing in the recording says what ", busy(p), " waited for"],
 };
 

@@ -1,0 +1,395 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% Recordings of two nodes of one machine as one timeline: what the commands say is
+%% compared with what the programs on both nodes read from the clock of the operating
+%% system, with causes planted on the other node, and with Perfetto's trace_processor.
+-module(kymo_timeline_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-behaviour(gen_server).
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+all() -> [times, remote_spawn, chain, planted, printed, arrows, reported, attached, refusals].
+
+init_per_suite(Config) ->
+    [{module, _} = code:ensure_loaded(M) || M <- [kymo, kymo_nodes_SUITE]],
+    case os:find_executable("epmd") of
+        false -> {skip, "epmd is not installed"};
+        Epmd -> [{epmd, Epmd} | Config]
+    end.
+
+end_per_suite(_) -> ok.
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case)),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, _) -> ok.
+
+%% ---- what runs on the nodes ----
+
+%% CLOCK_MONOTONIC, which is the same on both nodes, in nanoseconds.
+os_now() ->
+    {time, Time} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
+    erlang:convert_time_unit(Time, native, nanosecond).
+
+spin(Ms) -> spin_until(os_now() + Ms * 1000000).
+
+spin_until(Deadline) ->
+    case os_now() < Deadline of
+        true -> spin_until(Deadline);
+        false -> ok
+    end.
+
+start_servers(Names) ->
+    [{ok, _} = gen_server:start({local, Name}, ?MODULE, none, []) || Name <- Names],
+    ok.
+
+%% Until when no other request waited, what a request took, and where it went on.
+ask(To, What) ->
+    Begin = os_now(),
+    Reply = gen_server:call(To, What, infinity),
+    {Begin, Reply, os_now()}.
+
+init(none) -> {ok, none}.
+
+handle_call({spin, Ms}, _, none) ->
+    Begin = os_now(),
+    ?MODULE:spin(Ms),
+    {reply, {Begin, os_now()}, none};
+handle_call({sleep, Ms}, _, none) ->
+    timer:sleep(Ms),
+    {reply, ok, none};
+handle_call({ask, To, What}, _, none) ->
+    {reply, ?MODULE:ask(To, What), none};
+%% Tells that it has begun, and is busy for some time after the next request has come.
+handle_call({hold, Tell, Ms}, _, none) ->
+    Tell ! {began, self()},
+    await_request(),
+    ?MODULE:spin(Ms),
+    {reply, ok, none}.
+
+await_request() ->
+    case process_info(self(), message_queue_len) of
+        {message_queue_len, 0} -> erlang:yield(), await_request();
+        _ -> ok
+    end.
+
+handle_cast(_, none) -> {noreply, none}.
+
+%% Keeps the server busy, for a client of its own node.
+hold(Server, Ms) ->
+    Self = self(),
+    spawn(fun() -> ok = gen_server:call(Server, {hold, Self, Ms}, infinity) end),
+    receive {began, _} -> ok end.
+
+record(Dir) ->
+    {ok, _} = kymo:start(#{dir => Dir, owner => none, name => timeline, memory => 32 bsl 20}),
+    {ok, _} = kymo:trace(timeline, #{
+        functions => [atom_to_list(?MODULE) ++ F || F <- [":handle_call/3", ":spin/1", ":ask/2"]],
+        events => [return_to, messages, running, procs, garbage_collection]
+    }),
+    ok.
+
+stop() ->
+    {ok, _} = kymo:stop(timeline),
+    ok.
+
+%% ---- recordings ----
+
+%% Nodes a and b with servers; what Fun does with them.
+with_servers(Config, Fun) ->
+    kymo_nodes_SUITE:with_nodes(Config, fun([{A, _}, {B, _}] = Nodes) ->
+        ok = peer:call(A, ?MODULE, start_servers, [[front, other]]),
+        ok = peer:call(B, ?MODULE, start_servers, [[back]]),
+        [_, _] = [connected(Peer, Node) || {Peer, _} <- [hd(Nodes)], {_, Node} <- Nodes],
+        Fun(Nodes)
+    end).
+
+connected(Peer, Node) -> pong = peer:call(Peer, net_adm, ping, [Node]).
+
+%% Records both nodes while Fun runs; the folder with both recordings.
+recorded(Config, Name, [{A, _}, {B, _}], Fun) ->
+    Dir = filename:join(?config(dir, Config), Name),
+    ok = file:make_dir(Dir),
+    [ok = peer:call(P, ?MODULE, record, [filename:join(Dir, F)], 60000) || {P, F} <- [{A, "a"}, {B, "b"}]],
+    Result = Fun(),
+    [ok = peer:call(P, ?MODULE, stop, [], 60000) || P <- [A, B]],
+    {Dir, Result}.
+
+call(Peer, Function, Args) -> peer:call(Peer, ?MODULE, Function, Args, 120000).
+
+json(Args) ->
+    {0, Out} = kymo_cli:run(Args),
+    kymo_cli:json(binary_to_list(Out)).
+
+requests(Dir, Options) ->
+    #{<<"slowest">> := Requests} = json(["calls", "--json", "-q", "-n", "1000"] ++ Options ++ [Dir]),
+    Requests.
+
+%% Whether a pid of the timeline is of the node.
+is_of(Node, Pid) -> string:prefix(Pid, "<" ++ atom_to_list(Node) ++ ".") =/= nomatch.
+
+%% ---- requests ----
+
+%% Both ends of each request, on the clock that the programs read: what came between them
+%% on the timeline is no longer than what came between the programs' readings around it.
+%% Clocks that are related wrongly break one direction or the other.
+times(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {B, NodeB}] = Nodes) ->
+        Tos = [{back, NodeB}, call(B, whereis_back, []), {back, NodeB}],
+        {Dir, Asked} = recorded(Config, "rec", Nodes, fun() ->
+            [call(A, ask, [To, {spin, 3}]) || _ <- lists:seq(1, 10), To <- Tos]
+        end),
+        Requests = lists:sort(
+            fun(#{<<"sent_ns">> := X}, #{<<"sent_ns">> := Y}) -> X =< Y end,
+            [Q || #{<<"function">> := F} = Q <- requests(Dir, []), is_handler(F)]
+        ),
+        ?assertEqual(length(Asked), length(Requests)),
+        [compare(Q, T, NodeA, NodeB) || {Q, T} <- lists:zip(Requests, Asked)],
+        #{<<"nodes">> := [#{<<"clock">> := <<"self">>}, #{<<"clock">> := Clock}]} =
+            json(["calls", "--json", "-q", Dir]),
+        ?assert(lists:member(Clock, [<<"counter">>, <<"clock">>]))
+    end).
+
+whereis_back() -> whereis(back).
+
+is_handler(F) -> is_binary(F) andalso F =:= iolist_to_binary([atom_to_list(?MODULE), ":handle_call/3"]).
+
+compare(Q, {Asked, {Begin, End}, Got}, NodeA, NodeB) ->
+    #{<<"kind">> := <<"call">>, <<"ended">> := <<"replied">>, <<"client_pid">> := Client, <<"server_pid">> := Server,
+        <<"total_ns">> := Total, <<"queued_ns">> := Queued, <<"handling_ns">> := Handling, <<"reply_ns">> := Reply} = Q,
+    ?assert(is_of(NodeA, Client)),
+    ?assert(is_of(NodeB, Server)),
+    ?assertEqual(Total, Queued + Handling + Reply),
+    ?assert(Queued > 0),
+    ?assert(Reply > 0),
+    ?assert(Queued =< Begin - Asked),
+    ?assert(Handling >= End - Begin),
+    ?assert(Reply =< Got - End),
+    ?assert(Total =< Got - Asked).
+
+%% erpc and rpc: the client on one node, the process that does the work on the other.
+remote_spawn(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {_, NodeB}] = Nodes) ->
+        {Dir, _} = recorded(Config, "rec", Nodes, fun() ->
+            ok = peer:call(A, erpc, call, [NodeB, ?MODULE, spin, [20]], 120000),
+            ok = peer:call(A, rpc, call, [NodeB, ?MODULE, spin, [30]], 120000)
+        end),
+        [First, Second] = [Q || #{<<"kind">> := <<"spawn">>} = Q <- requests(Dir, [])],
+        [
+            begin
+                #{<<"client_pid">> := Client, <<"server_pid">> := Server, <<"handling_ns">> := Handling,
+                    <<"inferred">> := Inferred} = Q,
+                ?assert(is_of(NodeA, Client)),
+                ?assert(is_of(NodeB, Server)),
+                ?assert(Inferred),
+                ?assert(Handling >= Ms * 1000000)
+            end
+         || {Q, Ms} <- [{First, 30}, {Second, 20}]
+        ]
+    end).
+
+%% A request that went to the other node and back is one row, with what was asked for it
+%% below.
+chain(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {_, NodeB}] = Nodes) ->
+        {Dir, _} = recorded(Config, "rec", Nodes, fun() ->
+            call(A, ask, [front, {ask, {back, NodeB}, {ask, {other, NodeA}, {spin, 20}}}])
+        end),
+        [Outer | _] = requests(Dir, ["--tree"]),
+        #{<<"requests">> := [#{<<"server">> := <<"back">>, <<"requests">> := [Inner]}], <<"server">> := <<"front">>} = Outer,
+        #{<<"server">> := <<"other">>, <<"client_pid">> := Client, <<"server_pid">> := Server, <<"requests">> := []} = Inner,
+        ?assert(is_of(NodeB, Client)),
+        ?assert(is_of(NodeA, Server)),
+        %% Its cause is two nodes away from the server that the client asked.
+        #{<<"parts">> := [#{<<"cause">> := Cause, <<"process">> := Process} | _]} = why(Dir, NodeA),
+        ?assertEqual({<<"running">>, <<"other">>}, {Cause, Process})
+    end).
+
+%% Of the slowest request of a client of that node.
+why(Dir, Node) ->
+    #{<<"answers">> := Answers} = json(["why", "--json", "-q", "-n", "100", Dir]),
+    hd([Answer || #{<<"process_pid">> := Client} = Answer <- Answers, is_of(Node, Client)]).
+
+%% Causes on the other node than the client.
+planted(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {B, NodeB}] = Nodes) ->
+        Back = {back, NodeB},
+        [
+            begin
+                {Dir, _} = recorded(Config, atom_to_list(Name), Nodes, Plant),
+                #{<<"total_ns">> := Total, <<"parts">> := [Part | _] = Parts} = why(Dir, NodeA),
+                #{<<"cause">> := Cause, <<"process_pid">> := Pid, <<"ns">> := Ns, <<"function">> := Function} = Part,
+                ?assertEqual({Name, Expected}, {Name, Cause}),
+                ?assert(is_of(NodeB, Pid)),
+                ?assert(Ns >= 60 * 1000000),
+                ?assertEqual(Total, lists:sum([N || #{<<"ns">> := N} <- Parts])),
+                InSpin = iolist_to_binary([atom_to_list(?MODULE), ":spin/1"]),
+                Expected =:= <<"timer">> orelse ?assertEqual(InSpin, Function),
+                %% The way there and back is named, too.
+                ?assert(lists:any(fun(#{<<"cause">> := C}) -> C =:= <<"network">> end, Parts))
+            end
+         || {Name, Expected, Plant} <- [
+                {busy_server, <<"running">>, fun() -> call(A, ask, [Back, {spin, 100}]) end},
+                {sleeping_server, <<"timer">>, fun() -> call(A, ask, [Back, {sleep, 100}]) end},
+                {busy_queue, <<"queue">>, fun() ->
+                    ok = call(B, hold, [back, 100]),
+                    call(A, ask, [Back, {spin, 0}])
+                end},
+                {remote_spawn, <<"running">>, fun() ->
+                    ok = peer:call(A, erpc, call, [NodeB, ?MODULE, spin, [100]], 120000)
+                end}
+            ]
+        ]
+    end).
+
+%% ---- other commands ----
+
+%% The events of both in order of time; those of one node, and of one process.
+printed(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {_, NodeB}] = Nodes) ->
+        {Dir, _} = recorded(Config, "rec", Nodes, fun() -> call(A, ask, [{back, NodeB}, {spin, 0}]) end),
+        [DirA, DirB] = [filename:join(Dir, F) || F <- ["a", "b"]],
+        Lines = fun(Options) ->
+            {0, Out} = kymo_cli:run(["print", "-q", "--json"] ++ Options),
+            [kymo_cli:json(binary_to_list(L) ++ "\n") || L <- binary:split(Out, <<"\n">>, [global, trim])]
+        end,
+        All = Lines([Dir]),
+        ?assertEqual(length(Lines([DirA])) + length(Lines([DirB])), length(All)),
+        Times = [Ns || #{<<"ns">> := Ns} <- All],
+        ?assertEqual(lists:sort(Times), Times),
+        ?assertEqual(All, Lines([DirA, DirB])),
+        %% One process of node b asked: by its name, and by its pid with and without its node.
+        [#{<<"process">> := Pid} | _] = OfBack = Lines(["--pid", "back", Dir]),
+        ?assert(is_of(NodeB, Pid)),
+        ?assertEqual(OfBack, Lines(["--pid", binary_to_list(Pid), Dir])),
+        Local = re:replace(Pid, "^<.*\\.(\\d+\\.\\d+)>$", "<0.\\1>", [{return, list}]),
+        ?assertEqual([], OfBack -- Lines(["--pid", Local, Dir])),
+        %% The messages of the request, in their order.
+        Kinds = [
+            {E, M, is_of(NodeA, P)}
+         || #{<<"event">> := E, <<"message">> := M, <<"reference">> := Ref, <<"process">> := P} <- All,
+            M =:= <<"call">> orelse M =:= <<"reply">>,
+            lists:member(Ref, [R || #{<<"reference">> := R} <- OfBack])
+        ],
+        ?assertEqual(
+            [{<<"send">>, <<"call">>, true}, {<<"receive">>, <<"call">>, false},
+                {<<"send">>, <<"reply">>, false}, {<<"receive">>, <<"reply">>, true}],
+            Kinds
+        ),
+        {2, Text} = kymo_cli:run(["print", "--pid", "<node@host.1>", Dir]),
+        {match, _} = re:run(Text, "is not a process")
+    end).
+
+%% Arrows between the processes of the operating system, in Perfetto's own tables.
+arrows(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {_, NodeB}] = Nodes) ->
+        {Dir, _} = recorded(Config, "rec", Nodes, fun() ->
+            [call(A, ask, [{back, NodeB}, {spin, 0}]) || _ <- lists:seq(1, 5)]
+        end),
+        Out = filename:join(?config(dir, Config), "both.perfetto-trace"),
+        {0, <<>>} = kymo_cli:run(["export", "perfetto", "-q", "-o", Out, Dir]),
+        Processes = "select name from process where name is not null order by name",
+        Arrows =
+            "select p.name, q.name, count(*), sum(a.ts > b.ts) from flow f "
+            "join slice a on f.slice_out = a.id join slice b on f.slice_in = b.id "
+            "join thread_track s on a.track_id = s.id join thread_track t on b.track_id = t.id "
+            "join thread x on s.utid = x.utid join thread y on t.utid = y.utid "
+            "join process p on x.upid = p.upid join process q on y.upid = q.upid "
+            "where p.upid != q.upid group by 1, 2 order by 1, 2",
+        [Names, Rows] = kymo_trace_processor:query(kymo_trace_processor:find(), Out, [Processes, Arrows]),
+        [TextA, TextB] = [atom_to_binary(N) || N <- [NodeA, NodeB]],
+        ?assertEqual(lists:sort([TextA, TextB]), lists:usort(lists:append(Names))),
+        %% Five requests and five replies at least: nodes also talk by themselves.
+        [?assert(N >= 5 andalso Back =:= 0) || [_, _, N, Back] <- Rows],
+        ?assertEqual(lists:sort([{TextA, TextB}, {TextB, TextA}]), [{F, T} || [F, T | _] <- Rows])
+    end).
+
+%% The report of both has the cause on the other node.
+reported(Config) ->
+    with_servers(Config, fun([{A, _}, {_, NodeB}] = Nodes) ->
+        {Dir, _} = recorded(Config, "rec", Nodes, fun() -> call(A, ask, [{back, NodeB}, {sleep, 60}]) end),
+        Out = filename:join(?config(dir, Config), "both.html"),
+        {0, <<>>} = kymo_cli:run(["report", "-q", "-o", Out, Dir]),
+        {ok, Html} = file:read_file(Out),
+        [{match, _} = re:run(Html, Text) || Text <- ["\"cause\":\"timer\"", "<?" ++ atom_to_list(NodeB) ++ "\\."]]
+    end).
+
+%% What `kymo attach' fetches from several nodes is a timeline.
+attached(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {_, NodeB}]) ->
+        Out = filename:join(?config(dir, Config), "rec"),
+        Client = call(A, start_client, [{back, NodeB}]),
+        Port = peer:call(A, os, getenv, ["ERL_EPMD_PORT"]),
+        {ok, Cookie} = cookie_file(Config),
+        true = os:putenv("ERL_EPMD_PORT", Port),
+        try
+            {0, _} = kymo_cli:run(
+                ["attach", "-q", "--cookie-file", Cookie, "--for", "2s", "-o", Out] ++
+                    [atom_to_list(N) || N <- [NodeA, NodeB]]
+            )
+        after
+            os:unsetenv("ERL_EPMD_PORT")
+        end,
+        true = exit(Client, kill),
+        ?assertEqual(lists:sort([atom_to_list(N) || N <- [NodeA, NodeB]]), lists:sort(ls(Out))),
+        Across = [
+            Q
+         || #{<<"server">> := <<"back">>, <<"ended">> := <<"replied">>, <<"client_pid">> := C} = Q <- requests(Out, []),
+            is_of(NodeA, C)
+        ],
+        ?assertNotEqual([], Across)
+    end).
+
+ls(Dir) ->
+    {ok, Names} = file:list_dir(Dir),
+    Names.
+
+start_client(To) -> spawn(fun() -> ask_on(To) end).
+
+ask_on(To) ->
+    _ = ask(To, {sleep, 1}),
+    ask_on(To).
+
+%% The cookie of the nodes of kymo_nodes_SUITE.
+cookie_file(Config) ->
+    File = filename:join(?config(dir, Config), "cookie"),
+    ok = file:write_file(File, "kymo_nodes"),
+    ok = file:change_mode(File, 8#400),
+    {ok, File}.
+
+%% What is no timeline.
+refusals(Config) ->
+    with_servers(Config, fun([{A, _}, _] = Nodes) ->
+        {Dir, _} = recorded(Config, "rec", Nodes, fun() -> ok end),
+        [DirA, DirB] = [filename:join(Dir, F) || F <- ["a", "b"]],
+        Again = filename:join(?config(dir, Config), "again"),
+        ok = call(A, record, [Again]),
+        ok = call(A, stop, []),
+        Empty = filename:join(?config(dir, Config), "empty"),
+        ok = file:make_dir(Empty),
+        [
+            begin
+                {Status, Text} = kymo_cli:run(Args),
+                {match, _} = re:run(Text, Says)
+            end
+         || {Status, Says, Args} <- [
+                {2, "the same recording", ["calls", DirA, DirB, DirA]},
+                {2, "recordings of the same node", ["why", DirA, Again]},
+                {3, "not a recording", ["calls", DirA, Empty]},
+                {3, "not a recording", ["calls", Empty]},
+                {2, "a recording is needed", ["calls"]},
+                {3, "has 2 in it: give one of them, such as .*/rec/a", ["stats", Dir]},
+                {0, "no time in common with the others", ["print", "-n", "1", DirB, Again]},
+                {2, "ctf takes one recording, there are 2", ["export", "ctf", DirA, DirB, "-o", "x"]},
+                {2, "lies in the recording", ["export", "perfetto", DirA, DirB, "-o", filename:join(DirB, "x")]},
+                {2, "one recording is needed", ["print", "-f", DirA, DirB]}
+            ]
+        ]
+    end).
