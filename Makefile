@@ -43,9 +43,17 @@ c: bootstrap-build
 erlang: bootstrap-build
 	@$(MAKE) --no-print-directory app
 
+# The example of the tutorial belongs to priv: another OUT gets a copy.
+ifneq ($(OUT),.)
+EXAMPLE := $(OUT)/priv/example/shop.erl
+$(EXAMPLE): priv/example/shop.erl
+	@mkdir -p $(@D)
+	cp $< $@
+endif
+
 # A recipe, for make tells of targets that have none and are up to date.
 .PHONY: app
-app: $(OUT)/ebin/kymo.app
+app: $(OUT)/ebin/kymo.app $(EXAMPLE)
 	@:
 
 $(OUT)/ebin/%.beam: src/%.erl $(wildcard src/*.hrl)
@@ -118,6 +126,7 @@ install: all chunks ## install application, command, man page and completions in
 	install -m 644 $(OUT)/ebin/*.beam $(OUT)/ebin/kymo.app $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/ebin/
 	install -m 755 $(OUT)/priv/*.so $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/
 	install -m 755 $(OUT)/priv/bin/kymo $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/bin/
+	install -D -m 644 priv/example/shop.erl $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/example/shop.erl
 	ln -sfn ../lib/kymo-$(VSN)/priv/bin/kymo $(DESTDIR)$(PREFIX)/bin/kymo
 	! test -d $(OUT)/doc/chunks || { install -d $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/doc/chunks && \
 	  install -m 644 $(OUT)/doc/chunks/* $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/doc/chunks/; }
