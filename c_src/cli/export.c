@@ -79,7 +79,7 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
                  int *kind)
 {
     if (n != 2)
-        return cli_usage("export", "a format and one recording are needed");
+        return cli_usage("export", "export needs a format and a recording");
     int status = cli_one_recording("export", 1, args + 1);
     if (status != KYMO_EXIT_OK)
         return status;
@@ -87,19 +87,19 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
     if (*kind < 0)
         return cli_usage("export", "there is no format '%s'", args[0]);
     if (o->out == NULL)
-        return cli_usage("export", "-o is missing: where to?");
+        return cli_usage("export", "the output is missing: add -o OUT");
     if (*o->out == '\0')
         return cli_usage("export", "-o: the name is empty");
     if (strcmp(o->out, "-") == 0 && !kinds[*kind].stream)
-        return cli_usage("export", "%s is a folder: -o - won't do", kinds[*kind].name);
+        return cli_usage("export", "%s is written to a folder, so -o cannot be -", kinds[*kind].name);
     bool stacks = strcmp(kinds[*kind].name, "folded") == 0 || strcmp(kinds[*kind].name, "speedscope") == 0;
     if (o->wall && !stacks)
-        return cli_usage("export", "--wall is for folded and speedscope");
+        return cli_usage("export", "--wall works only with folded and speedscope");
     bool filtered = filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0;
     if (strcmp(kinds[*kind].name, "ndjson") == 0 && (filtered || o->all))
-        return cli_usage("export", "ndjson has all events from the horizon on: only --from and --to choose");
+        return cli_usage("export", "ndjson takes no filter except --from and --to, and no --all");
     if (o->all && stacks)
-        return cli_usage("export", "%s shows times, which nothing before the horizon has: --all won't do",
+        return cli_usage("export", "%s shows durations, which are unknown before the horizon: remove --all",
                          kinds[*kind].name);
     return KYMO_EXIT_OK;
 }
@@ -121,18 +121,19 @@ static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const stru
 {
     int status = KYMO_EXIT_OK;
     if (o->all || o->wall || filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0)
-        return cli_usage("export",
-                         "otlp has whole chains of requests: of these options it takes --from and --to");
+        return cli_usage(
+            "export",
+            "otlp exports whole chains of requests: it takes no filter except --from and --to, and no --all");
     if (n < 1)
         return cli_usage("export", "otlp needs a recording");
     if ((otlp->out == NULL) == (otlp->endpoint == NULL))
-        return cli_usage("export", "otlp needs either -o or --endpoint: where to?");
+        return cli_usage("export", "the output is missing: add either -o OUT or --endpoint URL");
     if (otlp->out != NULL && *otlp->out == '\0')
         return cli_usage("export", "-o: the name is empty");
     for (int i = 0; i < n && status == KYMO_EXIT_OK; i++) {
         status = cli_one_recording("export", 1, recordings + i);
         if (status == KYMO_EXIT_OK && cli_inside(otlp->out, recordings[i]))
-            status = cli_usage("export", "-o: %s lies in the recording, choose another folder", otlp->out);
+            status = cli_usage("export", "-o: %s is inside the recording: choose another folder", otlp->out);
     }
     return status == KYMO_EXIT_OK ? cli_export_otlp(otlp, filter, (size_t)n, recordings) : status;
 }
@@ -184,12 +185,12 @@ int cli_export(int argc, char **argv)
         return status;
     }
     if (status == KYMO_EXIT_OK && (otlp.endpoint != NULL || otlp.n_headers > 0 || otlp.cacert != NULL))
-        status = cli_usage("export", "--endpoint, --header and --cacert are for otlp");
+        status = cli_usage("export", "--endpoint, --header and --cacert work only with otlp");
     cli_otlp_free(&otlp);
     if (status == KYMO_EXIT_OK)
         status = check(argc - optind, argv + optind, &o, &filter, &kind);
     if (status == KYMO_EXIT_OK && cli_inside(o.out, argv[optind + 1]))
-        status = cli_usage("export", "-o: %s lies in the recording, choose another folder", o.out);
+        status = cli_usage("export", "-o: %s is inside the recording: choose another folder", o.out);
     if (status == KYMO_EXIT_OK)
         status = cli_open(argv[optind + 1], &r);
     if (status == KYMO_EXIT_OK) {

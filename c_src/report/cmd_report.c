@@ -236,7 +236,7 @@ int cli_report(int argc, char **argv)
     if (status == KYMO_EXIT_OK)
         status = check(out, argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK && cli_inside(out, argv[optind]))
-        status = cli_usage("report", "-o: %s lies in the recording, choose another folder", out);
+        status = cli_usage("report", "-o: %s is inside the recording: choose another folder", out);
     x->dir = optind < argc ? argv[optind] : "";
     if (status == KYMO_EXIT_OK)
         status = cli_analysis_open(&x->a, x->dir);
