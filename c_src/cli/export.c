@@ -97,7 +97,7 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
         return cli_usage("export", "--wall works only with folded and speedscope");
     bool filtered = filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0;
     if (strcmp(kinds[*kind].name, "ndjson") == 0 && (filtered || o->all))
-        return cli_usage("export", "ndjson takes no filter except --from and --to, and no --all");
+        return cli_usage("export", "ndjson takes only --from and --to of these options");
     if (o->all && stacks)
         return cli_usage("export", "%s shows durations, which are unknown before the horizon: remove --all",
                          kinds[*kind].name);
@@ -121,9 +121,7 @@ static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const stru
 {
     int status = KYMO_EXIT_OK;
     if (o->all || o->wall || filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0)
-        return cli_usage(
-            "export",
-            "otlp exports whole chains of requests: it takes no filter except --from and --to, and no --all");
+        return cli_usage("export", "otlp exports whole chains of requests: it takes only --from and --to");
     if (n < 1)
         return cli_usage("export", "otlp needs a recording");
     if ((otlp->out == NULL) == (otlp->endpoint == NULL))
