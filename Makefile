@@ -24,8 +24,8 @@ SPACE := $(EMPTY) $(EMPTY)
 COMMA := ,
 MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(wildcard src/*.erl)))
 
-.PHONY: all help c erlang test test-all test-quick test-asan demo bench bench-erts lint fuzz clean install tarball deb \
-  erts erts-stock erts-install erts-prune patch-check patch-edit patch-refresh
+.PHONY: all help c erlang test test-all test-quick test-asan demo bench bench-erts lint fuzz clean install tarball deb hex \
+  erts erts-stock erts-install erts-deb erts-prune patch-check patch-edit patch-refresh
 
 all: c erlang ## build the NIFs, the kymo command and the Erlang modules
 
@@ -43,9 +43,17 @@ c: bootstrap-build
 erlang: bootstrap-build
 	@$(MAKE) --no-print-directory app
 
+# The example of the tutorial belongs to priv: another OUT gets a copy.
+ifneq ($(OUT),.)
+EXAMPLE := $(OUT)/priv/example/shop.erl
+$(EXAMPLE): priv/example/shop.erl
+	@mkdir -p $(@D)
+	cp $< $@
+endif
+
 # A recipe, for make tells of targets that have none and are up to date.
 .PHONY: app
-app: $(OUT)/ebin/kymo.app
+app: $(OUT)/ebin/kymo.app $(EXAMPLE)
 	@:
 
 $(OUT)/ebin/%.beam: src/%.erl $(wildcard src/*.hrl)
@@ -118,6 +126,7 @@ install: all chunks ## install application, command, man page and completions in
 	install -m 644 $(OUT)/ebin/*.beam $(OUT)/ebin/kymo.app $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/ebin/
 	install -m 755 $(OUT)/priv/*.so $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/
 	install -m 755 $(OUT)/priv/bin/kymo $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/bin/
+	install -D -m 644 priv/example/shop.erl $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/example/shop.erl
 	ln -sfn ../lib/kymo-$(VSN)/priv/bin/kymo $(DESTDIR)$(PREFIX)/bin/kymo
 	! test -d $(OUT)/doc/chunks || { install -d $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/doc/chunks && \
 	  install -m 644 $(OUT)/doc/chunks/* $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/doc/chunks/; }
@@ -134,6 +143,10 @@ deb: ## build a Debian package, into build/package
 	@scripts/bootstrap build
 	@scripts/package deb
 
+hex: ## build a package in the format of hex.pm, into build/package
+	@scripts/bootstrap build
+	@scripts/package hex
+
 # BASE=29.1 in all of these, and in bench-erts: the series for that release.
 erts-stock: ## build the unpatched runtime that the series is made for (BASE=27.3.4|29.1, OTP_SRC= takes yours)
 	@scripts/bootstrap otp
@@ -145,7 +158,11 @@ erts: ## build the patched runtime (BASE=27.3.4|29.1 TYPE=opt|debug|asan FLAVOR=
 
 erts-install: ## install the patched runtime into PREFIX (/usr/local)
 	@scripts/bootstrap otp
-	@scripts/otp-build install "$(DESTDIR)$(PREFIX)"
+	@scripts/otp-build install "$(PREFIX)" "$(DESTDIR)"
+
+erts-deb: ## build a Debian package of the patched runtime, into build/package
+	@scripts/bootstrap build otp
+	@scripts/package erts-deb
 
 erts-prune: ## remove cached builds of runtimes other than the present two of each base
 	@scripts/otp-build prune

@@ -1013,7 +1013,7 @@ taken_shown(Config, N) ->
     Dir = sub(Config, rec),
     {1, Strict} = kymo_cli:run(["info", "--strict", Dir]),
     {match, _} = re:run(Strict, ["taken +", integer_to_list(N), " trace patterns, flags or sessions"]),
-    {match, _} = re:run(Strict, "kymo: incomplete: .*taken away"),
+    {match, _} = re:run(Strict, "kymo: incomplete: .*another tracer removed"),
     {0, Json} = kymo_cli:run(["info", "--json", Dir]),
     {match, _} = re:run(Json, ["\"taken\":", integer_to_list(N), ","]),
     {match, _} = re:run(Json, "\"complete\":false").

@@ -5,7 +5,7 @@
 %% It ends with the connection.
 -module(kymo_subject).
 
--export([start/4, call/4, stop/1, erl_args/0]).
+-export([start/4, call/4, stop/1, erl_args/0, with_epmd/2, free_ports/1]).
 -export([agent/1, suspend/2]).
 
 -opaque subject() :: #{listen := gen_tcp:socket(), socket := gen_tcp:socket(), port := port(), log := file:io_device()}.
@@ -108,3 +108,29 @@ suspend(Pid, Ms) ->
     timer:sleep(Ms),
     erlang:resume_process(Pid),
     ok.
+
+%% An epmd that ends with Fun.
+with_epmd(Number, Fun) ->
+    Program = filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "bin", "epmd"]),
+    Port = open_port({spawn_executable, Program},
+                     [{args, ["-port", integer_to_list(Number), "-address", "127.0.0.1"]}, exit_status, hide]),
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    try
+        true = kymo_cli:until(fun() -> listens(Number) end),
+        Fun()
+    after
+        {0, _} = kymo_cli:command("/bin/kill", [integer_to_list(Pid)]),
+        receive {Port, {exit_status, _}} -> ok end
+    end.
+
+listens(Number) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Number, []) of
+        {ok, Socket} -> ok =:= gen_tcp:close(Socket);
+        {error, econnrefused} -> false
+    end.
+
+free_ports(N) ->
+    Sockets = [element(2, {ok, _} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}])) || _ <- lists:seq(1, N)],
+    Ports = [element(2, {ok, _} = inet:port(Socket)) || Socket <- Sockets],
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    Ports.

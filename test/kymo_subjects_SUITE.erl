@@ -47,7 +47,7 @@ has_pika() ->
 %% A node of its own, with its own epmd, so that nothing is shared with what runs here.
 with_rabbitmq(Config, [Server | _]) ->
     Dir = ?config(dir, Config),
-    [Amqp, Dist, Epmd] = free_ports(3),
+    [Amqp, Dist, Epmd] = kymo_subject:free_ports(3),
     Own = [
         {"HOME", Dir},
         {"ERL_EPMD_PORT", integer_to_list(Epmd)},
@@ -66,7 +66,7 @@ with_rabbitmq(Config, [Server | _]) ->
         {"RABBITMQ_FEATURE_FLAGS_FILE", filename:join(Dir, "feature_flags")},
         {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", kymo_subject:erl_args()}
     ],
-    with_epmd(Epmd, fun() ->
+    kymo_subject:with_epmd(Epmd, fun() ->
         Subject = kymo_subject:start(Server, [], Own, filename:join(Dir, "server.log")),
         try
             ok = kymo_subject:call(Subject, rabbit, await_startup, []),
@@ -75,32 +75,6 @@ with_rabbitmq(Config, [Server | _]) ->
             kymo_subject:stop(Subject)
         end
     end).
-
-%% An epmd that ends with the test case.
-with_epmd(Number, Fun) ->
-    Program = filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "bin", "epmd"]),
-    Port = open_port({spawn_executable, Program},
-                     [{args, ["-port", integer_to_list(Number), "-address", "127.0.0.1"]}, exit_status, hide]),
-    {os_pid, Pid} = erlang:port_info(Port, os_pid),
-    try
-        true = kymo_cli:until(fun() -> listens(Number) end),
-        Fun()
-    after
-        {0, _} = kymo_cli:command("/bin/kill", [integer_to_list(Pid)]),
-        receive {Port, {exit_status, _}} -> ok end
-    end.
-
-listens(Number) ->
-    case gen_tcp:connect({127, 0, 0, 1}, Number, []) of
-        {ok, Socket} -> ok =:= gen_tcp:close(Socket);
-        {error, econnrefused} -> false
-    end.
-
-free_ports(N) ->
-    Sockets = [element(2, {ok, _} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}])) || _ <- lists:seq(1, N)],
-    Ports = [element(2, {ok, _} = inet:port(Socket)) || Socket <- Sockets],
-    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
-    Ports.
 
 ask_rabbitmq(Config, Subject, Amqp) ->
     Queue = <<"orders">>,

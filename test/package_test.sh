@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # kymo as others get it: built by rebar3 alone, as a dependency, in a release,
-# installed, packed; and the look for missing packages. No network: a proxy that nobody
-# answers stands in its way.
+# installed, packed; and the look for missing packages. Except for debian_13 there is no
+# network: the proxy does not exist. Arguments name the cases to run.
 . "$(dirname "$0")/check.sh"
-unset MAKEFLAGS MAKELEVEL ERL ERLC ERL_LIBS ERL_FLAGS OUT PRIV BUILD BUILD_ROOT ERTS_INCLUDE_DIR DESTDIR PREFIX
+unset MIX_REBAR3 MIX_HOME MIX_ENV HEX_HOME MAKEFLAGS MAKELEVEL ERL ERLC ERL_LIBS ERL_FLAGS OUT PRIV BUILD BUILD_ROOT ERTS_INCLUDE_DIR DESTDIR PREFIX
 export HOME=$WORK http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 REBAR_COLOR=none
 
 # The files that git knows, as they are now; what was built is left behind.
@@ -93,15 +93,76 @@ ERL
     has "sample works in $PWD/moved/lib/kymo-" out
 }
 
-checkouts_dependency() {
-    sample sample
-    mkdir -p sample/_checkouts
-    checkout sample/_checkouts/kymo
-    echo '{deps, [kymo]}.' >sample/rebar.config
+# mix_sample DEPENDENCY: a project of mix with it, which has neither hex nor rebar3.
+mix_sample() {
+    mkdir -p sample/lib
+    cat >sample/mix.exs <<EX
+defmodule Sample.MixProject do
+  use Mix.Project
+  def project, do: [app: :sample, version: "1.0.0", deps: [{:kymo, $1}]]
+  def application, do: [extra_applications: [:logger]]
+end
+EX
+    cat >sample/lib/sample.ex <<'EX'
+defmodule Sample do
+  def check(dir) do
+    true = List.keymember?(Application.started_applications(), :kymo, 0)
+    :ok = :erl_msg_tracer.load()
+    {:ok, [2, 1], _} = :kymo.record(dir, %{functions: ["lists:reverse/1"]}, fn -> :lists.reverse([1, 2]) end)
+    {text, 0} = System.cmd(to_string(:kymo.cli_path()), ["print", dir])
+    true = text =~ "lists"
+    IO.puts("sample works in #{:code.priv_dir(:kymo)}")
+  end
+end
+EX
     cd sample
-    rebar3 compile
-    start_sample _build/default/lib/*/ebin _build/default/checkouts/*/ebin >out
-    has "sample works in" out
+    mix deps.get </dev/null >out 2>&1 || { cat out; exit 1; }
+    mix run -e 'Sample.check("recording")' </dev/null >>out 2>&1 || { cat out; exit 1; }
+    has "sample works in $PWD/_build/dev/lib/kymo/priv" out
+    lacks rebar out
+    # Where the documentation says that the command is.
+    _build/dev/lib/kymo/priv/bin/kymo --version
+}
+
+mix_git_dependency() {
+    git_repository kymo
+    mix_sample "git: \"file://$PWD/kymo\", branch: \"main\""
+}
+
+# The package of hex.pm as rebar3 reads it, with rebar3's own code, which checks the sums;
+# then as a dependency in a folder, of rebar3 and of mix.
+hex_package() {
+    git_repository kymo
+    make -s -C kymo hex </dev/null >out 2>&1 || { cat out; exit 1; }
+    cp kymo/build/package/kymo-*.tar first.tar
+    (cd kymo/build/package && sha256sum -c ./*.sha256)
+    make -s -C kymo hex </dev/null >out 2>&1
+    cmp first.tar kymo/build/package/kymo-*.tar
+    mkdir -p sample/_checkouts/kymo
+    erl -noshell -noinput -eval '
+        {ok, Sections} = escript:extract(os:find_executable("rebar3"), []),
+        {ok, Files} = zip:unzip(proplists:get_value(archive, Sections), [memory]),
+        [{module, _} = code:load_binary(list_to_atom(filename:basename(F, ".beam")), F, B)
+         || {F, B} <- Files, string:find(F, "/r3_") =/= nomatch, filename:extension(F) =:= ".beam"],
+        {ok, Tar} = file:read_file("first.tar"),
+        {ok, #{metadata := #{<<"name">> := <<"kymo">>, <<"licenses">> := [_], <<"files">> := Named}}} =
+            r3_hex_tarball:unpack(Tar, "sample/_checkouts/kymo"),
+        [true = filelib:is_regular(filename:join("sample/_checkouts/kymo", F)) || F <- Named],
+        halt().' </dev/null
+    # What belongs to the tests only stays out.
+    [ ! -e sample/_checkouts/kymo/c_src/test ]
+    rm -rf kymo
+    sample sample
+    echo '{deps, [kymo]}.' >sample/rebar.config
+    (
+        cd sample
+        rebar3 compile
+        start_sample _build/default/lib/*/ebin _build/default/checkouts/*/ebin >out
+        has "sample works in" out
+    )
+    mv sample/_checkouts/kymo kymo
+    rm -rf sample
+    mix_sample 'path: "../kymo"'
 }
 
 # What each shell offers after the words, with the completion that is installed in $share.
@@ -202,6 +263,43 @@ debian_package() {
     cmp first.deb kymo/build/package/*.deb
 }
 
+# The package that is built here, on a new Debian 13 with that release's Erlang.
+debian_13() {
+    # shellcheck source=scripts/apt-lib.sh
+    . "$TOP/scripts/apt-lib.sh"
+    local mirror
+    unset http_proxy https_proxy
+    mirror=$(apt_mirrors | head -n 1)
+    [ -n "$mirror" ] || { echo "apt here knows no Debian mirror"; exit 77; }
+    git_repository kymo
+    make -s -C kymo deb </dev/null >out 2>&1 || { cat out; exit 1; }
+    mv kymo/build/package/kymo_*.deb kymo.deb
+    sample sample
+    mkdir ebin
+    erlc -o ebin sample/src/sample.erl
+    cp sample/src/sample.app.src ebin/sample.app
+    cat >check <<'SH'
+set -e
+apt-get install -q -y --no-install-recommends /tmp/kymo.deb </dev/null
+cd /tmp
+kymo --version
+SAMPLE_OUT=/tmp erl -noshell -noinput -pa ebin -eval '
+    {ok, _} = application:ensure_all_started(sample), sample:check(),
+    io:format("on OTP ~s~n", [erlang:system_info(otp_release)]), halt().'
+SH
+    # shellcheck disable=SC2016 # for the shell of the hook
+    mmdebstrap --variant=apt --customize-hook='copy-in kymo.deb ebin check /tmp' --customize-hook='
+            chroot "$1" env DEBIAN_FRONTEND=noninteractive sh /tmp/check >checked 2>&1' \
+        trixie /dev/null "$mirror" >log 2>&1 || {
+        tail -n 20 log
+        [ -e checked ] || { echo "a Debian 13 could not be had from $mirror"; exit 77; }
+        tail -n 20 checked
+        exit 1
+    }
+    has "sample works in /usr/lib/erlang/lib/kymo-" checked
+    has "on OTP 27" checked
+}
+
 # A machine that has next to nothing: only these commands are found.
 bare_path() {
     mkdir bare
@@ -260,9 +358,11 @@ as_root_apt_installs() {
     has "installed, but not found" out
 }
 
-for case in rebar3_alone git_dependency_and_release checkouts_dependency make_install tarball debian_package \
-    nothing_missing_nothing_said without_root_the_packages_are_named without_apt_the_packages_are_named \
-    as_root_apt_installs; do
+cases=(rebar3_alone git_dependency_and_release mix_git_dependency hex_package make_install tarball debian_package
+    debian_13 nothing_missing_nothing_said without_root_the_packages_are_named without_apt_the_packages_are_named
+    as_root_apt_installs)
+[ $# = 0 ] || cases=("$@")
+for case in "${cases[@]}"; do
     run_case "$case"
 done
 [ "$failures" = 0 ]

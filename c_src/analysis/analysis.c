@@ -240,6 +240,6 @@ int kymo_analyse(struct kymo_reader *r, const struct kymo_analysis_options *o,
     if (rc == -ENOMEM)
         snprintf(err, err_size, "not enough memory");
     else if (rc < 0)
-        snprintf(err, err_size, "can't read the recording further: %s", strerror(-rc));
+        snprintf(err, err_size, "cannot read the rest of the recording: %s", strerror(-rc));
     return rc;
 }

@@ -85,7 +85,7 @@ static void say_empty(const struct cli_analysis *a)
     if (kymo_reader_span(a->r, &first, &last) != 0)
         cli_warn("nothing to show: the recording has no events");
     else
-        cli_warn("nothing to show: there is no event at that time; the recording has them from %s to %s s",
+        cli_warn("nothing to show: there is no event at that time; the recording has events from %s to %s s",
                  cli_format_since(a, first, first_text, sizeof first_text),
                  cli_format_since(a, last, last_text, sizeof last_text));
 }
@@ -126,8 +126,8 @@ int cli_analysis_close(struct cli_analysis *a, int status)
         status = cli_say_incomplete(a->r, a->strict);
     if (status == KYMO_EXIT_OK && a->result.evicted != 0) {
         if (!a->quiet)
-            cli_warn("more was open at a time than is kept in memory: nothing is known of the end of %" PRIu64
-                     " messages, requests or processes; a shorter time (--from, --to) helps",
+            cli_warn("too much was open at one time to keep it in memory: the ends are unknown of %" PRIu64
+                     " messages, requests or processes; choose a shorter time with --from and --to",
                      a->result.evicted);
         status = a->strict ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK;
     }

@@ -168,17 +168,18 @@ static int check(const struct attach *a, int n_nodes)
     if (no_node && n_nodes > 0)
         return cli_usage("attach", "--%s takes no node", action_names[a->action]);
     if (a->pid != NULL && (no_node || n_nodes > 0))
-        return cli_usage("attach", "--pid takes the place of the node");
+        return cli_usage("attach", "--pid is used instead of a node: give one of them");
     if (!no_node && n_nodes == 0 && a->pid == NULL)
-        return cli_usage("attach", "a node is needed, such as rabbit@host");
+        return cli_usage("attach", "name a node, such as rabbit@host");
     if (a->port != NULL && n_nodes > 1)
-        return cli_usage("attach", "--port takes one node, there are %d", n_nodes);
+        return cli_usage("attach", "--port works with one node, but %d are given", n_nodes);
     if ((a->action == RECORD || a->action == SNAPSHOT || a->action == PRINT) && a->output == NULL)
-        return cli_usage("attach", "the output is missing: -o DIR");
+        return cli_usage("attach", "the output folder is missing: add -o DIR");
     if ((a->action == KEEP || a->action == LIST || a->action == LIST_RECORDERS) && a->output != NULL)
         return cli_usage("attach", "--%s writes no output", action_names[a->action]);
     if (!records && a->selects)
-        return cli_usage("attach", "--%s takes no option of what to record", action_names[a->action]);
+        return cli_usage("attach", "--%s takes no options that choose what to record",
+                         action_names[a->action]);
     return KYMO_EXIT_OK;
 }
 

@@ -323,10 +323,10 @@ int cli_calls_show(struct cli_calls *c)
 static void say_what_lacks(const struct cli_calls *c)
 {
     const struct kymo_analysis_result *res = &c->a->result;
-    cli_lacks(c->a, res->has_messages, "messages", "there are no requests to pair with their replies");
+    cli_lacks(c->a, res->has_messages, "messages", "requests cannot be shown");
     if (res->has_messages)
         cli_lacks(c->a, res->has_refs, "references in its messages",
-                  "no request can be paired with its reply");
+                  "requests cannot be paired with their replies");
     if (c->kept.left_out > 0)
         cli_warn("%s requests are left out of the tree", CLI_COUNT(c->kept.left_out));
 }

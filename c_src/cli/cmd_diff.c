@@ -264,7 +264,7 @@ static int read_side(struct cli_analysis *a, const char *dir, struct sides *out)
     if (status == KYMO_EXIT_OK)
         status = collect(a, out);
     if (status == KYMO_EXIT_OK && !a->result.has_ends && !a->quiet)
-        cli_warn("%s has no return_to or return events: how long its calls take is not known", dir);
+        cli_warn("%s has no return_to or return events, so durations of calls are unknown", dir);
     return status;
 }
 
@@ -283,7 +283,7 @@ int cli_diff(int argc, char **argv)
             status = cli_analysis_option(&side[1], o, optarg);
     }
     if (status == KYMO_EXIT_OK && argc - optind != 2)
-        status = cli_usage("diff", "two recordings are needed, there are %d", argc - optind);
+        status = cli_usage("diff", "diff needs two recordings, but %d are given", argc - optind);
     for (int i = 0; i < 2 && status == KYMO_EXIT_OK; i++)
         status = cli_one_recording("diff", 1, argv + optind + i);
     for (int i = 0; i < 2 && status == KYMO_EXIT_OK; i++)

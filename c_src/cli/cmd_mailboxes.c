@@ -311,7 +311,7 @@ int cli_mailboxes(int argc, char **argv)
         case OPT_SORT: status = read_choice("sort", optarg, "received", "wait", &by_wait); break;
         case CLI_OPT_MODULE:
         case CLI_OPT_FUNCTION:
-            status = cli_usage("mailboxes", "messages have no function to choose them by");
+            status = cli_usage("mailboxes", "--module and --function do not apply to messages");
             break;
         default: status = cli_analysis_option(&a, o, optarg);
         }
@@ -325,7 +325,7 @@ int cli_mailboxes(int argc, char **argv)
         status = cli_analysis_run(&a, &sink, 1);
     }
     if (status == KYMO_EXIT_OK) {
-        cli_lacks(&a, a.result.has_messages, "messages", "there are no mailboxes to show");
+        cli_lacks(&a, a.result.has_messages, "messages", "mailboxes cannot be shown");
         if (x.left_out > 0)
             cli_warn("the senders of %s messages are left out", CLI_COUNT(x.left_out));
         status = cli_mailboxes_show(&x, by_wait);

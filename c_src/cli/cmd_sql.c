@@ -169,7 +169,7 @@ int cli_sql(int argc, char **argv)
         return cli_flush(KYMO_EXIT_OK);
     }
     if (argc - optind != 2)
-        return cli_usage("sql", "one recording and the statements in one argument are needed");
+        return cli_usage("sql", "sql needs a recording, and the statements in one argument");
     int status = cli_one_recording("sql", 1, argv + optind);
     return status == KYMO_EXIT_OK ? run(&s, argv[optind], argv[optind + 1]) : status;
 }

@@ -213,19 +213,19 @@ static void say_what_lacks(const struct cli_stats *s)
 {
     const struct kymo_analysis_result *res = &s->a->result;
     if (is_of_functions(s->by)) {
-        cli_lacks(s->a, res->has_calls, "calls", "there are no functions to count");
+        cli_lacks(s->a, res->has_calls, "calls", "functions cannot be shown");
         if (res->has_calls) {
-            cli_lacks(s->a, res->has_ends, "return_to or return events", "how long calls take is not known");
-            cli_lacks(s->a, res->has_running, "running events", "the time scheduled in is not known");
+            cli_lacks(s->a, res->has_ends, "return_to or return events", "durations of calls are unknown");
+            cli_lacks(s->a, res->has_running, "running events", "the time scheduled in is unknown");
         }
     } else {
-        cli_lacks(s->a, res->has_running, "running events", "when processes ran is not known");
-        cli_lacks(s->a, res->has_gc, "garbage_collection events", "what collections cost is not known");
+        cli_lacks(s->a, res->has_running, "running events", "it is unknown when processes ran");
+        cli_lacks(s->a, res->has_gc, "garbage_collection events", "the cost of collections is unknown");
     }
     if (s->rows.count == 0 && !s->a->quiet && res->has_calls && is_of_functions(s->by))
         cli_warn("nothing to show: no call matches the options");
     if (s->others > 0)
-        cli_warn("%s facts of rows beyond 65,536 are left out", CLI_COUNT(s->others));
+        cli_warn("the table has only 65,536 rows: %s values of others are left out", CLI_COUNT(s->others));
 }
 
 static int read_by(const char *text, enum cli_stats_by *by)
@@ -237,7 +237,7 @@ static int read_by(const char *text, enum cli_stats_by *by)
             return KYMO_EXIT_OK;
         }
     }
-    return cli_usage("stats", "--by: '%s' is none of function, module, process, role", text);
+    return cli_usage("stats", "--by: '%s' is not one of function, module, process, role", text);
 }
 
 static int read_order(const char *text, enum cli_stats_column *order)
@@ -276,7 +276,7 @@ int cli_stats(int argc, char **argv)
     if (order == CLI_COLUMNS)
         order = is_of_functions(by) ? CLI_SELF : CLI_RUNNING;
     if (status == KYMO_EXIT_OK && !is_of_functions(by) && (a.n_functions != 0 || a.filter.n_modules != 0))
-        status = cli_usage("stats", "--function and --module choose rows of functions and modules only");
+        status = cli_usage("stats", "--function and --module work only with --by function and --by module");
     if (status == KYMO_EXIT_OK && !has_column(by, order))
         status = cli_usage("stats", "--sort %s: this table has no such column", column_names[order]);
     if (status == KYMO_EXIT_OK)

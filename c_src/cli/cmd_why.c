@@ -126,7 +126,7 @@ static const char *function(const struct why *w, uint32_t mfa, char *buf, size_t
 static void text_blame(const struct why *w, const struct kymo_why_part *p)
 {
     if (p->blame != KYMO_IDENT_NONE)
-        printf("; %s ran meanwhile, for %s", PROCESS(w, p->blame), CLI_DURATION(p->blame_ns));
+        printf("; %s ran instead, for %s", PROCESS(w, p->blame), CLI_DURATION(p->blame_ns));
 }
 
 static struct kymo_why_part part_of(const struct kymo_why_held_up *h)
@@ -350,7 +350,7 @@ static void show_one(void *arg, const struct cli_why_target *t, const struct kym
         putchar('\n');
     text_answer(w, t, answer);
     if (answer->cut && !w->a.quiet)
-        cli_warn("the time is too full of events: parts of the explanation are left out");
+        cli_warn("there are too many events in this time: parts of the explanation are left out");
 }
 
 /* ---- the command ---- */
@@ -363,7 +363,7 @@ static void say_nothing_found(const struct why *w)
         cli_warn("--at %s: the recording has events from %s s to %s s only", w->at_text,
                  CLI_SINCE(&w->a, res->first), CLI_SINCE(&w->a, res->last));
     else
-        cli_warn("the recording has no request with a reply and no call with an end that fits");
+        cli_warn("nothing to explain: no request with a reply and no finished call matches the options");
 }
 
 static void say_what_lacks(const struct why *w)
@@ -373,10 +373,10 @@ static void say_what_lacks(const struct why *w)
         say_nothing_found(w);
     if (!w->a.quiet && w->slowest_cast != KYMO_NO_TIME &&
         (w->n == 0 || w->slowest_cast > w->targets[0].end - w->targets[0].start))
-        cli_warn("a cast took longer, %s until it was handled: --casts explains casts too",
+        cli_warn("a cast took longer: %s until it was handled; --casts explains casts, too",
                  CLI_DURATION(w->slowest_cast));
-    cli_lacks(&w->a, res->has_running, "running events", "waiting and running can't be told apart");
-    cli_lacks(&w->a, res->has_messages, "messages", "who waited for whom is not known");
+    cli_lacks(&w->a, res->has_running, "running events", "running and waiting cannot be distinguished");
+    cli_lacks(&w->a, res->has_messages, "messages", "it is unknown which process waited for which");
 }
 
 /* What a trigger has fired for comes first, when all of it is here and the user has asked for

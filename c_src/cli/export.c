@@ -80,26 +80,26 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
                  int *kind)
 {
     if (n < 2)
-        return cli_usage("export", "a format and a recording are needed");
+        return cli_usage("export", "export needs a format and a recording");
     *kind = find_kind(args[0]);
     if (*kind < 0)
         return cli_usage("export", "there is no format '%s'", args[0]);
     if (n > 2 && !kinds[*kind].timeline)
         return cli_usage("export", "%s takes one recording, there are %d", args[0], n - 1);
     if (o->out == NULL)
-        return cli_usage("export", "-o is missing: where to?");
+        return cli_usage("export", "the output is missing: add -o OUT");
     if (*o->out == '\0')
         return cli_usage("export", "-o: the name is empty");
     if (strcmp(o->out, "-") == 0 && !kinds[*kind].stream)
-        return cli_usage("export", "%s is a folder: -o - won't do", kinds[*kind].name);
+        return cli_usage("export", "%s is written to a folder, so -o cannot be -", kinds[*kind].name);
     bool stacks = strcmp(kinds[*kind].name, "folded") == 0 || strcmp(kinds[*kind].name, "speedscope") == 0;
     if (o->wall && !stacks)
-        return cli_usage("export", "--wall is for folded and speedscope");
+        return cli_usage("export", "--wall works only with folded and speedscope");
     bool filtered = filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0;
     if (strcmp(kinds[*kind].name, "ndjson") == 0 && (filtered || o->all))
-        return cli_usage("export", "ndjson has all events from the horizon on: only --from and --to choose");
+        return cli_usage("export", "ndjson takes only --from and --to of these options");
     if (o->all && stacks)
-        return cli_usage("export", "%s shows times, which nothing before the horizon has: --all won't do",
+        return cli_usage("export", "%s shows durations, which are unknown before the horizon: remove --all",
                          kinds[*kind].name);
     return KYMO_EXIT_OK;
 }
@@ -122,7 +122,7 @@ int cli_check_output(const char *command, const char *out, int n, char **recordi
         if (status != KYMO_EXIT_OK)
             return status;
         if (is_inside(out, recordings[i]))
-            return cli_usage(command, "-o: %s lies in the recording, choose another folder", out);
+            return cli_usage(command, "-o: %s is inside the recording: choose another folder", out);
     }
     return KYMO_EXIT_OK;
 }
@@ -132,12 +132,11 @@ static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const stru
                     int n, char **recordings)
 {
     if (o->all || o->wall || filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0)
-        return cli_usage("export",
-                         "otlp has whole chains of requests: of these options it takes --from and --to");
+        return cli_usage("export", "otlp exports whole chains of requests: it takes only --from and --to");
     if (n < 1)
         return cli_usage("export", "otlp needs a recording");
     if ((otlp->out == NULL) == (otlp->endpoint == NULL))
-        return cli_usage("export", "otlp needs either -o or --endpoint: where to?");
+        return cli_usage("export", "the output is missing: add either -o OUT or --endpoint URL");
     if (otlp->out != NULL && *otlp->out == '\0')
         return cli_usage("export", "-o: the name is empty");
     int status = cli_check_output("export", otlp->out, n, recordings);
@@ -191,7 +190,7 @@ int cli_export(int argc, char **argv)
         return status;
     }
     if (status == KYMO_EXIT_OK && (otlp.endpoint != NULL || otlp.n_headers > 0 || otlp.cacert != NULL))
-        status = cli_usage("export", "--endpoint, --header and --cacert are for otlp");
+        status = cli_usage("export", "--endpoint, --header and --cacert work only with otlp");
     cli_otlp_free(&otlp);
     if (status == KYMO_EXIT_OK)
         status = check(argc - optind, argv + optind, &o, &filter, &kind);

@@ -112,7 +112,7 @@ static int to_collector(const struct cli_otlp *o, const struct input *in, struct
     uint64_t rejected = kymo_otlp_http_rejected(http, &why);
     int status = say_failed(rc, err);
     if (rc != 0 && res->spans > 0)
-        cli_warn("%s spans were posted before", cli_format_count(res->spans, all, sizeof all));
+        cli_warn("%s spans were posted before this", cli_format_count(res->spans, all, sizeof all));
     if (rc == 0 && !o->quiet)
         say_done(o->endpoint, res, kymo_otlp_http_bytes(http));
     if (rc == 0 && rejected > 0)
@@ -129,9 +129,10 @@ static int say_what_lacks(const struct cli_otlp *o, const struct input *in,
 {
     int status = KYMO_EXIT_OK;
     if (!o->quiet && res->requests == 0)
-        cli_warn("nothing to show: no request could be paired with its reply; the recordings need messages");
+        cli_warn("nothing to show: no request could be paired with its reply; record messages");
     if (res->left_out > 0) {
-        cli_warn("%" PRIu64 " requests are left out, more than %u: choose a part with --from "
+        cli_warn("%" PRIu64
+                 " requests are left out because there are more than %u: choose a part with --from "
                  "and --to",
                  res->left_out, KYMO_OTLP_REQUESTS);
         status = o->strict ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK;

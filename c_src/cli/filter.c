@@ -333,7 +333,7 @@ static void warn_of_horizon(const struct cli_filter *f, const struct kymo_reader
     ns = (int64_t)((uint64_t)ns - (uint64_t)kymo_reader_meta(r)->t0_mono_ns);
     cli_format_seconds(ns, since, sizeof since);
     if (f->from < ns)
-        cli_warn("the recording is complete from %s s on; --all shows what is left from before", since);
+        cli_warn("the recording is complete from %s s on; --all includes older events", since);
 }
 
 /* A process of one node, or of all of them when none is named. */
@@ -367,13 +367,13 @@ static int resolve_names(struct cli_filter *f, const struct kymo_reader *r, bool
         } else {
             ok = find_atoms(r, f->pids[i], &f->names, &found);
             if (ok && !found && warn)
-                cli_warn("the recording knows no process called '%s'", f->pids[i]);
+                cli_warn("the recording contains no process called '%s'", f->pids[i]);
         }
     }
     for (size_t i = 0; i < f->n_modules && ok; i++) {
         ok = find_atoms(r, f->modules[i], &f->wanted, &found);
         if (ok && !found && warn)
-            cli_warn("the recording knows no module called '%s'", f->modules[i]);
+            cli_warn("the recording contains no module called '%s'", f->modules[i]);
     }
     return ok ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }

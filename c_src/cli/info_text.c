@@ -31,7 +31,7 @@ static void head(const struct cli_info *in)
     if (m->epochs != 0)
         printf(", set %" PRIu32 " times", m->epochs);
     if (kymo_reader_jumps(in->r) != 0)
-        printf(", %s segments with a jump", COUNT(kymo_reader_jumps(in->r)));
+        printf(", %s segments with corrected times", COUNT(kymo_reader_jumps(in->r)));
     putchar('\n');
     if (m->limit_bytes != 0)
         printf("limit        %s\n", BYTES(m->limit_bytes));
@@ -69,8 +69,7 @@ static void horizon(const struct cli_info *in)
     printf("complete     from %s, %s s after the start: the last %s s\n", wall, since,
            in->events != 0 ? length : "0.000000000");
     if (in->incomplete != 0)
-        printf("             %s older events are of some threads only; --all shows them\n",
-               COUNT(in->incomplete));
+        printf("             %s older events are incomplete; --all includes them\n", COUNT(in->incomplete));
 }
 
 static void span(const struct cli_info *in)
@@ -109,7 +108,7 @@ static void storage(const struct cli_info *in)
            COUNT(in->defs[KYMO_DICT_MFA]), COUNT(in->defs[KYMO_DICT_ATOM]), COUNT(in->defs[KYMO_DICT_TERM]),
            COUNT(in->defs[KYMO_DICT_PROC]));
     if (in->meta->dict_full != 0)
-        printf("             full: %s definitions had no room, their events have no names\n",
+        printf("             full: %s definitions did not fit, so their events have no names\n",
                COUNT(in->meta->dict_full));
 }
 
@@ -132,7 +131,7 @@ static void loss(const struct cli_info *in)
 static void taken(const struct cli_info *in)
 {
     if (in->meta->taken != 0)
-        printf("taken        %s trace patterns, flags or sessions were taken away by another tool:\n"
+        printf("taken        %s trace patterns, flags or sessions were removed by another tracer:\n"
                "             events are missing from then on\n",
                COUNT(in->meta->taken));
 }
@@ -143,11 +142,11 @@ static void damage(const struct cli_info *in)
     const struct {
         uint64_t n;
         const char *what;
-    } items[] = {{d->segments_bad, "segments are not valid"},
-                 {d->records_bad, "segments are cut short"},
-                 {d->bytes_cut, "bytes of events are skipped"},
+    } items[] = {{d->segments_bad, "segments are invalid"},
+                 {d->records_bad, "segments are truncated"},
+                 {d->bytes_cut, "bytes of events were skipped"},
                  {d->segments_moved, "segments were overwritten while being read"},
-                 {d->dict_bad, "bytes of the dictionary are skipped"},
+                 {d->dict_bad, "bytes of the dictionary were skipped"},
                  {d->seq_gaps, "segments are missing"},
                  {in->missing, "events that were recorded are missing"}};
     bool any = false;

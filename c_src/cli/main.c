@@ -70,7 +70,7 @@ int cli_usage(const char *command, const char *fmt, ...)
 int cli_one_recording(const char *command, int n, char **args)
 {
     if (n != 1)
-        return cli_usage(command, "one recording is needed, there are %d", n);
+        return cli_usage(command, "name one recording, not %d", n);
     return args[0][0] == '\0' ? cli_usage(command, "the name of the recording is empty") : KYMO_EXIT_OK;
 }
 
@@ -128,8 +128,8 @@ int cli_say_incomplete(const struct kymo_reader *r, bool strict)
         d->segments_moved != 0
             ? "segments were overwritten or removed while being read (take a snapshot first)"
             : NULL,
-        m->dict_full != 0 ? "names found no room in the dictionary" : NULL,
-        m->taken != 0 ? "the recorder's tracing was taken away by another tool" : NULL};
+        m->dict_full != 0 ? "the dictionary was full, so names are missing" : NULL,
+        m->taken != 0 ? "another tracer removed trace flags or patterns of the recorder" : NULL};
     char text[512] = "";
     for (size_t i = 0, n = 0; i < sizeof reasons / sizeof *reasons; i++) {
         if (reasons[i] != NULL)
@@ -147,8 +147,8 @@ void cli_warn_empty(const struct kymo_reader *r, bool filtered)
         cli_warn("nothing to show: no event matches the options");
     else if (kymo_reader_horizon(r, &ticks, &ns))
         cli_warn(
-            "nothing to show: no event is newer than the horizon, from which on the recording is complete "
-            "(--all shows older events)");
+            "nothing to show: all events are older than the horizon, from which the recording is complete "
+            "(--all includes older events)");
     else
         cli_warn("nothing to show: the recording has no events");
 }

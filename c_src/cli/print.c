@@ -450,17 +450,15 @@ int cli_print(int argc, char **argv)
         case OPT_STRICT: strict = true; break;
         case 'f':
         case OPT_FOLLOW: following = true; break;
-        case OPT_OF_TREE:
-            status = cli_usage("print", "--slower and --function choose calls: add --tree");
-            break;
+        case OPT_OF_TREE: status = cli_usage("print", "--slower and --function work only with --tree"); break;
         case '?': status = cli_bad_option("print"); break;
         default: status = cli_filter_option(&filter, "print", o, optarg);
         }
     }
     if (status == KYMO_EXIT_OK && p.json && (wall || erlang))
-        status = cli_usage("print", "--json has its own times: --wall and --erlang won't do");
+        status = cli_usage("print", "--json has its own times: remove --wall and --erlang");
     if (status == KYMO_EXIT_OK && following && filter.to_text != NULL)
-        status = cli_usage("print", "--follow goes on until the recording ends: --to won't do");
+        status = cli_usage("print", "--follow ends with the recording: remove --to");
     if (status == KYMO_EXIT_OK && wall && erlang)
         status = cli_usage("print", "--wall and --erlang exclude each other");
     if (status == KYMO_EXIT_OK && following)

@@ -170,12 +170,12 @@ static int run(struct tree *t)
     if (status == KYMO_EXIT_OK && t->failed)
         status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     if (status == KYMO_EXIT_OK) {
-        cli_lacks(&t->a, t->a.result.has_calls, "calls", "there is nothing to show");
+        cli_lacks(&t->a, t->a.result.has_calls, "calls", "there is no tree to show");
         if (t->a.result.has_calls)
             cli_lacks(&t->a, t->a.result.has_ends, "return_to or return events",
-                      "how long calls take is not known");
+                      "durations of calls are unknown");
         if (t->early && !t->a.quiet)
-            cli_warn("some calls are too deep in time to be kept: they are not below their callers");
+            cli_warn("too many calls were open at one time: some are not shown below their callers");
     }
     return status;
 }
@@ -199,8 +199,8 @@ int cli_print_tree(int argc, char **argv)
         case OPT_TREE: break;
         case 'f':
         case OPT_FOLLOW:
-            status = cli_usage("print", "--follow prints events as they come, --tree calls that have ended: "
-                                        "only one of them");
+            status = cli_usage("print", "--follow prints new events, --tree prints finished calls: use "
+                                        "one of them");
             break;
         case OPT_SLOWER:
             if (!cli_parse_duration(optarg, &t.slower))

@@ -177,7 +177,7 @@ static int put_line(void *arg, const char *line, size_t n, size_t spans, char *e
     kymo_out_write(&f->out, line, n);
     kymo_out_write(&f->out, "\n", 1);
     if (f->out.error != 0)
-        snprintf(err, err_size, "can't write %s: %s", f->out.path, strerror(-f->out.error));
+        snprintf(err, err_size, "cannot write %s: %s", f->out.path, strerror(-f->out.error));
     return f->out.error;
 }
 

@@ -10,7 +10,7 @@ enum { PROGRESS_EVERY = 1 << 17 };
 
 int kymo_feed_error(int error, char *err, size_t err_size)
 {
-    snprintf(err, err_size, "can't read the recording further: %s", strerror(-error));
+    snprintf(err, err_size, "cannot read the rest of the recording: %s", strerror(-error));
     return error;
 }
 

@@ -44,7 +44,7 @@ int kymo_outdir_make(struct kymo_outdir *d, const char *path, char *err, size_t 
     memcpy(d->temp + n, ".XXXXXX", sizeof ".XXXXXX");
     if (mkdtemp(d->temp) == NULL) {
         int rc = -errno;
-        snprintf(err, err_size, "can't create %s: %s", path, strerror(-rc));
+        snprintf(err, err_size, "cannot create %s: %s", path, strerror(-rc));
         free(d->temp);
         d->temp = NULL;
         return rc;
@@ -66,7 +66,7 @@ int kymo_outdir_finish(struct kymo_outdir *d, char *err, size_t err_size)
 {
     if (rename(d->temp, d->path) != 0) {
         int rc = -errno;
-        snprintf(err, err_size, "can't create %s: %s", d->path, strerror(-rc));
+        snprintf(err, err_size, "cannot create %s: %s", d->path, strerror(-rc));
         return rc;
     }
     free(d->temp);

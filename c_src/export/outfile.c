@@ -64,7 +64,7 @@ int kymo_out_open(struct kymo_out *o, const char *path, char *err, size_t err_si
         error = out_open_temp(o);
     }
     if (error != 0) {
-        out_say(o, "can't write", error, err, err_size);
+        out_say(o, "cannot write", error, err, err_size);
         out_free(o);
     }
     return error;
@@ -117,7 +117,7 @@ int kymo_out_finish(struct kymo_out *o, char *err, size_t err_size)
         o->error = -errno;
     int error = o->error;
     if (error != 0) {
-        out_say(o, "can't write", error, err, err_size);
+        out_say(o, "cannot write", error, err, err_size);
         if (o->temp != NULL)
             unlink(o->temp);
     }

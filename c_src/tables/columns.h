@@ -11,83 +11,83 @@
 
 #define KYMO_EVENTS_COLUMNS(X) \
     X(id,               INTEGER, "number of the row, from 1, in order of time") \
-    X(time_ns,          INTEGER, "when") \
-    X(time,             TEXT,    "the same as a date in UTC, with microseconds") \
-    X(thread,           TEXT,    "thread of the runtime: s1 a scheduler, c2 dirty CPU, i3 dirty IO, t4 any other") \
+    X(time_ns,          INTEGER, "time of the event") \
+    X(time,             TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(thread,           TEXT,    "thread of the runtime: s1 a scheduler, c2 a dirty CPU scheduler, i3 a dirty I/O scheduler, t4 another thread") \
     X(event,            TEXT,    "call, return_to, send, receive, spawned, in, out, ... as in kymo print") \
-    X(process,          TEXT,    "name of the process or port that it happened to") \
-    X(pid,              TEXT,    "its pid, as <0.12.0>, or #Port<0.3>") \
+    X(process,          TEXT,    "name of the process or port that the event belongs to") \
+    X(pid,              TEXT,    "its pid, such as <0.12.0> or #Port<0.3>") \
     X(peer,             TEXT,    "name of the other process: receiver, sender, parent, ...") \
-    X(peer_pid,         TEXT,    "its pid, or what the message was addressed to") \
-    X(function,         TEXT,    "lists:map/2; Enum.map/2 on nodes with Elixir") \
+    X(peer_pid,         TEXT,    "its pid, or the name that the message was sent to") \
+    X(function,         TEXT,    "function, such as lists:map/2; Enum.map/2 on nodes with Elixir") \
     X(module,           TEXT,    "its module") \
-    X(initial_call,     TEXT,    "of spawned: the function that a process of proc_lib really runs") \
+    X(initial_call,     TEXT,    "for spawned: the function that a process started by proc_lib runs") \
     X(atom,             TEXT,    "class of an exception, registered name, exit reason, driver, operation of a port") \
-    X(words,            INTEGER, "size of the message; at least that where the recorder stopped counting") \
-    X(message,          TEXT,    "call, cast, reply, down, io, io_reply, spawn_reply or timeout (no message: a receive waited in vain); NULL for any other") \
-    X(reference,        TEXT,    "hash of the reference in the message: equal in request and reply") \
+    X(words,            INTEGER, "size of the message; a lower bound if the recorder stopped counting") \
+    X(message,          TEXT,    "call, cast, reply, down, io, io_reply, spawn_reply or timeout (no message, but a receive that timed out); NULL for others") \
+    X(reference,        TEXT,    "hash of the reference in the message: the same in request and reply") \
     X(content,          TEXT,    "arguments, return value, message or reason, as an Erlang term") \
-    X(content_cut,      BOOLEAN, "something was too big and is '...' in content") \
+    X(content_cut,      BOOLEAN, "part of content was too large and is shown as '...'") \
     X(match_result,     TEXT,    "result of the match specification")
 
 #define KYMO_SPANS_COLUMNS(X) \
-    X(id,               INTEGER, "number of the call, in the order of the calls") \
+    X(id,               INTEGER, "number of the call, in order of time") \
     X(parent_id,        INTEGER, "id of the traced call that made it") \
     X(process,          TEXT,    "name of the process") \
     X(pid,              TEXT,    "its pid") \
-    X(function,         TEXT,    "the function that was called") \
+    X(function,         TEXT,    "function that was called") \
     X(module,           TEXT,    "its module") \
     X(caller,           TEXT,    "function of the parent") \
-    X(depth,            INTEGER, "open calls and collections that it is in") \
-    X(start_ns,         INTEGER, "when it was called") \
-    X(start_time,       TEXT,    "the same as a date in UTC, with microseconds") \
-    X(end_ns,           INTEGER, "when it ended") \
+    X(depth,            INTEGER, "number of open calls and collections around it") \
+    X(start_ns,         INTEGER, "time of the call") \
+    X(start_time,       TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(end_ns,           INTEGER, "time of its end") \
     X(duration_ns,      INTEGER, "from start to end") \
-    X(self_ns,          INTEGER, "duration without the traced calls and the collections in it") \
-    X(running_ns,       INTEGER, "part of the duration in which the process had a scheduler") \
-    X(self_running_ns,  INTEGER, "part of self_ns in which it had one") \
+    X(self_ns,          INTEGER, "duration without the traced calls and collections inside it") \
+    X(running_ns,       INTEGER, "part of the duration in which the process was scheduled in") \
+    X(self_running_ns,  INTEGER, "part of self_ns in which it was scheduled in") \
     X(gc_ns,            INTEGER, "part of the duration in garbage collections") \
     X(ended,            TEXT,    "return, exception, tail, hibernate, exit, lost, open or moment") \
-    X(recursive,        BOOLEAN, "inside another call of the same function: leave it out of sums of duration") \
-    X(thread,           TEXT,    "thread that it began in")
+    X(recursive,        BOOLEAN, "inside another call of the same function: exclude it from sums of duration_ns") \
+    X(thread,           TEXT,    "thread in which it began")
 
 #define KYMO_MESSAGES_COLUMNS(X) \
     X(id,               INTEGER, "number of the message") \
-    X(kind,             TEXT,    "call, cast, reply, down, io, io_reply or spawn_reply; NULL for any other") \
+    X(kind,             TEXT,    "call, cast, reply, down, io, io_reply or spawn_reply; NULL for others") \
     X(sender,           TEXT,    "name of the sender") \
     X(sender_pid,       TEXT,    "its pid") \
     X(receiver,         TEXT,    "name of the receiver") \
-    X(receiver_pid,     TEXT,    "its pid, or what the message was addressed to") \
-    X(sent_ns,          INTEGER, "when it was sent") \
-    X(sent_time,        TEXT,    "the same as a date in UTC, with microseconds") \
-    X(fetched_ns,       INTEGER, "when the receiver moved it into its mailbox") \
-    X(taken_ns,         INTEGER, "when it left the mailbox; known on the patched runtime only") \
-    X(wait_ns,          INTEGER, "from sent to fetched") \
-    X(words,            INTEGER, "its size; NULL where the recorder stopped counting") \
-    X(reference,        TEXT,    "hash of the reference in it: equal in request and reply") \
+    X(receiver_pid,     TEXT,    "its pid, or the name that the message was sent to") \
+    X(sent_ns,          INTEGER, "time at which it was sent") \
+    X(sent_time,        TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(fetched_ns,       INTEGER, "time at which the receiver fetched it into its mailbox") \
+    X(taken_ns,         INTEGER, "time at which it left the mailbox; known only on the patched runtime") \
+    X(wait_ns,          INTEGER, "time from sent_ns to fetched_ns") \
+    X(words,            INTEGER, "its size; NULL if the recorder stopped counting") \
+    X(reference,        TEXT,    "hash of the reference in it: the same in request and reply") \
     X(to_nobody,        BOOLEAN, "the receiver did not exist")
 
 #define KYMO_REQUESTS_COLUMNS(X) \
     X(id,               INTEGER, "number of the request") \
-    X(kind,             TEXT,    "call (gen_server and the like), cast, io or spawn (tasks, erpc)") \
-    X(client,           TEXT,    "name of the process that asked") \
+    X(kind,             TEXT,    "call (as of gen_server), cast, io or spawn (tasks, erpc)") \
+    X(client,           TEXT,    "name of the process that made the request") \
     X(client_pid,       TEXT,    "its pid") \
-    X(server,           TEXT,    "name of the process that was asked") \
-    X(server_pid,       TEXT,    "its pid, or what the request was addressed to") \
-    X(sent_ns,          INTEGER, "when it was sent") \
-    X(sent_time,        TEXT,    "the same as a date in UTC, with microseconds") \
-    X(fetched_ns,       INTEGER, "when the server moved it into its mailbox") \
-    X(handled_ns,       INTEGER, "when the server began with it") \
-    X(handled_end_ns,   INTEGER, "when the callback ended") \
-    X(replied_ns,       INTEGER, "when the reply was sent") \
-    X(received_ns,      INTEGER, "when the client had the reply") \
-    X(duration_ns,      INTEGER, "from sent to received; of a cast until it was handled") \
-    X(queued_ns,        INTEGER, "from sent until the server began with it") \
-    X(handling_ns,      INTEGER, "from then until the reply was sent; of a cast until it was handled") \
-    X(reply_ns,         INTEGER, "from then until the client had it") \
-    X(ahead,            INTEGER, "requests to this server without a reply when it was sent") \
+    X(server,           TEXT,    "name of the process that received it") \
+    X(server_pid,       TEXT,    "its pid, or the name that the request was sent to") \
+    X(sent_ns,          INTEGER, "time at which it was sent") \
+    X(sent_time,        TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(fetched_ns,       INTEGER, "time at which the server fetched it into its mailbox") \
+    X(handled_ns,       INTEGER, "time at which the server began to handle it") \
+    X(handled_end_ns,   INTEGER, "time at which the callback ended") \
+    X(replied_ns,       INTEGER, "time at which the reply was sent") \
+    X(received_ns,      INTEGER, "time at which the client received the reply") \
+    X(duration_ns,      INTEGER, "time from sent_ns to received_ns; for a cast, until it was handled") \
+    X(queued_ns,        INTEGER, "time from sent_ns to handled_ns") \
+    X(handling_ns,      INTEGER, "time from handled_ns to replied_ns; for a cast, until it was handled") \
+    X(reply_ns,         INTEGER, "time from replied_ns to received_ns") \
+    X(ahead,            INTEGER, "number of requests to this server without a reply when it was sent") \
     X(ended,            TEXT,    "replied, down, open, no_reply or gone (the client exited)") \
-    X(inferred,         BOOLEAN, "handled_ns follows from the order of replies, not from the callback") \
+    X(inferred,         BOOLEAN, "handled_ns was derived from the order of the replies, not from the callback") \
     X(handler,          TEXT,    "callback that handled it") \
     X(handler_id,       INTEGER, "id of that call in spans") \
     X(caller,           TEXT,    "innermost traced function of the client when it was sent") \
@@ -97,80 +97,80 @@
     X(reference,        TEXT,    "hash of the reference in it")
 
 #define KYMO_PROCESSES_COLUMNS(X) \
-    X(process,          TEXT,    "name: registered, label, or the function that it runs; the pid without one") \
+    X(process,          TEXT,    "its name, its label, or the function that it runs; otherwise the pid") \
     X(pid,              TEXT,    "pid or port") \
-    X(role,             TEXT,    "what processes of its kind have in common") \
+    X(role,             TEXT,    "what it has in common with processes of its kind, such as the function that they run") \
     X(parent,           TEXT,    "name of the process that spawned it") \
     X(parent_pid,       TEXT,    "its pid") \
-    X(spawned_as,       TEXT,    "function that it was spawned with") \
-    X(start_ns,         INTEGER, "when it was spawned; NULL when that was before the recording") \
-    X(start_time,       TEXT,    "the same as a date in UTC, with microseconds") \
-    X(end_ns,           INTEGER, "when it exited; NULL when it was not seen to") \
-    X(first_ns,         INTEGER, "its first event") \
-    X(last_ns,          INTEGER, "its last event") \
-    X(exit_reason,      TEXT,    "exit reason, or the first element of one that is a tuple") \
-    X(running_ns,       INTEGER, "time with a scheduler") \
-    X(waiting_ns,       INTEGER, "time without one, for whatever reason") \
+    X(spawned_as,       TEXT,    "function with which it was spawned") \
+    X(start_ns,         INTEGER, "time at which it was spawned; NULL if that was before the recording") \
+    X(start_time,       TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(end_ns,           INTEGER, "time at which it exited; NULL if that was not recorded") \
+    X(first_ns,         INTEGER, "time of its first event") \
+    X(last_ns,          INTEGER, "time of its last event") \
+    X(exit_reason,      TEXT,    "exit reason; for a tuple, its first element") \
+    X(running_ns,       INTEGER, "time in which it was scheduled in") \
+    X(waiting_ns,       INTEGER, "time in which it was not, for any reason") \
     X(gc_ns,            INTEGER, "time in garbage collections") \
-    X(calls,            INTEGER, "traced calls") \
-    X(runs,             INTEGER, "how often it was scheduled in") \
-    X(collections,      INTEGER, "garbage collections") \
-    X(sent,             INTEGER, "messages that it sent") \
-    X(received,         INTEGER, "messages that it received") \
-    X(requests,         INTEGER, "requests that it made") \
-    X(requests_handled, INTEGER, "requests that were made to it") \
-    X(backlog_max,      INTEGER, "largest number of requests to it without a reply")
+    X(calls,            INTEGER, "number of traced calls") \
+    X(runs,             INTEGER, "number of times that it was scheduled in") \
+    X(collections,      INTEGER, "number of garbage collections") \
+    X(sent,             INTEGER, "number of messages that it sent") \
+    X(received,         INTEGER, "number of messages that it received") \
+    X(requests,         INTEGER, "number of requests that it made") \
+    X(requests_handled, INTEGER, "number of requests that it received") \
+    X(backlog_max,      INTEGER, "largest number of requests to it without a reply at one time")
 
 #define KYMO_COLLECTIONS_COLUMNS(X) \
     X(process,          TEXT,    "name of the process that collected garbage") \
     X(pid,              TEXT,    "its pid") \
-    X(span_id,          INTEGER, "innermost open call, in spans") \
-    X(start_ns,         INTEGER, "when it began") \
-    X(start_time,       TEXT,    "the same as a date in UTC, with microseconds") \
-    X(end_ns,           INTEGER, "when it ended") \
+    X(span_id,          INTEGER, "id in spans of the innermost open call") \
+    X(start_ns,         INTEGER, "time of its beginning") \
+    X(start_time,       TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(end_ns,           INTEGER, "time of its end") \
     X(duration_ns,      INTEGER, "from start to end") \
     X(major,            BOOLEAN, "a full collection") \
-    X(words_before,     INTEGER, "size of the heap before, old heap included") \
-    X(words_after,      INTEGER, "and after")
+    X(words_before,     INTEGER, "size of the heap before it, including the old heap") \
+    X(words_after,      INTEGER, "size of the heap after it")
 
 #define KYMO_RUNNING_COLUMNS(X) \
-    X(process,          TEXT,    "name of the process or port that had a scheduler") \
+    X(process,          TEXT,    "name of the process or port") \
     X(pid,              TEXT,    "its pid") \
     X(thread,           TEXT,    "the scheduler") \
-    X(start_ns,         INTEGER, "when it was scheduled in") \
-    X(start_time,       TEXT,    "the same as a date in UTC, with microseconds") \
-    X(end_ns,           INTEGER, "when it was scheduled out") \
+    X(start_ns,         INTEGER, "time at which it was scheduled in") \
+    X(start_time,       TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(end_ns,           INTEGER, "time at which it was scheduled out") \
     X(duration_ns,      INTEGER, "from start to end") \
-    X(waited_ns,        INTEGER, "time without a scheduler before, for whatever reason") \
-    X(runnable_ns,      INTEGER, "time in a run queue before; known on the patched runtime only") \
-    X(in_function,      TEXT,    "function that it went on with") \
-    X(out_function,     TEXT,    "function that it stopped in") \
+    X(waited_ns,        INTEGER, "time for which it was scheduled out before, for any reason") \
+    X(runnable_ns,      INTEGER, "time in a run queue before; known only on the patched runtime") \
+    X(in_function,      TEXT,    "function in which it continued") \
+    X(out_function,     TEXT,    "function in which it stopped") \
     X(dirty,            BOOLEAN, "on a dirty scheduler") \
-    X(hibernated,       BOOLEAN, "it left to hibernate") \
-    X(exited,           BOOLEAN, "it left to exit")
+    X(hibernated,       BOOLEAN, "it was scheduled out to hibernate") \
+    X(exited,           BOOLEAN, "it was scheduled out because it exited")
 
 #define KYMO_FUNCTIONS_COLUMNS(X) \
-    X(function,         TEXT,    "the function") \
+    X(function,         TEXT,    "name of the function") \
     X(module,           TEXT,    "its module") \
-    X(calls,            INTEGER, "how often it was called") \
-    X(calls_with_end,   INTEGER, "calls whose duration is known: the times are those of these calls") \
-    X(exceptions,       INTEGER, "calls that ended with an exception") \
-    X(total_ns,         INTEGER, "sum of the durations, recursive calls left out") \
-    X(self_ns,          INTEGER, "sum of self_ns of spans") \
-    X(running_ns,       INTEGER, "part of total_ns with a scheduler") \
-    X(self_running_ns,  INTEGER, "part of self_ns with a scheduler") \
+    X(calls,            INTEGER, "number of calls") \
+    X(calls_with_end,   INTEGER, "number of calls with a known duration; all times are of these calls") \
+    X(exceptions,       INTEGER, "number of calls that ended with an exception") \
+    X(total_ns,         INTEGER, "sum of the durations, without recursive calls") \
+    X(self_ns,          INTEGER, "sum of self_ns of its spans") \
+    X(running_ns,       INTEGER, "part of total_ns in which processes were scheduled in") \
+    X(self_running_ns,  INTEGER, "part of self_ns in which processes were scheduled in") \
     X(gc_ns,            INTEGER, "part of total_ns in garbage collections") \
-    X(p50_ns,           INTEGER, "median of the durations, within 1.6 %") \
-    X(p99_ns,           INTEGER, "99 % are not longer, within 1.6 %") \
-    X(max_ns,           INTEGER, "the longest") \
-    X(max_at_ns,        INTEGER, "when that one began")
+    X(p50_ns,           INTEGER, "median of the durations, accurate to 1.6 %") \
+    X(p99_ns,           INTEGER, "99th percentile of the durations, accurate to 1.6 %") \
+    X(max_ns,           INTEGER, "longest duration") \
+    X(max_at_ns,        INTEGER, "time at which that call began")
 
 #define KYMO_LOSSES_COLUMNS(X) \
-    X(thread,           TEXT,    "thread that lost events; NULL: threads that found no place") \
+    X(thread,           TEXT,    "thread that lost events; NULL: threads for which there was no slot") \
     X(cause,            TEXT,    "ring_full, io, no_slot, too_big, bad_term or reentry") \
-    X(events,           INTEGER, "how many, in the whole time of the recording") \
-    X(first_ns,         INTEGER, "first note of loss that the recording still has; without a thread: the first loss") \
-    X(last_ns,          INTEGER, "the last")
+    X(events,           INTEGER, "number of lost events, during the whole recording") \
+    X(first_ns,         INTEGER, "time of the first loss that is still noted in the recording; without a thread, of the first loss") \
+    X(last_ns,          INTEGER, "time of the last one")
 
 /* X(enum, name, id column, time column, "what a row is") */
 #define KYMO_TABLE_LIST(X) \
@@ -178,11 +178,11 @@
     X(SPANS,       spans,       SPANS_id,    SPANS_start_ns,       "A call of a traced function.") \
     X(MESSAGES,    messages,    MESSAGES_id, MESSAGES_sent_ns,     "A message.") \
     X(REQUESTS,    requests,    REQUESTS_id, REQUESTS_sent_ns,     "A request of one process to another.") \
-    X(PROCESSES,   processes,   -1,          -1,                   "A process or port, as far as it is in the recording.") \
+    X(PROCESSES,   processes,   -1,          -1,                   "A process or port, as far as the recording knows it.") \
     X(COLLECTIONS, collections, -1,          COLLECTIONS_start_ns, "A garbage collection.") \
-    X(RUNNING,     running,     -1,          RUNNING_start_ns,     "A stretch of time in which a process had a scheduler.") \
+    X(RUNNING,     running,     -1,          RUNNING_start_ns,     "A period in which a process was scheduled in.") \
     X(FUNCTIONS,   functions,   -1,          -1,                   "A function, with sums over its calls.") \
-    X(LOSSES,      losses,      -1,          -1,                   "Events that one thread lost for one reason.")
+    X(LOSSES,      losses,      -1,          -1,                   "Events that one thread lost for one cause.")
 
 /* clang-format on */
 

@@ -218,6 +218,6 @@ int kymo_tables_learn(struct kymo_table_source *s, int64_t *newest, char *err, s
             *newest = ev.ns;
     }
     if (rc < 0)
-        snprintf(err, err_size, "can't read the recording further: %s", strerror(-rc));
+        snprintf(err, err_size, "cannot read the rest of the recording: %s", strerror(-rc));
     return rc;
 }

@@ -47,7 +47,7 @@ static const size_t row_sizes[KYMO_TABLES] = {
 
 static int read_error(int rc, char *err, size_t err_size)
 {
-    snprintf(err, err_size, "can't read the recording further: %s", strerror(-rc));
+    snprintf(err, err_size, "cannot read the rest of the recording: %s", strerror(-rc));
     return rc;
 }
 

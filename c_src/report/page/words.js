@@ -24,9 +24,9 @@ function mostlyIn(part, words) {
   return [words, name(part.function), part.function_ns > 0 ? ` (${duration(part.function_ns)})` : ""];
 }
 
-function meanwhile(part) {
+function instead(part) {
   if (part.blame === null) return [];
-  return ["; ", blamed(part), " ran meanwhile, for " + duration(part.blame_ns)];
+  return ["; ", blamed(part), " ran instead, for " + duration(part.blame_ns)];
 }
 
 // What took most of the time of those that the request was behind.
@@ -44,9 +44,9 @@ const PHRASES = {
   queue: (p) => ["the request waited in the mailbox of ", busy(p), p.requests > 0
     ? ` behind ${count(p.requests)} other request${p.requests === 1 ? "" : "s"}` : "",
   ...heldUp(p)],
-  scheduler: (p) => [busy(p), " could run but waited for a scheduler", ...meanwhile(p)],
+  scheduler: (p) => [busy(p), " could run but waited for a scheduler", ...instead(p)],
   dirty_queue: (p) => [busy(p), " waited for a dirty scheduler",
-    ...mostlyIn({ ...p, function_ns: 0 }, " to run "), ...meanwhile(p)],
+    ...mostlyIn({ ...p, function_ns: 0 }, " to run "), ...instead(p)],
   port: (p) => [busy(p), " waited for ", p.blame !== null ? blamed(p) : "a port"],
   timer: (p) => [busy(p), " waited for a time to pass", ...mostlyIn({ ...p, function_ns: 0 }, ", in ")],
   suspended: (p) => [busy(p), " was suspended by ", blamed(p)],
@@ -67,11 +67,11 @@ export function shortcomings(report) {
   if (!r.whole) {
     list.push(`older events were overwritten: it is complete from ${(r.complete_from_ns / 1e9).toFixed(3)} s on`);
   }
-  if (Object.values(r.damage).some((n) => n > 0)) list.push("its files are damaged: what could not be read is left out");
-  if (r.taken > 0) list.push("another tool took the recorder's tracing away");
-  if (r.dict_full > 0) list.push(`${count(r.dict_full)} names found no room and are shown as ?`);
+  if (Object.values(r.damage).some((n) => n > 0)) list.push("its files are damaged: unreadable parts are left out");
+  if (r.taken > 0) list.push("another tracer removed trace flags or patterns of the recorder");
+  if (r.dict_full > 0) list.push(`${count(r.dict_full)} names did not fit into the dictionary and are shown as ?`);
   if (r.sample > 1) list.push(`only one in ${count(r.sample)} ${r.sample_kind === "process" ? "processes" : "events"} was recorded`);
-  if (r.given_up > 0) list.push(`${count(r.given_up)} processes or requests were given up to bound the memory`);
+  if (r.given_up > 0) list.push(`${count(r.given_up)} processes or requests were dropped to limit the memory used`);
   return list;
 }
 
@@ -79,10 +79,10 @@ export function shortcomings(report) {
 export function lacks(has) {
   const list = [];
   if (!has.calls) list.push(["calls", "there are no functions to show"]);
-  else if (!has.returns) list.push(["return_to or return events", "how long calls take is not known"]);
-  if (!has.running) list.push(["running events", "when processes ran or waited for a scheduler is not known"]);
+  else if (!has.returns) list.push(["return_to or return events", "durations of calls are unknown"]);
+  if (!has.running) list.push(["running events", "it is unknown when processes ran or waited for a scheduler"]);
   if (!has.messages) list.push(["messages", "there are no mailboxes and no requests"]);
-  else if (!has.references) list.push(["references in messages", "no request can be paired with its reply"]);
-  if (!has.gc) list.push(["garbage_collection events", "what collections cost is not known"]);
+  else if (!has.references) list.push(["references in messages", "requests cannot be paired with their replies"]);
+  if (!has.gc) list.push(["garbage_collection events", "the cost of collections is unknown"]);
   return list;
 }
