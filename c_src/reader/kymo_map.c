@@ -2,8 +2,9 @@
  *
  * Open addressing with linear probing; removal shifts the following keys back,
  * so there are no tombstones and a map with much coming and going stays small. A key and
- * its value are neighbours in memory: most questions cost one cache line. A free place has
- * the key 0; the key 0 itself has a place of its own, behind all others.
+ * its value are neighbours in memory: most questions cost one cache line. Keys are stored as
+ * their difference from ODD_KEY, which hardly anybody uses: 0 is a free place, and ODD_KEY
+ * itself has a place of its own, behind all others.
  */
 #include "kymo_map.h"
 
@@ -11,6 +12,7 @@
 #include <string.h>
 
 enum { FIRST_SLOTS = 64 };
+#define ODD_KEY 0xb5ad4eceda1ce2a9ull
 
 /* Idents differ in their low bits mostly, and an adversary may choose them:
  * mix all bits into the low ones. */
@@ -34,11 +36,11 @@ static inline void *value_at(const struct kymo_map *m, size_t i)
     return m->entries + i * m->stride + sizeof(uint64_t);
 }
 
-/* The slot of key, which is not 0, or the free one where it would go. */
+/* The slot of key, which is not ODD_KEY, or the free one where it would go. */
 static inline size_t find(const struct kymo_map *m, uint64_t key)
 {
     size_t i = home(m, key);
-    for (uint64_t there; (there = *key_at(m, i)) != key && there != 0;)
+    for (uint64_t there; (there = *key_at(m, i)) != (key ^ ODD_KEY) && there != 0;)
         i = (i + 1) & (m->slots - 1);
     return i;
 }
@@ -61,14 +63,14 @@ static bool grow(struct kymo_map *m)
 {
     struct kymo_map bigger = *m;
     bigger.slots = m->slots == 0 ? FIRST_SLOTS : m->slots * 2;
-    /* One byte more, so that the value of key 0 has an address in a set, too. */
+    /* One byte more, so that the value of ODD_KEY has an address in a set, too. */
     bigger.entries = calloc(1, (bigger.slots + 1) * m->stride + 1);
     if (bigger.entries == NULL)
         return false;
     for (size_t i = 0; i < m->slots; i++) {
         uint64_t key = *key_at(m, i);
         if (key != 0)
-            memcpy(key_at(&bigger, find(&bigger, key)), key_at(m, i), m->stride);
+            memcpy(key_at(&bigger, find(&bigger, key ^ ODD_KEY)), key_at(m, i), m->stride);
     }
     if (m->slots != 0)
         memcpy(key_at(&bigger, bigger.slots), key_at(m, m->slots), m->stride);
@@ -81,8 +83,8 @@ void *kymo_map_get(const struct kymo_map *m, uint64_t key)
 {
     if (m->slots == 0)
         return NULL;
-    if (key == 0)
-        return m->has_zero ? value_at(m, m->slots) : NULL;
+    if (key == ODD_KEY)
+        return m->has_odd ? value_at(m, m->slots) : NULL;
     size_t i = find(m, key);
     return *key_at(m, i) != 0 ? value_at(m, i) : NULL;
 }
@@ -92,23 +94,23 @@ void *kymo_map_put(struct kymo_map *m, uint64_t key, bool *added)
     if (added != NULL)
         *added = false;
     size_t i = 0;
-    if (m->slots != 0 && key != 0) {
+    if (m->slots != 0 && key != ODD_KEY) {
         i = find(m, key);
         if (*key_at(m, i) != 0)
             return value_at(m, i);
-    } else if (m->has_zero && key == 0) {
+    } else if (m->has_odd && key == ODD_KEY) {
         return value_at(m, m->slots);
     }
     if ((m->count + 1) * 4 > m->slots * 3) {
         if (!grow(m))
             return NULL;
-        i = key != 0 ? find(m, key) : 0;
+        i = key != ODD_KEY ? find(m, key) : 0;
     }
-    if (key == 0) {
-        m->has_zero = true;
+    if (key == ODD_KEY) {
+        m->has_odd = true;
         i = m->slots;
     }
-    *key_at(m, i) = key;
+    *key_at(m, i) = key ^ ODD_KEY;
     memset(value_at(m, i), 0, m->value_size);
     m->count++;
     if (added != NULL)
@@ -120,10 +122,10 @@ bool kymo_map_remove(struct kymo_map *m, uint64_t key)
 {
     if (m->slots == 0)
         return false;
-    if (key == 0) {
-        bool there = m->has_zero;
+    if (key == ODD_KEY) {
+        bool there = m->has_odd;
         m->count -= there;
-        m->has_zero = false;
+        m->has_odd = false;
         return there;
     }
     size_t hole = find(m, key);
@@ -133,7 +135,7 @@ bool kymo_map_remove(struct kymo_map *m, uint64_t key)
     uint64_t there;
     for (size_t i = (hole + 1) & mask; (there = *key_at(m, i)) != 0; i = (i + 1) & mask) {
         /* The key at i may move to the hole unless its home lies between. */
-        if (((i - home(m, there)) & mask) >= ((i - hole) & mask)) {
+        if (((i - home(m, there ^ ODD_KEY)) & mask) >= ((i - hole) & mask)) {
             memcpy(key_at(m, hole), key_at(m, i), m->stride);
             hole = i;
         }
@@ -145,12 +147,12 @@ bool kymo_map_remove(struct kymo_map *m, uint64_t key)
 
 void *kymo_map_next(const struct kymo_map *m, size_t *it, uint64_t *key)
 {
-    /* The key 0 comes first: *it is one more than the slot. */
+    /* ODD_KEY comes first: *it is one more than the slot. */
     if (*it == 0) {
         *it = 1;
-        if (m->has_zero) {
+        if (m->has_odd) {
             if (key != NULL)
-                *key = 0;
+                *key = ODD_KEY;
             return value_at(m, m->slots);
         }
     }
@@ -158,7 +160,7 @@ void *kymo_map_next(const struct kymo_map *m, size_t *it, uint64_t *key)
         size_t i = (*it)++ - 1;
         if (*key_at(m, i) != 0) {
             if (key != NULL)
-                *key = *key_at(m, i);
+                *key = *key_at(m, i) ^ ODD_KEY;
             return value_at(m, i);
         }
     }

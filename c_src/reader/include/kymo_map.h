@@ -22,7 +22,7 @@ struct kymo_map {
     size_t stride; /* of entries */
     size_t count;  /* keys in the map */
     size_t slots;  /* 0 or a power of two */
-    bool has_zero; /* the key 0 is there */
+    bool has_odd;  /* the one key that has no slot like others is there */
 };
 
 /* Never fails: the table is allocated by the first put. value_size may be 0
