@@ -4,6 +4,7 @@
 
 #include "kymo_lesson.h"
 #include "kymo_timeline.h"
+#include "order.h"
 #include "why_int.h"
 
 /* ---- collecting ---- */
@@ -139,10 +140,12 @@ static void on_event(void *arg, const struct kymo_event *ev)
 static void on_span(void *arg, const struct kymo_span *s)
 {
     struct kymo_why *w = arg;
+    struct kymo_why_span kept = {
+        .process = s->process, .id = s->id, .start = s->start, .end = s->end, .mfa = s->mfa};
     if (suspends(w, s->mfa) > 1)
-        APPEND(w->suspensions, *s);
+        APPEND(w->suspensions, kept);
     if (s->ended != KYMO_SPAN_MOMENT && wanted(w, s->start, s->end))
-        APPEND(w->spans, *s);
+        APPEND(w->spans, kept);
 }
 
 static void on_mail(void *arg, const struct kymo_mail *m)
@@ -254,23 +257,31 @@ struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w)
 
 /* ---- order ---- */
 
-#define ORDER(name, type, first, second) \
-    static int name(const void *a, const void *b) \
-    { \
-        const type *x = a, *y = b; \
-        if (x->first != y->first) \
-            return x->first < y->first ? -1 : 1; \
-        return x->second < y->second ? -1 : x->second > y->second; \
-    }
-ORDER(runs_order, struct kymo_why_run, process, start)
-ORDER(slots_order, struct kymo_why_run, slot, start)
-ORDER(collections_order, struct kymo_collection, process, start)
-ORDER(spans_order, struct kymo_span, process, id)
-ORDER(mails_order, struct kymo_mail, to, fetched)
-ORDER(ports_order, struct kymo_mail, from, sent)
-ORDER(asked_order, struct kymo_request, client, sent)
-ORDER(handled_order, struct kymo_request, server, handled)
-ORDER(suspensions_order, struct kymo_span, start, id)
+/* The n elements at p in a new place, in the order of their keys, which are freed. NULL: no
+ * memory. */
+static void *in_order(struct kymo_why *w, struct kymo_order *keys, const void *p, size_t n, size_t size)
+{
+    void *to = keys != NULL && kymo_order_sort(keys, n) ? kymo_order_apply(keys, n, p, size) : NULL;
+    w->failed = w->failed || to == NULL;
+    free(keys);
+    return to;
+}
+
+#define KEY(x) _Generic((x), int64_t : kymo_order_signed((int64_t)(x)), default : (uint64_t)(x))
+/* Sorts a list by two members of its elements. */
+#define SORT(list, one, two) \
+    do { \
+        size_t n_ = (list).n; \
+        struct kymo_order *keys_ = n_ > 1 ? malloc(n_ * sizeof *keys_) : NULL; \
+        for (size_t i_ = 0; i_ < n_ && keys_ != NULL; i_++) \
+            keys_[i_] = (struct kymo_order){KEY((list).p[i_].one), KEY((list).p[i_].two), i_}; \
+        void *p_ = n_ > 1 ? in_order(w, keys_, (list).p, n_, sizeof *(list).p) : NULL; \
+        if (p_ != NULL) { \
+            free((list).p); \
+            (list).p = p_; \
+            (list).room = n_; \
+        } \
+    } while (0)
 
 /* Of the last run of a process the end may not be known because it still runs; of any
  * other it is not known at all: nothing is, until the next begins. */
@@ -293,10 +304,7 @@ bool kymo_why_sort(struct kymo_why *w)
 {
     if (w->sorted || w->failed)
         return !w->failed;
-#define SORT(list, order) \
-    if ((list).n > 1) \
-    qsort((list).p, (list).n, sizeof *(list).p, order)
-    SORT(w->runs, runs_order);
+    SORT(w->runs, process, start);
     close_runs(w);
     w->slots.p = malloc((w->runs.n + 1) * sizeof *w->slots.p);
     if (w->slots.p == NULL) {
@@ -306,14 +314,16 @@ bool kymo_why_sort(struct kymo_why *w)
     if (w->runs.n > 0)
         memcpy(w->slots.p, w->runs.p, w->runs.n * sizeof *w->slots.p);
     w->slots.n = w->runs.n;
-    SORT(w->slots, slots_order);
-    SORT(w->collections, collections_order);
-    SORT(w->spans, spans_order);
-    SORT(w->mails, mails_order);
-    SORT(w->to_ports, ports_order);
-    SORT(w->asked, asked_order);
-    SORT(w->handled, handled_order);
-    SORT(w->suspensions, suspensions_order);
+    SORT(w->slots, slot, start);
+    SORT(w->collections, process, start);
+    SORT(w->spans, process, id);
+    SORT(w->mails, to, fetched);
+    SORT(w->to_ports, from, sent);
+    SORT(w->asked, client, sent);
+    SORT(w->handled, server, handled);
+    SORT(w->suspensions, start, id);
+    if (w->failed)
+        return false;
     for (size_t i = 0; i < w->asked.n; i++) {
         if (w->asked.p[i].reply_mail == 0)
             continue;
@@ -374,7 +384,7 @@ struct kymo_why_range kymo_why_collections(const struct kymo_why *w, uint64_t pr
 
 struct kymo_why_range kymo_why_spans(const struct kymo_why *w, uint64_t process)
 {
-    return RANGE(w->spans, struct kymo_span, process, process);
+    return RANGE(w->spans, struct kymo_why_span, process, process);
 }
 
 struct kymo_why_range kymo_why_mails(const struct kymo_why *w, uint64_t to)

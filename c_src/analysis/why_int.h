@@ -44,6 +44,13 @@ struct kymo_why_run {
     int64_t acted; /* its first call, return or send in this run; KYMO_NO_TIME = none */
 };
 
+/* What is needed of a struct kymo_span. */
+struct kymo_why_span {
+    uint64_t process, id;
+    int64_t start, end;
+    uint32_t mfa;
+};
+
 struct kymo_why_window {
     int64_t start, end;
 };
@@ -54,7 +61,7 @@ struct kymo_why {
     KYMO_WHY_LIST(struct kymo_why_run) runs;           /* by process and start */
     KYMO_WHY_LIST(struct kymo_why_run) slots;          /* the same by thread and start */
     KYMO_WHY_LIST(struct kymo_collection) collections; /* by process and start */
-    KYMO_WHY_LIST(struct kymo_span) spans;             /* by process and id */
+    KYMO_WHY_LIST(struct kymo_why_span) spans;         /* by process and id */
     KYMO_WHY_LIST(struct kymo_mail) mails;             /* by receiver and time of fetching */
     KYMO_WHY_LIST(struct kymo_mail) to_ports;          /* by sender and time of sending */
     KYMO_WHY_LIST(struct kymo_request) asked;          /* by client and time of sending */
@@ -64,9 +71,9 @@ struct kymo_why {
     uint64_t queue;               /* held_up is being filled, for this server; or NONE */
     struct kymo_map replies;      /* id of a reply's message -> index + 1 in asked */
     struct kymo_map suspends;     /* function -> uint8_t: 1 no, 2 suspends, 3 resumes */
-    KYMO_WHY_LIST(struct kymo_span) suspensions; /* calls of these, by start */
-    struct kymo_map acted;                       /* process -> int64_t: see kymo_why_run */
-    struct kymo_map endless;                     /* processes whose last run has no end */
+    KYMO_WHY_LIST(struct kymo_why_span) suspensions; /* calls of these, by start */
+    struct kymo_map acted;                           /* process -> int64_t: see kymo_why_run */
+    struct kymo_map endless;                         /* processes whose last run has no end */
     bool sorted, failed;
     bool facts_cut, path_cut; /* no room for all facts, for all of this path */
     uint32_t n_slots;

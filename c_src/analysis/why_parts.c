@@ -64,7 +64,7 @@ static void top_function(const struct kymo_why *w, uint64_t process, const struc
 {
     enum { STACK = 4096 };
     struct kymo_why_range range = kymo_why_spans(w, process);
-    const struct kymo_span **stack = malloc(STACK * sizeof(const struct kymo_span *));
+    const struct kymo_why_span **stack = malloc(STACK * sizeof(const struct kymo_why_span *));
     struct kymo_map sums;
     size_t n = 0, at = 0;
     int64_t time = INT64_MIN;
@@ -72,7 +72,7 @@ static void top_function(const struct kymo_why *w, uint64_t process, const struc
     *most = 0;
     kymo_map_init(&sums, sizeof(int64_t));
     for (size_t i = range.first; stack != NULL && i <= range.end; i++) {
-        const struct kymo_span *next = i < range.end ? &w->spans.p[i] : NULL;
+        const struct kymo_why_span *next = i < range.end ? &w->spans.p[i] : NULL;
         int64_t start = next != NULL ? next->start : INT64_MAX;
         /* What ends before the next begins. */
         while (n > 0 && stack[n - 1]->end != KYMO_NO_TIME && stack[n - 1]->end <= start) {

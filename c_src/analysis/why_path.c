@@ -114,9 +114,9 @@ static void ran(struct kymo_why *w, const struct kymo_why_run *run, int64_t star
 /* The process that had it suspended until just before `end`. *since: not before. */
 static uint64_t suspender(const struct kymo_why *w, uint64_t process, int64_t end, int64_t *since)
 {
-    const struct kymo_span *resumed = NULL;
+    const struct kymo_why_span *resumed = NULL;
     for (size_t i = w->suspensions.n; i-- > 0;) {
-        const struct kymo_span *s = &w->suspensions.p[i];
+        const struct kymo_why_span *s = &w->suspensions.p[i];
         const uint8_t *what = kymo_map_get(&w->suspends, s->mfa);
         if (s->start > end || s->process == process || what == NULL)
             continue;

@@ -58,74 +58,99 @@ enum kymo_peek kymo_scan_peek(struct kymo_scan *s)
             return NULL; \
     } while (0)
 
-static const uint8_t *base_fields(const char *f, const uint8_t *p, const uint8_t *end, struct kymo_event *ev)
+/* One field. Where the letter is known when this is compiled a few instructions are left. */
+static inline __attribute__((always_inline)) const uint8_t *field(char letter, const uint8_t *p,
+                                                                  const uint8_t *end, struct kymo_event *ev)
 {
-    for (; *f != '\0'; f++) {
-        switch (*f) {
-        case 'W':
-            TAKE(8);
-            ev->who = kymo_get64(p);
-            p += 8;
-            break;
-        case 'P':
-            TAKE(8);
-            ev->peer = kymo_get64(p);
-            p += 8;
-            break;
-        case 'M':
-            TAKE(4);
-            ev->mfa = kymo_get32(p);
-            p += 4;
-            break;
-        case 'A':
-            TAKE(4);
-            ev->atom = kymo_get32(p);
-            p += 4;
-            break;
-        case 'S':
-            TAKE(4);
-            ev->size = kymo_get32(p);
-            p += 4;
-            break;
-        case 'K':
-            TAKE(1);
-            ev->kind = *p++;
-            break;
-        case 'Q':
-            TAKE(8);
-            ev->value = kymo_get64(p);
-            p += 8;
-            break;
-        case 'U':
-            TAKE(8);
-            ev->serial_prev = kymo_get32(p);
-            ev->serial_cur = kymo_get32(p + 4);
-            p += 8;
-            break;
-        case 'R':
-            TAKE(9);
-            ev->message = *p;
-            ev->ref = kymo_get64(p + 1);
-            p += 9;
-            break;
-        case 'I':
-            TAKE(4);
-            ev->initial = kymo_get32(p);
-            p += 4;
-            break;
-        case 'G':
-            TAKE(1);
-            ev->n_gc = *p++;
-            if (ev->n_gc != 0 && ev->n_gc != KYMO_GC_SIZES)
-                return NULL;
-            TAKE(8u * ev->n_gc);
-            memcpy(ev->gc, p, 8u * ev->n_gc);
-            p += 8u * ev->n_gc;
-            break;
-        default: return NULL;
-        }
+    switch (letter) {
+    case 'W':
+        TAKE(8);
+        ev->who = kymo_get64(p);
+        return p + 8;
+    case 'P':
+        TAKE(8);
+        ev->peer = kymo_get64(p);
+        return p + 8;
+    case 'M':
+        TAKE(4);
+        ev->mfa = kymo_get32(p);
+        return p + 4;
+    case 'A':
+        TAKE(4);
+        ev->atom = kymo_get32(p);
+        return p + 4;
+    case 'S':
+        TAKE(4);
+        ev->size = kymo_get32(p);
+        return p + 4;
+    case 'K':
+        TAKE(1);
+        ev->kind = *p;
+        return p + 1;
+    case 'Q':
+        TAKE(8);
+        ev->value = kymo_get64(p);
+        return p + 8;
+    case 'U':
+        TAKE(8);
+        ev->serial_prev = kymo_get32(p);
+        ev->serial_cur = kymo_get32(p + 4);
+        return p + 8;
+    case 'R':
+        TAKE(9);
+        ev->message = *p;
+        ev->ref = kymo_get64(p + 1);
+        return p + 9;
+    case 'I':
+        TAKE(4);
+        ev->initial = kymo_get32(p);
+        return p + 4;
+    case 'G':
+        TAKE(1);
+        ev->n_gc = *p++;
+        if (ev->n_gc == 0)
+            return p;
+        if (ev->n_gc != KYMO_GC_SIZES)
+            return NULL;
+        TAKE(sizeof ev->gc);
+        memcpy(ev->gc, p, sizeof ev->gc);
+        return p + sizeof ev->gc;
+    default: return NULL;
     }
+}
+
+enum { FIELDS_MAX = 6 };
+#define KYMO_X(id, sym, name, letters) \
+    _Static_assert(sizeof(letters) - 1 <= FIELDS_MAX, "more fields than are decoded");
+KYMO_EVENTS(KYMO_X)
+#undef KYMO_X
+
+/* All fields of an event, for letters that are known when this is compiled. */
+static inline __attribute__((always_inline)) const uint8_t *fields(const char *f, size_t n, const uint8_t *p,
+                                                                   const uint8_t *end, struct kymo_event *ev)
+{
+#define NEXT(i) \
+    if (n > (i) && p != NULL) \
+    p = field(f[i], p, end, ev)
+    NEXT(0);
+    NEXT(1);
+    NEXT(2);
+    NEXT(3);
+    NEXT(4);
+    NEXT(5);
+#undef NEXT
     return p;
+}
+
+static const uint8_t *base_fields(uint8_t id, const uint8_t *p, const uint8_t *end, struct kymo_event *ev)
+{
+    switch (id) {
+#define KYMO_X(number, sym, name, letters) \
+    case number: return fields(letters, sizeof(letters) - 1, p, end, ev);
+        KYMO_EVENTS(KYMO_X)
+#undef KYMO_X
+    default: return NULL;
+    }
 }
 
 static const uint8_t *content(const uint8_t *p, const uint8_t *end, struct kymo_event *ev)
@@ -179,7 +204,7 @@ bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev)
     ev->id = plain_id(s->id);
     ev->who = KYMO_IDENT_NONE;
     ev->peer = KYMO_IDENT_NONE;
-    p = base_fields(kymo_event_fields(s->id), p, end, ev);
+    p = base_fields(s->id, p, end, ev);
     if (p != NULL && (s->variant & KYMO_HAS_CONTENT) != 0)
         p = content(p, end, ev);
     if (p != NULL && (s->variant & KYMO_HAS_OPTS) != 0)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Open addressing with linear probing; removal shifts the following keys back,
- * so there are no tombstones and a map with much coming and going stays small.
+ * so there are no tombstones and a map with much coming and going stays small. A key and
+ * its value are neighbours in memory: most questions cost one cache line. Keys are stored as
+ * their difference from ODD_KEY, which hardly anybody uses: 0 is a free place, and ODD_KEY
+ * itself has a place of its own, behind all others.
  */
 #include "kymo_map.h"
 
@@ -9,10 +12,11 @@
 #include <string.h>
 
 enum { FIRST_SLOTS = 64 };
+#define ODD_KEY 0xb5ad4eceda1ce2a9ull
 
 /* Idents differ in their low bits mostly, and an adversary may choose them:
  * mix all bits into the low ones. */
-static size_t home(const struct kymo_map *m, uint64_t key)
+static inline size_t home(const struct kymo_map *m, uint64_t key)
 {
     key ^= key >> 32;
     key *= 0x9e3779b97f4a7c15ull;
@@ -22,16 +26,21 @@ static size_t home(const struct kymo_map *m, uint64_t key)
     return (size_t)key & (m->slots - 1);
 }
 
-static uint8_t *value(const struct kymo_map *m, size_t i)
+static inline uint64_t *key_at(const struct kymo_map *m, size_t i)
 {
-    return m->values + i * m->value_size;
+    return (uint64_t *)(void *)(m->entries + i * m->stride);
 }
 
-/* The slot of key, or the free one where it would go. */
-static size_t find(const struct kymo_map *m, uint64_t key)
+static inline void *value_at(const struct kymo_map *m, size_t i)
+{
+    return m->entries + i * m->stride + sizeof(uint64_t);
+}
+
+/* The slot of key, which is not ODD_KEY, or the free one where it would go. */
+static inline size_t find(const struct kymo_map *m, uint64_t key)
 {
     size_t i = home(m, key);
-    while (m->used[i] && m->keys[i] != key)
+    for (uint64_t there; (there = *key_at(m, i)) != (key ^ ODD_KEY) && there != 0;)
         i = (i + 1) & (m->slots - 1);
     return i;
 }
@@ -40,14 +49,13 @@ void kymo_map_init(struct kymo_map *m, size_t value_size)
 {
     memset(m, 0, sizeof *m);
     m->value_size = value_size;
+    m->stride = sizeof(uint64_t) + (value_size + 7) / 8 * 8;
 }
 
 void kymo_map_free(struct kymo_map *m)
 {
     size_t value_size = m->value_size;
-    free(m->keys);
-    free(m->used);
-    free(m->values);
+    free(m->entries);
     kymo_map_init(m, value_size);
 }
 
@@ -55,31 +63,19 @@ static bool grow(struct kymo_map *m)
 {
     struct kymo_map bigger = *m;
     bigger.slots = m->slots == 0 ? FIRST_SLOTS : m->slots * 2;
-    bigger.keys = calloc(bigger.slots, sizeof *bigger.keys);
-    bigger.used = calloc(bigger.slots, 1);
-    /* One byte more, so that the values of a set have an address too. */
-    bigger.values = calloc(bigger.slots + 1, m->value_size == 0 ? 1 : m->value_size);
-    if (bigger.keys == NULL || bigger.used == NULL || bigger.values == NULL) {
-        free(bigger.keys);
-        free(bigger.used);
-        free(bigger.values);
+    /* One byte more, so that the value of ODD_KEY has an address in a set, too. */
+    bigger.entries = calloc(1, (bigger.slots + 1) * m->stride + 1);
+    if (bigger.entries == NULL)
         return false;
-    }
     for (size_t i = 0; i < m->slots; i++) {
-        if (m->used[i]) {
-            size_t j = find(&bigger, m->keys[i]);
-            bigger.used[j] = 1;
-            bigger.keys[j] = m->keys[i];
-            memcpy(value(&bigger, j), value(m, i), m->value_size);
-        }
+        uint64_t key = *key_at(m, i);
+        if (key != 0)
+            memcpy(key_at(&bigger, find(&bigger, key ^ ODD_KEY)), key_at(m, i), m->stride);
     }
-    free(m->keys);
-    free(m->used);
-    free(m->values);
-    m->keys = bigger.keys;
-    m->used = bigger.used;
-    m->values = bigger.values;
-    m->slots = bigger.slots;
+    if (m->slots != 0)
+        memcpy(key_at(&bigger, bigger.slots), key_at(m, m->slots), m->stride);
+    free(m->entries);
+    *m = bigger;
     return true;
 }
 
@@ -87,60 +83,85 @@ void *kymo_map_get(const struct kymo_map *m, uint64_t key)
 {
     if (m->slots == 0)
         return NULL;
+    if (key == ODD_KEY)
+        return m->has_odd ? value_at(m, m->slots) : NULL;
     size_t i = find(m, key);
-    return m->used[i] ? value(m, i) : NULL;
+    return *key_at(m, i) != 0 ? value_at(m, i) : NULL;
 }
 
 void *kymo_map_put(struct kymo_map *m, uint64_t key, bool *added)
 {
     if (added != NULL)
         *added = false;
-    if (m->slots != 0) {
-        size_t i = find(m, key);
-        if (m->used[i])
-            return value(m, i);
+    size_t i = 0;
+    if (m->slots != 0 && key != ODD_KEY) {
+        i = find(m, key);
+        if (*key_at(m, i) != 0)
+            return value_at(m, i);
+    } else if (m->has_odd && key == ODD_KEY) {
+        return value_at(m, m->slots);
     }
-    if ((m->count + 1) * 4 > m->slots * 3 && !grow(m))
-        return NULL;
-    size_t i = find(m, key);
-    m->used[i] = 1;
-    m->keys[i] = key;
-    memset(value(m, i), 0, m->value_size);
+    if ((m->count + 1) * 4 > m->slots * 3) {
+        if (!grow(m))
+            return NULL;
+        i = key != ODD_KEY ? find(m, key) : 0;
+    }
+    if (key == ODD_KEY) {
+        m->has_odd = true;
+        i = m->slots;
+    }
+    *key_at(m, i) = key ^ ODD_KEY;
+    memset(value_at(m, i), 0, m->value_size);
     m->count++;
     if (added != NULL)
         *added = true;
-    return value(m, i);
+    return value_at(m, i);
 }
 
 bool kymo_map_remove(struct kymo_map *m, uint64_t key)
 {
     if (m->slots == 0)
         return false;
+    if (key == ODD_KEY) {
+        bool there = m->has_odd;
+        m->count -= there;
+        m->has_odd = false;
+        return there;
+    }
     size_t hole = find(m, key);
-    if (!m->used[hole])
+    if (*key_at(m, hole) == 0)
         return false;
     size_t mask = m->slots - 1;
-    for (size_t i = (hole + 1) & mask; m->used[i]; i = (i + 1) & mask) {
+    uint64_t there;
+    for (size_t i = (hole + 1) & mask; (there = *key_at(m, i)) != 0; i = (i + 1) & mask) {
         /* The key at i may move to the hole unless its home lies between. */
-        if (((i - home(m, m->keys[i])) & mask) >= ((i - hole) & mask)) {
-            m->keys[hole] = m->keys[i];
-            memcpy(value(m, hole), value(m, i), m->value_size);
+        if (((i - home(m, there ^ ODD_KEY)) & mask) >= ((i - hole) & mask)) {
+            memcpy(key_at(m, hole), key_at(m, i), m->stride);
             hole = i;
         }
     }
-    m->used[hole] = 0;
+    *key_at(m, hole) = 0;
     m->count--;
     return true;
 }
 
 void *kymo_map_next(const struct kymo_map *m, size_t *it, uint64_t *key)
 {
-    while (*it < m->slots) {
-        size_t i = (*it)++;
-        if (m->used[i]) {
+    /* ODD_KEY comes first: *it is one more than the slot. */
+    if (*it == 0) {
+        *it = 1;
+        if (m->has_odd) {
             if (key != NULL)
-                *key = m->keys[i];
-            return value(m, i);
+                *key = ODD_KEY;
+            return value_at(m, m->slots);
+        }
+    }
+    while (*it <= m->slots) {
+        size_t i = (*it)++ - 1;
+        if (*key_at(m, i) != 0) {
+            if (key != NULL)
+                *key = *key_at(m, i) ^ ODD_KEY;
+            return value_at(m, i);
         }
     }
     return NULL;

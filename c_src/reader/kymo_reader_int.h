@@ -75,6 +75,7 @@ struct kymo_seg_ref {
 #define KYMO_REF_OUT 8u    /* is on its way out of the index */
 #define KYMO_REF_TIME 16u  /* ts_begin is not that of the header: mono_ns is of no use */
 #define KYMO_REF_HELD 32u  /* offset is in kymo_reader.held */
+#define KYMO_REF_SUM 64u   /* its sum was right in an earlier pass */
 
 struct kymo_index {
     struct kymo_seg_ref *refs; /* by (slot, seq), no pair twice */

@@ -200,6 +200,7 @@ static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found)
                 found->order == ref->order && found->len >= ref->len) {
                 ref->file = found->file;
                 ref->offset = found->offset;
+                ref->flags &= ~KYMO_REF_SUM;
             }
             return;
         }

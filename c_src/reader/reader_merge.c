@@ -78,12 +78,11 @@ static bool is_gap(const struct kymo_seg_ref *ref)
     return ref->seq != ref[-1].seq + 1;
 }
 
-/* Peeks the next record of c's segment, or leaves the segment. */
-static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body)
+/* There is no further record in c's segment, or none that is good: leaves it. */
+static void leave_segment(struct kymo_reader *r, struct kymo_cursor *c, enum kymo_peek peek)
 {
-    enum kymo_peek peek = bad_body ? KYMO_PEEK_BAD : kymo_scan_peek(&c->scan);
     bool last = c->next == c->first + c->n;
-    c->loaded = peek == KYMO_PEEK_RECORD;
+    c->loaded = false;
     if (peek == KYMO_PEEK_BAD)
         kymo_segment_damaged(r, &r->index.refs[c->next - 1], c->scan.pos);
     else if (peek == KYMO_PEEK_END)
@@ -94,8 +93,17 @@ static void advance(struct kymo_reader *r, struct kymo_cursor *c, bool bad_body)
         set_losing(r, c, lost_at_end(r, c));
     if (peek == KYMO_PEEK_BAD && last)
         c->ended = true; /* nobody knows how long it goes on */
-    if (!c->loaded && last)
+    if (last)
         release(c);
+}
+
+/* Peeks the next record of c's segment, or leaves the segment. */
+static inline void advance(struct kymo_reader *r, struct kymo_cursor *c)
+{
+    enum kymo_peek peek = kymo_scan_peek(&c->scan);
+    c->loaded = true;
+    if (peek != KYMO_PEEK_RECORD)
+        leave_segment(r, c, peek);
 }
 
 /* Loads c's next segment. 0 or -ENOMEM. */
@@ -115,7 +123,7 @@ static int load(struct kymo_reader *r, struct kymo_cursor *c)
         c->noted = 0;
         c->noted_before = false;
         kymo_scan_start(&c->scan, c->buf, (uint32_t)got);
-        advance(r, c, false);
+        advance(r, c);
         return 0;
     }
     set_losing(r, c, true);
@@ -127,13 +135,15 @@ static int load(struct kymo_reader *r, struct kymo_cursor *c)
 }
 
 /* Gives the top of the heap the key of its next record. */
-static void replace_top(struct kymo_reader *r)
+static inline void replace_top(struct kymo_reader *r)
 {
     struct kymo_heap_entry *h = r->heap;
     if (!key_of(r, &r->cursors[h[0].slot], &h[0].key))
         h[0] = h[--r->heap_n];
-    if (r->heap_n > 1)
-        sift_down(h, r->heap_n, 0);
+    uint32_t n = r->heap_n;
+    /* Mostly the next record of the same thread is before those of all others. */
+    if (n > 1 && (before(&h[1], &h[0]) || (n > 2 && before(&h[2], &h[0]))))
+        sift_down(h, n, 0);
 }
 
 /* Whether threads that found no slot may have lost events just before this time, or at it. */
@@ -145,62 +155,91 @@ static bool lost_without_slot(struct kymo_reader *r, uint64_t ticks)
     return true;
 }
 
+/* Passes the event that was handed out. */
+static inline void pass_top(struct kymo_reader *r)
+{
+    struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
+    r->top_taken = false;
+    advance(r, c);
+    if (c->losing && c->loaded && c->scan.id != KYMO_E_LOST)
+        set_losing(r, c, false);
+    replace_top(r);
+}
+
+/* The top of the heap has no record to give: goes on to its next segment or to its newest
+ * loss, which is nothing to give either. 1, 0 at the end, or -ENOMEM. */
+static int refill_top(struct kymo_reader *r)
+{
+    struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
+    if (c->next == c->first + c->n) { /* the newest loss */
+        if (r->heap[0].key > r->until)
+            return 0;
+        c->ended = true;
+        set_losing(r, c, false);
+    } else {
+        int rc = load(r, c);
+        if (rc < 0)
+            return rc;
+    }
+    replace_top(r);
+    return 1;
+}
+
+/* What an event of c says of losses. */
+static void note_losses(struct kymo_reader *r, struct kymo_cursor *c, const struct kymo_event *ev)
+{
+    bool lost = ev->id == KYMO_E_LOST;
+    r->loss_epoch += lost_without_slot(r, ev->ticks) || r->losing > 0 || lost;
+    set_losing(r, c, lost);
+    if (!lost)
+        c->noted_before = true;
+    else if (c->noted_before)
+        c->noted += ev->value;
+}
+
 int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
 {
     if (r->timeline != NULL)
         return kymo_timeline_next(r, ev);
-    if (r->top_taken) {
-        struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
-        r->top_taken = false;
-        advance(r, c, false);
-        if (c->loaded && c->scan.id != KYMO_E_LOST)
-            set_losing(r, c, false);
-        replace_top(r);
-    }
+    if (r->top_taken)
+        pass_top(r);
     while (r->heap_n > 0) {
         struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
-        if (!c->loaded && c->next == c->first + c->n) { /* the newest loss */
-            if (r->heap[0].key > r->until)
-                return 0;
-            c->ended = true;
-            set_losing(r, c, false);
-            replace_top(r);
-        } else if (!c->loaded) {
-            int rc = load(r, c);
-            if (rc < 0)
+        if (!c->loaded) {
+            int rc = refill_top(r);
+            if (rc <= 0)
                 return rc;
-            replace_top(r);
-        } else if (!kymo_scan_decode(&c->scan, ev)) {
-            advance(r, c, true);
-            replace_top(r);
-        } else {
-            ev->slot = r->heap[0].slot;
-            ev->ticks = c->last = r->heap[0].key;
-            if (ev->ticks > r->until) /* the others are no older */
-                return 0;
-            ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
-            r->loss_epoch += lost_without_slot(r, ev->ticks) || r->losing > 0 || ev->id == KYMO_E_LOST;
-            set_losing(r, c, ev->id == KYMO_E_LOST);
-            if (ev->id != KYMO_E_LOST)
-                c->noted_before = true;
-            else if (c->noted_before)
-                c->noted += ev->value;
-            if (ev->id == KYMO_E_REGISTER)
-                kymo_defs_learn(&r->defs, ev->who, ev->atom);
-            if (ev->incomplete && !r->all) {
-                advance(r, c, false);
-                replace_top(r);
-                continue;
-            }
-            ev->ns = r->jumps == 0 ? kymo_clock_ns(&r->clock, &r->clock_hint, ev->ticks)
-                                   : kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
-            if (ev->ns < c->last_ns) /* a damaged header said when it begins */
-                ev->ns = c->last_ns;
-            c->last_ns = ev->ns;
-            r->given = r->given || !ev->incomplete;
-            r->top_taken = true; /* its buffer must live until the next call */
-            return 1;
+            continue;
         }
+        if (!kymo_scan_decode(&c->scan, ev)) {
+            leave_segment(r, c, KYMO_PEEK_BAD);
+            replace_top(r);
+            continue;
+        }
+        ev->slot = r->heap[0].slot;
+        ev->ticks = c->last = r->heap[0].key;
+        if (ev->ticks > r->until) /* the others are no older */
+            return 0;
+        if (ev->id == KYMO_E_LOST || r->losing > 0 || r->meta.no_slot != 0)
+            note_losses(r, c, ev);
+        else
+            c->noted_before = true;
+        if (ev->id == KYMO_E_REGISTER)
+            kymo_defs_learn(&r->defs, ev->who, ev->atom);
+        ev->incomplete = ev->ticks <= r->horizon && kymo_reader_incomplete(r, ev->slot, ev->ticks);
+        if (ev->incomplete && !r->all) {
+            advance(r, c);
+            replace_top(r);
+            continue;
+        }
+        ev->ns = r->jumps == 0 ? kymo_clock_ns(&r->clock, &r->clock_hint, ev->ticks)
+                               : kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
+        if (ev->ns < c->last_ns) /* a damaged header said when it begins */
+            ev->ns = c->last_ns;
+        c->last_ns = ev->ns;
+        r->given = r->given || !ev->incomplete;
+        r->top_taken = true; /* its buffer must live until the next call */
+        return 1;
     }
     return 0;
 }

@@ -123,10 +123,11 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
         got = kymo_segment_copy(r, ref, *buf);
     if (got == 0)
         return moved(r, ref);
-    if (got < 0 || !sum_is_right(*buf, ref->len)) { /* a bad disk, or changed since */
-        kymo_segment_damaged(r, ref, KYMO_SEG_HEADER);
+    if (got < 0 || ((ref->flags & KYMO_REF_SUM) == 0 && !sum_is_right(*buf, ref->len))) {
+        kymo_segment_damaged(r, ref, KYMO_SEG_HEADER); /* a bad disk, or changed since */
         return 0;
     }
+    ref->flags |= KYMO_REF_SUM;
     if ((ref->flags & KYMO_REF_CUT) != 0)
         cut_off(r, ref, commit_of(*buf));
     return got;

@@ -35,7 +35,7 @@ static void set_rate(struct kymo_piece *p, uint64_t ns, uint64_t ticks)
     p->shift = shift;
 }
 
-static int64_t add_sat(int64_t a, u128 b)
+static inline int64_t add_sat(int64_t a, u128 b)
 {
     uint64_t room = (uint64_t)INT64_MAX - (uint64_t)a; /* modulo 2^64: right for a < 0 too */
     return b > room ? INT64_MAX : (int64_t)((uint64_t)a + (uint64_t)b);
@@ -123,25 +123,31 @@ int kymo_clock_extend(struct kymo_clockmap *c, const struct kymo_meta *meta, con
     return 0;
 }
 
+/* The piece that `ticks`, which is not before the first, lies in. */
+static uint32_t piece_of(const struct kymo_clockmap *c, uint64_t ticks)
+{
+    const struct kymo_piece *p = c->pieces;
+    uint32_t low = 0, high = c->n; /* p[low].ticks <= ticks < p[high].ticks */
+    while (high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        if (p[mid].ticks <= ticks)
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 int64_t kymo_clock_ns(const struct kymo_clockmap *c, uint32_t *hint, uint64_t ticks)
 {
-    if (c->pieces == NULL)
-        return ticks > INT64_MAX ? INT64_MAX : (int64_t)ticks;
     const struct kymo_piece *p = c->pieces;
+    if (p == NULL)
+        return ticks > INT64_MAX ? INT64_MAX : (int64_t)ticks;
     if (ticks < p->ticks) /* before the first point */
         return sub_sat(p->ns, (u128)(p->ticks - ticks) * p->mult >> p->shift);
-    uint32_t i = *hint < c->n ? *hint : 0;
-    if (ticks < p[i].ticks || (i + 1 < c->n && ticks >= p[i + 1].ticks)) {
-        uint32_t low = 0, high = c->n; /* p[low].ticks <= ticks < p[high].ticks */
-        while (high - low > 1) {
-            uint32_t mid = low + (high - low) / 2;
-            if (p[mid].ticks <= ticks)
-                low = mid;
-            else
-                high = mid;
-        }
-        *hint = i = low;
-    }
+    uint32_t i = *hint;
+    if (i >= c->n || ticks < p[i].ticks || (i + 1 < c->n && ticks >= p[i + 1].ticks))
+        *hint = i = piece_of(c, ticks);
     int64_t ns = add_sat(p[i].ns, (u128)(ticks - p[i].ticks) * p[i].mult >> p[i].shift);
     return i + 1 < c->n && ns > p[i + 1].ns ? p[i + 1].ns : ns;
 }

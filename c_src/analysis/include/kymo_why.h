@@ -9,7 +9,7 @@
  *
  * Use: kymo_why_new, kymo_why_window for each time that will be explained, kymo_analyse
  * with its sink, kymo_why_explain as often as wanted. Single threaded. Memory: at most
- * KYMO_WHY_FACTS_MAX facts of each kind, 50 to 150 bytes each.
+ * KYMO_WHY_FACTS_MAX facts of each kind, 40 to 140 bytes each, and a copy of those of one kind.
  */
 #ifndef KYMO_WHY_H
 #define KYMO_WHY_H

@@ -5,8 +5,8 @@
  * Not thread safe. Any key is allowed, 0 too.
  *
  * Values live inside the table: a pointer to one is valid until the next call
- * of put that adds a key, or of remove or free. Memory is at most about
- * 4 * (value_size + 9) bytes per key at its largest number of keys; it shrinks
+ * of put that adds a key, or of remove or free; it is aligned to 8 bytes. Memory is at
+ * most about 4 * (value_size + 15) bytes per key at its largest number of keys; it shrinks
  * only at free.
  */
 #ifndef KYMO_MAP_H
@@ -17,12 +17,12 @@
 #include <stdint.h>
 
 struct kymo_map {
-    uint64_t *keys;
-    uint8_t *used; /* 1 where a key lives */
-    uint8_t *values;
+    uint8_t *entries; /* slots + 1 of them: a key and its value each */
     size_t value_size;
-    size_t count; /* keys in the map */
-    size_t slots; /* 0 or a power of two */
+    size_t stride; /* of entries */
+    size_t count;  /* keys in the map */
+    size_t slots;  /* 0 or a power of two */
+    bool has_odd;  /* the one key that has no slot like others is there */
 };
 
 /* Never fails: the table is allocated by the first put. value_size may be 0
