@@ -52,8 +52,9 @@ int cli_analysis_option(struct cli_analysis *a, int option, const char *value)
 
 /* ---- the run ---- */
 
-static int look_up(struct cli_analysis *a)
+int cli_analysis_take(struct cli_analysis *a, struct kymo_reader *r)
 {
+    a->r = r;
     a->t0 = kymo_reader_meta(a->r)->t0_mono_ns;
     int status = cli_filter_resolve(&a->filter, a->command, a->r);
     if (status != KYMO_EXIT_OK)
@@ -68,13 +69,13 @@ static int look_up(struct cli_analysis *a)
 int cli_analysis_open(struct cli_analysis *a, const char *dir)
 {
     int status = cli_open(dir, &a->r);
-    return status == KYMO_EXIT_OK ? look_up(a) : status;
+    return status == KYMO_EXIT_OK ? cli_analysis_take(a, a->r) : status;
 }
 
 int cli_analysis_open_timeline(struct cli_analysis *a, int n, char **args)
 {
     int status = cli_open_timeline(a->command, n, args, a->quiet, &a->r);
-    return status == KYMO_EXIT_OK ? look_up(a) : status;
+    return status == KYMO_EXIT_OK ? cli_analysis_take(a, a->r) : status;
 }
 
 /* Says why there are no facts at all. */

@@ -21,7 +21,7 @@ static const struct {
     {"info", cli_info},   {"print", cli_print},   {"export", cli_export},       {"stats", cli_stats},
     {"calls", cli_calls}, {"why", cli_why},       {"mailboxes", cli_mailboxes}, {"diff", cli_diff},
     {"sql", cli_sql},     {"report", cli_report}, {"attach", cli_attach},       {"watch", cli_watch},
-    {"top", cli_top}};
+    {"top", cli_top},     {"live", cli_live}};
 
 const char *cli_version(void)
 {
