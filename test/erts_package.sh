@@ -34,8 +34,10 @@ beside_debian() {
 
 starts_and_loads_kymo() {
     dpkg-deb -x "$WORK/package.deb" root
+    same ../lib/erlang/bin/erl "$(readlink root/usr/lib/"$name"/bin/erl)"
+    # Behind that link it finds its files also where it was not installed.
     # shellcheck disable=SC2016 # for Erlang
-    root/usr/lib/"$name"/bin/erl -noshell -noinput -pa "$TOP/ebin" -eval '
+    root/usr/lib/"$name"/lib/erlang/bin/erl -noshell -noinput -pa "$TOP/ebin" -eval '
         io:format("OTP ~s, series ~tp~n", [erlang:system_info(otp_release), erlang:system_info(kymo_series)]),
         {ok, _, _} = kymo:record("recording", #{functions => ["lists:reverse/1"]}, fun() -> lists:reverse([1, 2]) end),
         {ok, _} = application:ensure_all_started(crypto),
