@@ -140,7 +140,7 @@ tarball: ## pack a folder that works wherever it is unpacked, into build/package
 	@scripts/package tarball
 
 deb: ## build a Debian package, into build/package
-	@scripts/bootstrap build
+	@scripts/bootstrap package
 	@scripts/package deb
 
 hex: ## build a package in the format of hex.pm, into build/package
@@ -161,7 +161,7 @@ erts-install: ## install the patched runtime into PREFIX (/usr/local)
 	@scripts/otp-build install "$(PREFIX)" "$(DESTDIR)"
 
 erts-deb: ## build a Debian package of the patched runtime, into build/package
-	@scripts/bootstrap build otp
+	@scripts/bootstrap package otp
 	@scripts/package erts-deb
 
 erts-prune: ## remove cached builds of runtimes other than the present two of each base

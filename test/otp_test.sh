@@ -39,7 +39,7 @@ out/two: code.c out/one
 bin/erl: out/two
 	@echo ' LD erl'; mkdir -p bin; printf '#!/bin/sh\n# %s\nexit 0\n' "$(CURDIR)" >$@; chmod +x $@
 install:
-	mkdir -p $(bindir); cp bin/erl $(bindir)/erl
+	mkdir -p $(DESTDIR)$(bindir); cp bin/erl $(DESTDIR)$(bindir)/erl
 MAKE
         # shellcheck disable=SC2016 # for make
         printf 'opt debug:\n\techo $@ $(FLAVOR) >>../../variants.log\ntest:\n\t@. $(SUITES)\n' >erts/emulator/Makefile
@@ -229,6 +229,14 @@ installs() {
     patched_world
     build install "$PWD/prefix"
     [ -x prefix/bin/erl ]
+}
+
+# As for a package: nothing is written to the prefix itself.
+installs_below_destdir() {
+    patched_world
+    build install "$PWD/prefix" root
+    [ -x "root/$PWD/prefix/bin/erl" ]
+    [ ! -e prefix ]
 }
 
 prune_keeps_the_present() {
@@ -427,7 +435,7 @@ suites_are_added_up() {
 for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on killed_build_starts_again \
     second_build_waits_for_first failed_build_tells_where patched_builds_only_what_changed \
     patched_from_the_source patched_makefile_is_configured_again \
-    patched_configure_starts_from_the_source variants empty_series_shares_the_build installs prune_keeps_the_present \
+    patched_configure_starts_from_the_source variants empty_series_shares_the_build installs installs_below_destdir prune_keeps_the_present \
     bad_hunk_is_named overlay_must_be_new check_of_the_series check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
     git_alone_is_enough suites_are_added_up cache_may_be_relative git_checkout_as_source other_versions_are_refused \

@@ -2,14 +2,13 @@
  *
  * A recording as flat tables: the one definition of their columns, for kymo sql, the
  * SQLite extension, kymo export ndjson and the documentation. A row is an event, a fact
- * of the analysis (kymo_analysis.h), or a sum over them; a cell is computed when it is
- * asked for.
+ * of the analysis (kymo_analysis.h), or a sum over them; cells are computed on request.
  *
- * Threads: single threaded, as the reader.
+ * Threads: single-threaded, like the reader.
  *
- * Units: columns that end in _ns are integers in nanoseconds. Those that name a moment
- * (time_ns, start_ns, sent_ns, ...) count from the start of the recording
- * (meta.t0_mono_ns), those that name a duration do not. What is not known is NULL.
+ * Units: columns that end in _ns are integers in nanoseconds. Points in time (time_ns,
+ * start_ns, sent_ns, ...) count from the start of the recording (meta.t0_mono_ns); the
+ * others are durations. Unknown values are NULL.
  */
 #ifndef KYMO_TABLES_H
 #define KYMO_TABLES_H
@@ -39,7 +38,7 @@ enum kymo_column_type { KYMO_INTEGER, KYMO_TEXT, KYMO_BOOLEAN };
 struct kymo_column {
     const char *name;
     enum kymo_column_type type;
-    const char *says; /* what it is, one phrase */
+    const char *says; /* its meaning, in one phrase */
 };
 
 struct kymo_table {
@@ -47,8 +46,8 @@ struct kymo_table {
     const char *says; /* what a row is, one sentence */
     const struct kymo_column *columns;
     unsigned n_columns;
-    int id_column;   /* unique numbers from 1 on, by which rows can be found; -1 = none */
-    int time_column; /* the moment that the row is about, -1 = there is none */
+    int id_column;   /* unique numbers from 1 on, by which rows can be looked up; -1 = none */
+    int time_column; /* the row's point in time; -1 = none */
 };
 
 extern const struct kymo_table kymo_tables[KYMO_TABLES];
@@ -57,7 +56,7 @@ const char *kymo_column_type_name(enum kymo_column_type type);
 
 /* ---- rows ---- */
 
-/* What the rows of a table point to. Of spans, messages, requests, processes,
+/* What the rows of a table point to. For spans, messages, requests, processes,
  * collections and running it is the fact of kymo_analysis.h. */
 struct kymo_event_row {
     uint64_t id; /* from 1 */
@@ -69,57 +68,59 @@ struct kymo_function_row {
     int64_t total, self, running, self_running, gc, p50, p99, max, max_at;
 };
 struct kymo_loss_row {
-    uint32_t slot; /* KYMO_LOSS_NO_SLOT: events of threads that found no place */
+    uint32_t slot; /* KYMO_LOSS_NO_SLOT: events of threads without a slot */
     uint8_t cause; /* enum kymo_loss */
     uint64_t events;
-    int64_t first, last; /* of the notes of loss, KYMO_NO_TIME = there is none */
+    int64_t first, last; /* times of the notes of loss; KYMO_NO_TIME = no note */
 };
 #define KYMO_LOSS_NO_SLOT UINT32_MAX
 
-/* What cells are computed from. Names are those that `naming` has learnt by then. */
+/* What cells are computed from. Names are those that `naming` has learnt so far. */
 struct kymo_table_source {
     struct kymo_reader *r;
     struct kymo_naming *naming;
-    bool has_gc; /* the recording has collections; kymo_tables_learn and _run find out */
+    bool has_gc; /* the recording has collections; set by kymo_tables_learn and _run */
 };
 
-/* One value. All zero bytes at first; reused from cell to cell, the text is valid until
- * the next one. */
+/* One value. Initialise it with zero bytes. It is reused for the next cell, until which
+ * its text is valid. */
 struct kymo_cell {
     enum { KYMO_CELL_NULL, KYMO_CELL_INTEGER, KYMO_CELL_TEXT, KYMO_CELL_BOOLEAN } kind;
-    int64_t integer;  /* of booleans 0 or 1 */
-    const char *text; /* UTF-8, NUL terminated */
+    int64_t integer;  /* for booleans 0 or 1 */
+    const char *text; /* UTF-8, NUL-terminated */
     size_t len;
     char *room; /* private */
     size_t size;
 };
 void kymo_cell_free(struct kymo_cell *cell);
 
-/* 0, or -ENOMEM. A count that no signed integer holds is NULL. */
+/* Returns 0 or -ENOMEM. A count that does not fit into a signed integer is NULL. */
 int kymo_table_cell(const struct kymo_table_source *s, enum kymo_table_id table, const void *row,
                     unsigned column, struct kymo_cell *cell);
 
 /* ---- all rows of a recording, once ---- */
 
 struct kymo_table_rows {
-    unsigned set; /* KYMO_TABLE_BIT of each table that is wanted */
+    unsigned set; /* KYMO_TABLE_BIT of each requested table */
     /* Window and progress, as in kymo_analysis_options. */
     struct kymo_analysis_options analysis;
-    /* Gets each row; valid during the call. 0, or a negative errno: no further row is
-     * given, and kymo_tables_run returns it. */
+    /* Called with each row, which is valid during the call. Returns 0, or a negative
+     * errno to stop; kymo_tables_run then returns it. */
     int (*row)(void *arg, enum kymo_table_id table, const void *row);
     void *arg;
 };
 
-/* Reads the recording once and gives the rows of the wanted tables, mixed: those of one
- * table in the order in which the analysis reports them. The naming learns meanwhile.
- * 0, or a negative errno; then err has a sentence unless it is one of `row`. */
+/* Reads the recording once and reports the rows of all requested tables, interleaved;
+ * those of one table are in the order in which the analysis reports them. `naming` learns
+ * at the same time. Returns 0, or a negative errno and, unless it is from `row`, a
+ * message in err. */
 int kymo_tables_run(struct kymo_table_source *s, const struct kymo_table_rows *rows,
                     struct kymo_analysis_result *res, char *err, size_t err_size);
 
-/* Lets the naming learn from the whole recording, without rows: then names do not depend
- * on where in the recording a row is. *newest: time of the newest event, INT64_MIN when
- * there is none. 0, or a negative errno with a sentence in err. */
+/* Lets `naming` learn from the whole recording, without reporting rows. Afterwards names
+ * do not depend on the position of a row in the recording. *newest is the time of the
+ * newest event, INT64_MIN if there is none. Returns 0, or a negative errno and a message
+ * in err. */
 int kymo_tables_learn(struct kymo_table_source *s, int64_t *newest, char *err, size_t err_size);
 
 #endif
