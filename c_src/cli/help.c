@@ -9,8 +9,9 @@
     "                         recording; -2s before its last event; or a date in\n" \
     "                         UTC, 2024-05-01T12:00:00.5Z\n" \
     "      --to TIME          not after\n" \
-    "      --pid PROCESS      of this process or port: '<0.1.2>', '#Port<0.3>', or a\n" \
-    "                         registered name or label; may be repeated\n" \
+    "      --pid PROCESS      of this process or port: '<0.1.2>', '#Port<0.3>', a\n" \
+    "                         registered name or label, or of several nodes\n" \
+    "                         '<node@host.1.2>'; may be repeated\n" \
     "      --tag TAG,...      of these kinds: call, return_to, send, receive, spawn, ...\n" \
     "                         or calls, messages, procs, ports, running, gc\n" \
     "      --module MODULE    of functions in this module; may be repeated\n"
@@ -30,6 +31,8 @@ static const char general[] =
     "\n"
     "Reads recordings of the flight recorder for the BEAM: of a node that runs, of\n"
     "one that died, or a snapshot. RECORDING is the folder that the recorder wrote.\n"
+    "print, calls, why, report, export perfetto and export otlp take those of several\n"
+    "nodes, or a folder with them in it, as one timeline.\n"
     "\n"
     "  kymo info RECORDING                    what it holds, and what was lost\n"
     "  kymo print RECORDING                   the events, one line each; calls as a tree\n"
@@ -40,7 +43,7 @@ static const char general[] =
     "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
     "  kymo sql RECORDING SQL                 any other question, over tables\n"
     "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
-    "  kymo attach NODE -o DIR                record a running node\n"
+    "  kymo attach NODE... -o DIR             record running nodes\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
     "  kymo export folded RECORDING -o OUT    stacks for flame graphs, speedscope\n"
@@ -67,7 +70,7 @@ static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
                            "  -n, --top N            processes and functions to list (10)\n" COMMON;
 
 static const char print[] =
-    "Usage: kymo print [OPTION]... RECORDING\n"
+    "Usage: kymo print [OPTION]... RECORDING...\n"
     "\n"
     "Prints one line per event: TIME THREAD PROCESS EVENT and what belongs to it.\n"
     "TIME is in seconds since the start of the recording.\n"
@@ -107,7 +110,7 @@ static const char stats[] =
     "  -n, --top N            how many rows (20)\n" ANALYSIS FUNCTIONS COMMON;
 
 static const char calls[] =
-    "Usage: kymo calls [OPTION]... RECORDING\n"
+    "Usage: kymo calls [OPTION]... RECORDING...\n"
     "\n"
     "Requests between processes: gen_server, gen_statem and gen_event calls, the io\n"
     "protocol, tasks. By server, and the slowest ones: how long each was queued before\n"
@@ -130,7 +133,7 @@ static const char mailboxes[] =
     "  -n, --top N            how many rows (20)\n" ANALYSIS COMMON;
 
 static const char why[] =
-    "Usage: kymo why [OPTION]... RECORDING\n"
+    "Usage: kymo why [OPTION]... RECORDING...\n"
     "\n"
     "What made the slowest request, or the slowest call of a function, slow: its\n"
     "critical path across processes. The parts add up to the time that it took.\n"
@@ -166,7 +169,7 @@ static const char sql[] =
     "kymo_sqlite.so, then select kymo_open('RECORDING').\n";
 
 static const char report[] =
-    "Usage: kymo report [OPTION]... RECORDING -o OUT.html\n"
+    "Usage: kymo report [OPTION]... RECORDING... -o OUT.html\n"
     "\n"
     "Writes one HTML file that needs neither kymo nor a network: what was slow and why, a\n"
     "flame graph, a timeline, latencies, mailboxes, collections, schedulers, losses.\n"
@@ -177,10 +180,10 @@ static const char report[] =
     "      --to TIME          nor what begins after it\n" COMMON;
 
 static const char export[] =
-    "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
+    "Usage: kymo export FORMAT [OPTION]... RECORDING... -o OUT\n"
     "\n"
     "  perfetto               a track per process, scheduler tracks, message arrows;\n"
-    "                         open it in ui.perfetto.dev\n"
+    "                         open it in ui.perfetto.dev; takes several recordings\n"
     "  ctf                    OUT is a new folder; read it with babeltrace2\n"
     "  folded                 'process;function;function TIME', own time in\n"
     "                         nanoseconds, for flamegraph.pl or speedscope\n"
