@@ -137,6 +137,26 @@ static void refused_messages(void **state)
     assert_int_equal(kymo_bridge_fit(&b, jump, 4), -ERANGE);
 }
 
+/* Times that only a damaged recording has end in some times, not in a trap. */
+static void impossible_times(void **state)
+{
+    (void)state;
+    static const int64_t times[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
+    enum { N = sizeof times / sizeof *times };
+    for (seed = 1; seed < 2000; seed++) {
+        struct kymo_bridge b;
+        struct kymo_bridge_message m[6];
+        for (size_t i = 0; i < 6; i++)
+            m[i] = (struct kymo_bridge_message){
+                .other = times[any(N)], .base = times[any(N)], .to_other = any(2) == 0};
+        int rc = kymo_bridge_fit(&b, m, 6);
+        assert_true(rc == 0 || rc == -ENODATA || rc == -ERANGE);
+        for (size_t i = 0; i < N && rc == 0; i++)
+            (void)kymo_bridge_convert(&b, times[i]);
+        kymo_bridge_free(&b);
+    }
+}
+
 /* ---- two nodes ---- */
 
 struct nodes {
@@ -515,6 +535,7 @@ int main(void)
                                        cmocka_unit_test(drift_that_changes),
                                        cmocka_unit_test(few_messages),
                                        cmocka_unit_test(refused_messages),
+                                       cmocka_unit_test(impossible_times),
                                        cmocka_unit_test(two_machines),
                                        cmocka_unit_test(forwarded_requests),
                                        cmocka_unit_test(one_machine),
