@@ -385,7 +385,7 @@ refusals(Config) ->
                 {3, "not a recording", ["calls", DirA, Empty]},
                 {3, "not a recording", ["calls", Empty]},
                 {2, "a recording is needed", ["calls"]},
-                {3, "has 2 in it: give one of them, such as .*/rec/a", ["stats", Dir]},
+                {3, "not a recording, but it holds 2: give one of them, such as .*/rec/a", ["stats", Dir]},
                 {0, "no time in common with the others", ["print", "-n", "1", DirB, Again]},
                 {2, "ctf takes one recording, there are 2", ["export", "ctf", DirA, DirB, "-o", "x"]},
                 {2, "lies in the recording", ["export", "perfetto", DirA, DirB, "-o", filename:join(DirB, "x")]},

@@ -145,7 +145,7 @@ bool cli_say_inner(const char *folder)
     bool found = !has_meta(folder) && add_inner(&f, folder) == KYMO_EXIT_OK && f.n > 0;
     if (found)
         cli_fail(KYMO_EXIT_READ,
-                 "%s is no recording, but has %" PRIu32 " in it: give one of them, such as %s", folder, f.n,
+                 "%s: not a recording, but it holds %" PRIu32 ": give one of them, such as %s", folder, f.n,
                  f.name[0]);
     free_folders(&f);
     return found;
