@@ -177,7 +177,7 @@ void cli_json_nodes(const struct kymo_reader *r)
 {
     static const char *const kinds[] = {"self", "counter", "clock", "messages", "wall"};
     cli_json_open("nodes", '[');
-    for (uint32_t i = 0; i < kymo_timeline_size(r); i++) {
+    for (uint32_t i = 0; kymo_timeline_size(r) > 1 && i < kymo_timeline_size(r); i++) {
         struct kymo_relation to = kymo_timeline_relation(r, i);
         cli_json_open(NULL, '{');
         cli_json_text("node", kymo_timeline_name(r, i));
