@@ -119,6 +119,13 @@ format({no_load, M, Why}) ->
         "OTP or an older one",
         [M, Why]
     );
+format({other_machine, Theirs, Ours}) ->
+    io_lib:format(
+        "the node runs on ~ts, and the library of this kymo is for ~ts: use a kymo that was built for ~ts",
+        [Theirs, Ours, Theirs]
+    );
+format({other_system, Name}) ->
+    io_lib:format("the node runs on ~tp: kymo records nodes on Linux only", [Name]);
 format({no_object, M}) ->
     io_lib:format("the module ~tp of kymo is not installed here", [M]);
 format({no_library, Reason}) ->

@@ -111,6 +111,7 @@ connected(Main, #{node := Node, port := Port}) ->
 
 started(Main, #{node := Node, priv := Priv, folders := Folders, start := Start, spec := Spec} = Options) ->
     _ = connected(Main, Options),
+    ok(kymo_attach_machine:check(Node, Priv)),
     Link = value(kymo_attach_link:open(Node, #{token => token(), folders => Folders})),
     ok(kymo_attach_link:load(Link, Priv)),
     Limited =

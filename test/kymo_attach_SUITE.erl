@@ -14,7 +14,7 @@
 -export([keep/1, several_nodes/1, busy/1, embedded/1, long_names/1, no_epmd/1, tls/1, sent_library/1, noexec/1, other_release/1, container/1, other_user/1]).
 -export([keep_for/1, pid_errors/1]).
 -export([own_kymo/1, other_kymo/1, list/1, print/1, list_recorders/1]).
--export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, named_runtime/1, no_listener/1, moved_node/1]).
+-export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
 
 all() ->
     [record, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
@@ -23,7 +23,7 @@ all() ->
         wrong_cookie, no_node, bad_pattern, output_exists, no_folder, usage, no_dump,
         processes_of_nodes, strange_cookie_files, folder_stays, aborted_wait,
         first_killed, old_code, group_leader_of_node, hidden_cookie, one_name, output_full,
-        named_runtime, no_listener, moved_node].
+        named_runtime, no_listener, moved_node, other_machine].
 
 suite() -> [{timetrap, {minutes, 1}}].
 
@@ -870,3 +870,24 @@ mode(File) ->
 
 contains(Text, Parts) ->
     [?assertNotEqual({Part, nomatch}, {Part, string:find(Text, Part)}, Text) || Part <- Parts].
+
+%% The library of another architecture is not sent.
+other_machine(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Home = sub(Config, home),
+    Bin = filename:join([Home, "priv", "bin", "kymo"]),
+    Priv = filename:dirname(filename:dirname(kymo:cli_path())),
+    ok = filelib:ensure_dir(Bin),
+    {ok, _} = file:copy(kymo:cli_path(), Bin),
+    ok = file:change_mode(Bin, 8#755),
+    ok = file:make_symlink(filename:dirname(code:which(kymo)), filename:join(Home, "ebin")),
+    {ok, <<Start:18/binary, Machine:16/little, Rest/binary>>} = file:read_file(filename:join(Priv, "kymo_tracer.so")),
+    {Other, Name} = case Machine of 62 -> {183, "aarch64"}; _ -> {62, "x86_64"} end,
+    ok = file:write_file(filename:join([Home, "priv", "kymo_tracer.so"]), <<Start/binary, Other:16/little, Rest/binary>>),
+    Out = sub(Config, rec),
+    {6, Text} = kymo_cli:command(Bin, ["attach", "--erl", erl(), "--events", "running", "--for", "10ms", "-o", Out, Node]),
+    contains(Text, ["the library of this kymo is for " ++ Name]),
+    ?assertEqual(false, filelib:is_file(Out)),
+    same(Before, Peer, Config),
+    peer:stop(Peer).

@@ -182,8 +182,8 @@ not_a_recording(Config) ->
     Dir = ?config(dir, Config),
     File = filename:join(Dir, "file"),
     ok = file:write_file(File, "x"),
-    Wrong = filename:join(Dir, "wrong"),
-    ok = file:make_dir(Wrong),
+    [Wrong, Empty] = [filename:join(Dir, Name) || Name <- ["wrong", "empty"]],
+    [ok = file:make_dir(D) || D <- [Wrong, Empty]],
     ok = file:write_file(filename:join(Wrong, "meta"), binary:copy(<<"kymo">>, 4096)),
     Newer = copy(?config(recording, Config), Dir, "newer"),
     patch(filename:join(Newer, "meta"), 8, <<3:32/little>>),
@@ -195,7 +195,7 @@ not_a_recording(Config) ->
          ?assert(contains(Err, Why))
      end || Command <- [["info"], ["print"], ["export", "dbg", "-o", "-"]],
             {Path, Why} <- [{filename:join(Dir, "nothing"), "No such file"}, {File, "Not a directory"},
-                            {Dir, "not a recording"}, {Wrong, "magic"}, {Newer, "format version 3; this program reads version 2"},
+                            {Empty, "not a recording"}, {Wrong, "magic"}, {Newer, "format version 3; this program reads version 2"},
                             {Older, "format version 1; this program reads version 2"}]].
 
 %% ---- info ----

@@ -13,7 +13,7 @@
 -compile(export_all).
 -compile(nowarn_export_all).
 
-all() -> [times, remote_spawn, chain, planted, printed, arrows, reported, attached, refusals].
+all() -> [times, by_messages, remote_spawn, chain, planted, printed, arrows, reported, attached, refusals].
 
 init_per_suite(Config) ->
     [{module, _} = code:ensure_loaded(M) || M <- [kymo, kymo_nodes_SUITE]],
@@ -173,6 +173,43 @@ compare(Q, {Asked, {Begin, End}, Got}, NodeA, NodeB) ->
     ?assert(Handling >= End - Begin),
     ?assert(Reply =< Got - End),
     ?assert(Total =< Got - Asked).
+
+%% The same recordings, but as if they were of two machines: what the messages say of the
+%% clocks is compared with the clock that both nodes really share.
+by_messages(Config) ->
+    with_servers(Config, fun([{A, _}, {_, NodeB}] = Nodes) ->
+        {Dir, _} = recorded(Config, "rec", Nodes, fun() ->
+            [call(A, ask, [{back, NodeB}, {spin, 3}]) || _ <- lists:seq(1, 50)]
+        end),
+        Shared = by_time(requests(Dir, [])),
+        ok = forget_machine(filename:join([Dir, "b", "meta"])),
+        #{<<"nodes">> := [_, Relation]} = json(["calls", "--json", "-q", Dir]),
+        #{<<"clock">> := <<"messages">>, <<"messages">> := Messages, <<"uncertainty_ns">> := Uncertainty} = Relation,
+        ?assert(Messages >= 100),
+        ?assert(Uncertainty > 0),
+        Related = by_time(requests(Dir, [])),
+        ?assertEqual([K || {K, _} <- Shared], [K || {K, _} <- Related]),
+        [
+            begin
+                ?assert(QueuedThen > 0 andalso ReplyThen > 0),
+                ?assert(abs(QueuedThen - Queued) =< Uncertainty),
+                ?assert(abs(ReplyThen - Reply) =< Uncertainty)
+            end
+         || {{_, {Queued, Reply}}, {_, {QueuedThen, ReplyThen}}} <- lists:zip(Shared, Related)
+        ],
+        {0, Text} = kymo_cli:run(["calls", Dir]),
+        {match, _} = re:run(Text, "are related to those of .* messages, and wrong by less than 0.00")
+    end).
+
+%% Requests across the nodes, in the order in which they were sent.
+by_time(Requests) ->
+    lists:sort([{Sent, {Queued, Reply}} || #{<<"sent_ns">> := Sent, <<"queued_ns">> := Queued, <<"reply_ns">> := Reply, <<"server">> := <<"back">>} <- Requests]).
+
+%% Makes the id of the machine's start unknown, at the end of the header.
+forget_machine(Meta) ->
+    {ok, <<Header:4080/binary, Id:16/binary, Rest/binary>>} = file:read_file(Meta),
+    Id =/= <<0:128>> orelse throw({skip, "the machine has no boot id"}),
+    file:write_file(Meta, [Header, <<0:128>>, Rest]).
 
 %% erpc and rpc: the client on one node, the process that does the work on the other.
 remote_spawn(Config) ->
@@ -385,7 +422,7 @@ refusals(Config) ->
                 {3, "not a recording", ["calls", DirA, Empty]},
                 {3, "not a recording", ["calls", Empty]},
                 {2, "a recording is needed", ["calls"]},
-                {3, "has 2 in it: give one of them, such as .*/rec/a", ["stats", Dir]},
+                {3, "not a recording, but it holds 2: give one of them, such as .*/rec/a", ["stats", Dir]},
                 {0, "no time in common with the others", ["print", "-n", "1", DirB, Again]},
                 {2, "ctf takes one recording, there are 2", ["export", "ctf", DirA, DirB, "-o", "x"]},
                 {2, "is inside the recording", ["export", "perfetto", DirA, DirB, "-o", filename:join(DirB, "x")]},

@@ -77,6 +77,10 @@ struct kymo_an_request {
     struct kymo_request q;
     uint32_t next; /* index + 1 in the queue of the server */
     bool used, queued, counted;
+    /* Of several nodes: sending to another node is recorded after the message has left, and
+     * its receipt may come first. */
+    bool early; /* it was fetched and its sending has not been recorded yet, if it ever is */
+    bool late;  /* its reply was received, the same of that */
 };
 
 /* Processes that are found without the map, by the low bits of what they are. A power of

@@ -51,7 +51,7 @@ static void unqueue(struct kymo_an *x, struct kymo_an_process *server, struct ky
 static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
 {
     struct kymo_an_process *server = kymo_an_known(x, a->q.server);
-    a->q.ended = ended;
+    a->q.ended = a->late ? (uint8_t)KYMO_REQ_REPLIED : ended;
     if (server != NULL) {
         if (a->queued)
             unqueue(x, server, a);
@@ -63,7 +63,8 @@ static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t 
     struct kymo_an_process *client = a->q.kind != KYMO_REQ_CAST ? kymo_an_known(x, a->q.client) : NULL;
     if (client != NULL && client->asked > 0)
         client->asked--;
-    kymo_an_report_request(x, &a->q);
+    if (!a->early)
+        kymo_an_report_request(x, &a->q);
     if (a->q.ref != 0)
         kymo_map_remove(&x->by_ref, a->q.ref);
     else
@@ -98,7 +99,7 @@ static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *
     if (a == NULL)
         return NULL;
     if (a->used) {
-        x->res->evicted++;
+        x->res->evicted += !a->early;
         close_request(x, a, KYMO_REQ_OPEN);
     }
     uint32_t *place = kymo_map_put(map, key, NULL);
@@ -132,12 +133,30 @@ static uint8_t kind_of(uint8_t message)
     }
 }
 
+/* The sending of a request that has been fetched already. */
+static void sent_at_last(struct kymo_an_process *p, struct kymo_an_request *a)
+{
+    const struct kymo_span *in = kymo_an_innermost(p);
+    a->early = false;
+    a->q.client = p->ident;
+    a->q.sent = p->last < a->q.fetched ? p->last : a->q.fetched;
+    a->q.waiter = in != NULL ? in->id : 0;
+    a->q.waiter_mfa = in != NULL ? in->mfa : 0;
+    p->life.requests++;
+    p->asked++;
+}
+
 static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                          uint64_t mail, uint8_t kind)
 {
     bool cast = kind == KYMO_REQ_CAST;
     if ((!cast && ev->ref == 0) || (cast && mail == 0))
         return;
+    struct kymo_an_request *known = cast ? NULL : find(x, &x->by_ref, ev->ref);
+    if (known != NULL && known->early && kymo_timeline_apart(x->r, p->ident, known->q.server)) {
+        sent_at_last(p, known);
+        return;
+    }
     struct kymo_an_request *a =
         cast ? open_request(x, &x->by_mail, mail) : open_request(x, &x->by_ref, ev->ref);
     if (a == NULL)
@@ -213,8 +232,8 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         a = request_of_child(x, p, ev);
     if (a == NULL || a->q.replied != KYMO_NO_TIME)
         return;
-    a->q.replied = p->last;
-    a->q.reply_mail = mail;
+    a->q.replied = a->late && a->q.received < p->last ? a->q.received : p->last;
+    a->q.reply_mail = a->late ? a->q.reply_mail : mail;
     if (a->q.server != p->ident) { /* by a name that was not known, or by another process */
         if (KYMO_IDENT_KIND(a->q.server) == KYMO_I_PID)
             return;
@@ -228,6 +247,8 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         infer_handled(x, p, a, before);
     if (a->queued)
         unqueue(x, p, a);
+    if (a->late)
+        close_request(x, a, KYMO_REQ_REPLIED);
 }
 
 void kymo_an_request_sent(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
@@ -246,6 +267,17 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
     struct kymo_an_request *a = ev->ref != 0 ? find(x, &x->by_ref, ev->ref)
                                 : mail != 0  ? find(x, &x->by_mail, mail)
                                              : NULL;
+    if (a == NULL && x->flows.nodes && ev->ref != 0 && ev->peer == KYMO_IDENT_NONE) {
+        a = open_request(x, &x->by_ref, ev->ref);
+        if (a != NULL) {
+            a->early = true;
+            a->q.kind = kind_of(ev->message);
+            a->q.client = KYMO_IDENT_NONE;
+            a->q.server = p->ident;
+            a->q.ref = ev->ref;
+            a->q.mail = mail;
+        }
+    }
     if (a == NULL || a->q.fetched != KYMO_NO_TIME)
         return;
     if (a->q.server != p->ident) {
@@ -329,6 +361,11 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
         a->q.waiter_mfa = in != NULL ? in->mfa : 0;
     }
     a->q.received = p->last;
+    if (!down && a->q.replied == KYMO_NO_TIME && kymo_timeline_apart(x->r, a->q.client, a->q.server)) {
+        a->late = true;
+        a->q.reply_mail = mail;
+        return;
+    }
     close_request(x, a, down ? KYMO_REQ_DOWN : KYMO_REQ_REPLIED);
 }
 
@@ -411,7 +448,7 @@ static void close_calls_of(struct kymo_an *x, uint64_t client)
 {
     for (uint32_t i = 0; i < x->requests_room; i++) {
         struct kymo_an_request *a = &x->requests[i];
-        if (a->used && a->q.kind != KYMO_REQ_CAST && a->q.client == client)
+        if (a->used && !a->late && a->q.kind != KYMO_REQ_CAST && a->q.client == client)
             close_request(x, a, KYMO_REQ_GONE);
     }
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "json.h"
-#include "kymo_timeline.h"
 
 /* ---- options ---- */
 
@@ -228,8 +227,7 @@ void cli_json_analysis(const struct cli_analysis *a)
     cli_json_uint("events", res->events);
     cli_json_uint("lost", res->lost);
     cli_json_uint("evicted", res->evicted);
-    if (kymo_timeline_size(a->r) > 1)
-        cli_json_nodes(a->r);
+    cli_json_nodes(a->r);
     cli_json_open("has", '{');
     cli_json_bool("calls", res->has_calls);
     cli_json_bool("returns", res->has_ends);

@@ -10,6 +10,7 @@
 
 #include "calls.h"
 #include "json.h"
+#include "kymo_timeline.h"
 
 /* Requests kept to find those that were made for the slowest, servers with sums, and how
  * deep and how wide the tree below one request is drawn. */
@@ -182,17 +183,29 @@ static void text_tree(struct cli_calls *c, const struct kymo_request *q, unsigne
         text_tree(c, r, depth + 1);
 }
 
+/* The node of a server, on a timeline: servers of several nodes may have one name. NULL:
+ * there is one node only, or it has no recording. */
+static const char *node_of(const struct cli_calls *c, const struct server *s)
+{
+    unsigned kind = KYMO_IDENT_KIND(s->ident);
+    if ((kind != KYMO_I_PID && kind != KYMO_I_ATOM) || !kymo_role_is_known(s->role))
+        return NULL;
+    return kymo_timeline_size(c->a->r) > 1 ? kymo_timeline_name(c->a->r, kymo_timeline_of(c->a->r, s->ident))
+                                           : NULL;
+}
+
 static void text_server(const struct cli_calls *c, const struct server *s)
 {
     char name[1100];
+    const char *node = node_of(c, s);
     kymo_name_role(c->a->naming, s->ident, name, sizeof name);
     int64_t queued = s->with_queued > 0 ? s->queued / (int64_t)s->with_queued : KYMO_NO_TIME;
     int64_t handling = s->with_handling > 0 ? s->handling / (int64_t)s->with_handling : KYMO_NO_TIME;
-    printf("%9s %7s %9s %9s %9s %9s %9s  %s\n", CLI_COUNT(s->requests), CLI_COUNT(s->open),
+    printf("%9s %7s %9s %9s %9s %9s %9s  %s%s%s\n", CLI_COUNT(s->requests), CLI_COUNT(s->open),
            CLI_DURATION(kymo_histogram_quantile(&s->times, 0.5)),
            CLI_DURATION(kymo_histogram_quantile(&s->times, 0.99)),
            CLI_DURATION(s->replied > 0 ? s->max : KYMO_NO_TIME), CLI_DURATION(queued), CLI_DURATION(handling),
-           name);
+           name, node != NULL ? " on " : "", node != NULL ? node : "");
 }
 
 /* ---- JSON ---- */
@@ -229,6 +242,10 @@ static void json_server(const struct cli_calls *c, const struct server *s)
     kymo_name_role(c->a->naming, s->ident, name, sizeof name);
     cli_json_open(NULL, '{');
     cli_json_text("server", name);
+    if (node_of(c, s) != NULL)
+        cli_json_text("node", node_of(c, s));
+    else
+        cli_json_null("node");
     cli_json_uint("requests", s->requests);
     cli_json_uint("open", s->open);
     cli_json_uint("down", s->down);

@@ -12,10 +12,15 @@
 
 #include "firing.h"
 #include "json.h"
+#include "kymo_timeline.h"
 #include "requests.h"
 #include "why.h"
 
 enum { TOP_MAX = 1000 };
+
+/* How much later than a message to another node its sending is recorded, at most: its thread
+ * may wait for a processor in between. */
+enum { LATE_NS = 1000000000 };
 
 struct why {
     struct cli_analysis a;
@@ -296,6 +301,8 @@ static int collect(struct cli_analysis *a, const struct cli_why_target *targets,
             return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
         to = targets[i].end > to ? targets[i].end : to;
     }
+    if (kymo_timeline_size(a->r) > 1 && to < INT64_MAX - LATE_NS)
+        to += LATE_NS;
     return cli_analysis_run_window(a, &sink, 1, INT64_MIN, to - a->t0);
 }
 

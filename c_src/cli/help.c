@@ -10,7 +10,8 @@
     "                         date in UTC, 2024-05-01T12:00:00.5Z\n" \
     "      --to TIME          only events up to TIME\n" \
     "      --pid PROCESS      only this process or port: '<0.1.2>', '#Port<0.3>', a\n" \
-    "                         registered name or a label; may be repeated\n" \
+    "                         registered name or label, or of several nodes\n" \
+    "                         '<node@host.1.2>'; may be repeated\n" \
     "      --tag TAG,...      only these events: call, return_to, send, receive, spawn,\n" \
     "                         ..., or groups: calls, messages, procs, ports, running, gc\n" \
     "      --module MODULE    only events that name a function of MODULE; may be repeated\n"
@@ -30,6 +31,8 @@ static const char general[] =
     "\n"
     "Reads recordings made by the flight recorder for the BEAM: of a running node, of a\n"
     "node that died, or a snapshot. RECORDING is the folder that the recorder wrote to.\n"
+    "print, calls, why, report, export perfetto and export otlp take those of several\n"
+    "nodes, or a folder with them in it, as one timeline.\n"
     "\n"
     "  kymo info RECORDING                    its state, contents and losses\n"
     "  kymo print RECORDING                   the events, one line each; calls as a tree\n"
@@ -42,7 +45,7 @@ static const char general[] =
     "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
     "  kymo top RECORDING                     what the node does now, on the terminal\n"
     "  kymo live RECORDING                    the same as a page for a browser\n"
-    "  kymo attach NODE -o DIR                record a running node\n"
+    "  kymo attach NODE... -o DIR             record running nodes\n"
     "  kymo watch RECORDING --trigger T       print what exceeds a limit, as it happens\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
@@ -69,7 +72,7 @@ static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
                            "  -n, --top N            list N processes and functions (10)\n" COMMON;
 
 static const char print[] =
-    "Usage: kymo print [OPTION]... RECORDING\n"
+    "Usage: kymo print [OPTION]... RECORDING...\n"
     "\n"
     "Prints one line per event: TIME THREAD PROCESS EVENT, followed by its details.\n"
     "TIME is in seconds since the start of the recording.\n"
@@ -109,7 +112,7 @@ static const char stats[] =
     "  -n, --top N            list N rows (20)\n" ANALYSIS FUNCTIONS COMMON;
 
 static const char calls[] =
-    "Usage: kymo calls [OPTION]... RECORDING\n"
+    "Usage: kymo calls [OPTION]... RECORDING...\n"
     "\n"
     "Requests between processes: calls of gen_server, gen_statem and gen_event, the I/O\n"
     "protocol, and tasks. Lists the servers, then the slowest requests: how long each was\n"
@@ -132,7 +135,7 @@ static const char mailboxes[] =
     "  -n, --top N            list N rows (20)\n" ANALYSIS COMMON;
 
 static const char why[] =
-    "Usage: kymo why [OPTION]... RECORDING\n"
+    "Usage: kymo why [OPTION]... RECORDING...\n"
     "\n"
     "Explains why the slowest request, or the slowest call of a function, was slow: its\n"
     "critical path across processes, in parts that add up to its duration.\n"
@@ -168,7 +171,7 @@ static const char sql[] =
     "then select kymo_open('RECORDING').\n";
 
 static const char report[] =
-    "Usage: kymo report [OPTION]... RECORDING -o OUT.html\n"
+    "Usage: kymo report [OPTION]... RECORDING... -o OUT.html\n"
     "\n"
     "Writes one HTML file, which needs neither kymo nor a network: what was slow and why, a\n"
     "flame graph, a timeline, latencies, mailboxes, collections, schedulers and losses.\n"
@@ -214,10 +217,10 @@ static const char live[] =
     "  -h, --help             this text\n";
 
 static const char export[] =
-    "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
+    "Usage: kymo export FORMAT [OPTION]... RECORDING... -o OUT\n"
     "\n"
     "  perfetto               a track per process, scheduler tracks, message arrows;\n"
-    "                         open it in ui.perfetto.dev\n"
+    "                         open it in ui.perfetto.dev; takes several recordings\n"
     "  ctf                    OUT is a new folder; read it with babeltrace2\n"
     "  folded                 'process;function;function TIME', own time in\n"
     "                         nanoseconds, for flamegraph.pl or speedscope\n"

@@ -49,7 +49,8 @@ int cli_open(const char *dir, struct kymo_reader **out);
 int cli_open_timeline(const char *command, int n, char **args, bool quiet, struct kymo_reader **out);
 /* Whether the folder is no recording and holds some: says which, for commands that read one. */
 bool cli_say_inner(const char *folder);
-/* JSON member "nodes" of a timeline: their names, and how their clocks are related. */
+/* JSON member "nodes" of a timeline: their names, and how their clocks are related; empty
+ * for one recording. */
 void cli_json_nodes(const struct kymo_reader *r);
 /* Flushes standard output. A full disk is an error, a closed pipe is not. */
 int cli_flush(int status);

@@ -145,7 +145,7 @@ bool cli_say_inner(const char *folder)
     bool found = !has_meta(folder) && add_inner(&f, folder) == KYMO_EXIT_OK && f.n > 0;
     if (found)
         cli_fail(KYMO_EXIT_READ,
-                 "%s is no recording, but has %" PRIu32 " in it: give one of them, such as %s", folder, f.n,
+                 "%s: not a recording, but it holds %" PRIu32 ": give one of them, such as %s", folder, f.n,
                  f.name[0]);
     free_folders(&f);
     return found;
@@ -177,7 +177,7 @@ void cli_json_nodes(const struct kymo_reader *r)
 {
     static const char *const kinds[] = {"self", "counter", "clock", "messages", "wall"};
     cli_json_open("nodes", '[');
-    for (uint32_t i = 0; i < kymo_timeline_size(r); i++) {
+    for (uint32_t i = 0; kymo_timeline_size(r) > 1 && i < kymo_timeline_size(r); i++) {
         struct kymo_relation to = kymo_timeline_relation(r, i);
         cli_json_open(NULL, '{');
         cli_json_text("node", kymo_timeline_name(r, i));

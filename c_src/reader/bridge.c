@@ -13,20 +13,33 @@
 
 enum { SEARCH_STEPS = 60 };
 
+/* Damaged recordings may have any times: these wrap, they don't trap. */
+static int64_t minus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static int64_t plus(int64_t a, double b)
+{
+    if (b > -9e18 && b < 9e18)
+        a = (int64_t)((uint64_t)a + (uint64_t)llround(b));
+    return a;
+}
+
 static int64_t difference(const struct kymo_bridge_message *m)
 {
-    return (int64_t)((uint64_t)m->other - (uint64_t)m->base);
+    return minus(m->other, m->base);
 }
 
 /* Time and limit relative to the bridge's, exact for some 100 days. */
 static double time_of(const struct kymo_bridge *b, const struct kymo_bridge_message *m)
 {
-    return (double)(m->other - b->at);
+    return (double)minus(m->other, b->at);
 }
 
 static double limit_of(const struct kymo_bridge *b, const struct kymo_bridge_message *m)
 {
-    return (double)(difference(m) - b->offset);
+    return (double)minus(difference(m), b->offset);
 }
 
 /* The room between the limits along a line with this drift: negative, no such line
@@ -88,7 +101,7 @@ static int follow(struct kymo_bridge *b, struct kymo_bridge_message *m, size_t n
         qsort(m, n, sizeof *m, by_time);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         double line = b->drift * time_of(b, &m[i]), v = limit_of(b, &m[i]) - line;
-        double slack = i > 0 ? KYMO_BRIDGE_DRIFT_MAX / 2 * (double)(m[i].other - m[i - 1].other) : 0;
+        double slack = i > 0 ? KYMO_BRIDGE_DRIFT_MAX / 2 * (double)minus(m[i].other, m[i - 1].other) : 0;
         high[i] = i > 0 ? high[i - 1] + slack : INFINITY;
         low[i] = i > 0 ? low[i - 1] - slack : -INFINITY;
         if (m[i].to_other)
@@ -97,7 +110,7 @@ static int follow(struct kymo_bridge *b, struct kymo_bridge_message *m, size_t n
             low[i] = v > low[i] ? v : low[i];
     }
     for (size_t i = rc == 0 ? n - 1 : 0; i-- > 0;) {
-        double slack = KYMO_BRIDGE_DRIFT_MAX / 2 * (double)(m[i + 1].other - m[i].other);
+        double slack = KYMO_BRIDGE_DRIFT_MAX / 2 * (double)minus(m[i + 1].other, m[i].other);
         high[i] = fmin(high[i], high[i + 1] + slack);
         low[i] = fmax(low[i], low[i + 1] - slack);
     }
@@ -115,7 +128,7 @@ static int follow(struct kymo_bridge *b, struct kymo_bridge_message *m, size_t n
     }
     b->knots = knots;
     b->n_knots = n;
-    b->uncertainty = (int64_t)most + 1;
+    b->uncertainty = plus(1, most);
     return 0;
 }
 
@@ -140,11 +153,11 @@ int kymo_bridge_fit(struct kymo_bridge *b, struct kymo_bridge_message *m, size_t
         straight = best;
     }
     if (straight < 0) {
-        b->offset += (int64_t)middle;
+        b->offset = plus(b->offset, middle);
         return follow(b, m, n);
     }
-    b->offset += (int64_t)llround(middle);
-    b->uncertainty = (int64_t)(straight / 2) + 1;
+    b->offset = plus(b->offset, middle);
+    b->uncertainty = plus(1, straight / 2);
     return 0;
 }
 
@@ -181,15 +194,15 @@ static double added(struct kymo_bridge *b, int64_t at)
         i = b->hint = low;
     }
     return k[i].more +
-           (k[i + 1].more - k[i].more) * ((double)(at - k[i].at) / (double)(k[i + 1].at - k[i].at));
+           (k[i + 1].more - k[i].more) * ((double)minus(at, k[i].at) / (double)minus(k[i + 1].at, k[i].at));
 }
 
 int64_t kymo_bridge_convert(struct kymo_bridge *b, int64_t other)
 {
-    double more = b->drift * (double)(int64_t)((uint64_t)other - (uint64_t)b->at);
+    double more = b->drift * (double)minus(other, b->at);
     if (b->knots != NULL)
         more += added(b, other);
-    return (int64_t)((uint64_t)other - (uint64_t)b->offset - (uint64_t)llround(more));
+    return plus(minus(other, b->offset), -more);
 }
 
 void kymo_bridge_free(struct kymo_bridge *b)

@@ -4,6 +4,10 @@
  * reply, which is the same on all nodes. Two readings: the first finds the references that
  * were sent to another node, the second all messages with them. A reference that is in
  * more than one message of a kind, because a request was forwarded, proves nothing.
+ *
+ * The runtime records the sending of a message to another node after it has handed it to
+ * the distribution. In between the thread may have lost its processor for long: the
+ * message was sent after the previous event of the thread, which is all that is certain.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,6 +27,7 @@ struct search {
     struct kymo_timeline *t;
     struct kymo_map exchanges; /* reference -> struct exchange */
     uint64_t sample;           /* references with one of these bits are left out */
+    int64_t *before;           /* by slot of the recording that is read: its newest event */
 };
 
 /* -1: neither a request nor a reply. */
@@ -76,11 +81,13 @@ static int note(struct search *s, uint32_t i, const struct kymo_event *ev)
 {
     int part = part_of(ev);
     struct exchange *x = part >= 0 ? kymo_map_get(&s->exchanges, ev->ref) : NULL;
+    int64_t now = kymo_timeline_domain_ns(s->t, i, ev->ticks, ev->ns), before = s->before[ev->slot];
+    s->before[ev->slot] = now;
     if (x == NULL)
         return 0;
-    if (x->n[part] < 2)
-        x->n[part]++;
-    x->at[part] = kymo_timeline_domain_ns(s->t, i, ev->ticks, ev->ns);
+    bool sent = ev->id == KYMO_E_SEND;
+    x->n[part] = x->n[part] > 0 || (sent && before == INT64_MIN) ? 2 : 1;
+    x->at[part] = sent ? before : now;
     x->of[part] = (uint8_t)i;
     return 0;
 }
@@ -91,7 +98,11 @@ static int read_all(struct search *s, int (*each)(struct search *, uint32_t, con
     int rc = 0;
     for (uint32_t i = 0; i < s->t->n && rc == 0; i++) {
         struct kymo_reader *r = s->t->m[i].r;
-        rc = kymo_reader_rewind(r);
+        free(s->before);
+        s->before = malloc(r->n_slots * sizeof *s->before);
+        rc = s->before != NULL ? kymo_reader_rewind(r) : -ENOMEM;
+        for (uint32_t slot = 0; rc == 0 && slot < r->n_slots; slot++)
+            s->before[slot] = INT64_MIN;
         while (rc == 0 && (rc = kymo_reader_next(r, &ev)) == 1)
             rc = each(s, i, &ev);
     }
@@ -128,5 +139,6 @@ int kymo_timeline_crossings(struct kymo_timeline *t, struct kymo_crossing **out,
         *n += crosses(&s, x, REPLY, &(*out)[*n]);
     }
     kymo_map_free(&s.exchanges);
+    free(s.before);
     return rc;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "json.h"
+#include "kymo_timeline.h"
 
 enum { LANES_MAX = 4096 };
 
@@ -249,10 +251,13 @@ void report_lanes_json(const struct report_lanes *l)
     cli_json_open("threads", '[');
     for (uint32_t i = 0; i < l->n_threads; i++) {
         const struct report_lane *lane = &l->threads[i];
-        char name[64];
+        char name[512];
         if (lane->runs == 0)
             continue;
-        kymo_format_thread(&slots[i], i, name, sizeof name);
+        size_t len = kymo_format_thread(&slots[i], i, name, sizeof name);
+        if (kymo_timeline_size(l->a->r) > 1)
+            snprintf(name + len, sizeof name - len, " %s",
+                     kymo_timeline_name(l->a->r, kymo_timeline_of_slot(l->a->r, i)));
         cli_json_open(NULL, '{');
         cli_json_text("thread", name);
         cli_json_int("running_ns", (int64_t)lane->sum[LANE_RUNNING]);

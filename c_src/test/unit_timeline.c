@@ -14,7 +14,8 @@
 #define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
-enum { CREATION_A = 0x10001, CREATION_B = 0x20002, REQUESTS = 400 };
+/* BEFORE_NS: from what a thread does before it sends something until then. */
+enum { CREATION_A = 0x10001, CREATION_B = 0x20002, REQUESTS = 400, BEFORE_NS = 2000 };
 
 /* ---- two clocks ---- */
 
@@ -137,6 +138,26 @@ static void refused_messages(void **state)
     assert_int_equal(kymo_bridge_fit(&b, jump, 4), -ERANGE);
 }
 
+/* Times that only a damaged recording has end in some times, not in a trap. */
+static void impossible_times(void **state)
+{
+    (void)state;
+    static const int64_t times[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
+    enum { N = sizeof times / sizeof *times };
+    for (seed = 1; seed < 2000; seed++) {
+        struct kymo_bridge b;
+        struct kymo_bridge_message m[6];
+        for (size_t i = 0; i < 6; i++)
+            m[i] = (struct kymo_bridge_message){
+                .other = times[any(N)], .base = times[any(N)], .to_other = any(2) == 0};
+        int rc = kymo_bridge_fit(&b, m, 6);
+        assert_true(rc == 0 || rc == -ENODATA || rc == -ERANGE);
+        for (size_t i = 0; i < N && rc == 0; i++)
+            (void)kymo_bridge_convert(&b, times[i]);
+        kymo_bridge_free(&b);
+    }
+}
+
 /* ---- two nodes ---- */
 
 struct nodes {
@@ -146,6 +167,7 @@ struct nodes {
     char dir[2][64];
     uint32_t name;                                         /* the id of the server's name in recording 1 */
     uint64_t server_by_name, server_by_pid, client_by_pid; /* idents of the other node, as terms */
+    uint64_t delay;                                        /* of the records of sends */
     struct truth truth;                                    /* of the clock of node 1 */
 };
 
@@ -224,11 +246,14 @@ static void put_message(struct nodes *x, unsigned i, int64_t at, unsigned id, ui
     if (x->s[i].len > TR_SEGMENT - 64)
         close_segment(x, i);
     if (x->s[i].len == 0) {
-        ts_open(&x->s[i], &x->t[i], 0, ++x->seq[i], (uint64_t)at);
+        ts_open(&x->s[i], &x->t[i], 0, ++x->seq[i], (uint64_t)at - BEFORE_NS);
         if (x->seq[i] > 1)
             ts_after(&x->s[i], last, (x->seq[i] - 1) * events);
     }
-    ts_message(&x->s[i], (uint64_t)at, id, who, peer, kind, ref);
+    /* What the thread did right before, which the runtime records in time. */
+    if (id == KYMO_E_SEND)
+        ts_wm(&x->s[i], (uint64_t)at - BEFORE_NS, KYMO_E_CALL, who, 0);
+    ts_message(&x->s[i], (uint64_t)at + (id == KYMO_E_SEND ? x->delay : 0), id, who, peer, kind, ref);
 }
 
 /* A request of process 5 of node a, at a true time, to process 7 of node b, which replies
@@ -347,6 +372,37 @@ static void two_machines(void **state)
     close_nodes(&x);
 }
 
+/* The sends are recorded up to 5 ms after the messages have left, behind their receipt: the
+ * requests are whole nevertheless, and the clocks are related by what is certain. */
+static void late_records(void **state)
+{
+    (void)state;
+    for (uint8_t machine = 1; machine <= 2; machine++) {
+        struct nodes x;
+        open_nodes(&x, 1, machine);
+        int64_t at = 10 * MS;
+        for (uint64_t i = 1; i <= 50; i++) {
+            x.delay = i % 5 * (uint64_t)MS;
+            at = 20 * MS +
+                 request(&x, at, i, x.server_by_pid, 30000 + (int64_t)(i % 7) * 10000, 10 * MS, 30000);
+        }
+        struct kymo_reader *r = open_both(&x);
+        assert_int_equal(kymo_timeline_relation(r, 1).kind,
+                         machine == 1 ? KYMO_RELATION_CLOCK : KYMO_RELATION_MESSAGES);
+        analyse(r);
+        assert_int_equal(n_requests, 50);
+        for (size_t i = 0; i < n_requests; i++) {
+            const struct kymo_request *q = &requests[i];
+            assert_int_equal(q->ended, KYMO_REQ_REPLIED);
+            assert_int_equal(q->client, PID(5));
+            assert_int_equal(q->server, kymo_timeline_ident(r, PID(7), 1));
+            assert_true(q->sent <= q->fetched && q->fetched < q->replied && q->replied <= q->received);
+        }
+        kymo_reader_close(r);
+        close_nodes(&x);
+    }
+}
+
 /* A request that passed through both nodes twice with the same reference proves nothing,
  * and does no harm. */
 static void forwarded_requests(void **state)
@@ -398,6 +454,15 @@ static void one_machine(void **state)
     }
 }
 
+/* The next event that is a message. */
+static int next_message(struct kymo_reader *r, struct kymo_event *ev)
+{
+    int rc = kymo_reader_next(r, ev);
+    while (rc == 1 && ev->id == KYMO_E_CALL)
+        rc = kymo_reader_next(r, ev);
+    return rc;
+}
+
 /* Nothing but the wall clocks, which say that node b started a second later; its requests
  * alone give one limit. */
 static void wall_clocks(void **state)
@@ -420,17 +485,18 @@ static void wall_clocks(void **state)
         assert_int_equal(kymo_timeline_relation(r, 1).kind, KYMO_RELATION_WALL);
         assert_false(kymo_timeline_relation(r, 1).contradicted);
         assert_int_equal(kymo_timeline_relation(r, 1).received, one_way);
-        assert_int_equal(kymo_reader_next(r, &ev), 1);
-        assert_int_equal(ev.who, PID(5));
-        assert_int_equal(kymo_reader_next(r, &ev), 1);
-        if (one_way == 1) {
-            assert_int_equal(ev.ns, 2 * SECOND);
-            assert_int_equal(kymo_reader_next(r, &ev), 1);
+        if (one_way == 1) { /* as late as the event before the sending allows */
+            assert_int_equal(next_message(r, &ev), 1);
+            assert_int_equal(ev.who, kymo_timeline_ident(r, PID(7), 1));
+            assert_int_equal(ev.ns, 2 * SECOND - BEFORE_NS);
         }
+        assert_int_equal(next_message(r, &ev), 1);
+        assert_int_equal(ev.who, PID(5));
+        assert_int_equal(next_message(r, &ev), 1);
         assert_int_equal(ev.who, kymo_timeline_ident(r, PID(7), 1));
         assert_int_equal(ev.peer, kymo_timeline_ident(r, PID(8), 1));
-        assert_int_equal(ev.ns, one_way == 1 ? 3 * SECOND + 500 * MS : 3 * SECOND);
-        assert_int_equal(kymo_reader_next(r, &ev), 0);
+        assert_int_equal(ev.ns, one_way == 1 ? 3 * SECOND + 500 * MS - BEFORE_NS : 3 * SECOND);
+        assert_int_equal(next_message(r, &ev), 0);
         kymo_reader_close(r);
         close_nodes(&x);
     }
@@ -452,17 +518,17 @@ static void names(void **state)
     put_message(&x, 0, 4 * MS, KYMO_E_SEND, PID(5), restarted, KYMO_MSG_PLAIN, 0);
     put_message(&x, 1, 5 * MS, KYMO_E_SEND, PID(7), x.client_by_pid, KYMO_MSG_PLAIN, 0);
     struct kymo_reader *r = open_both(&x);
-    assert_int_equal(kymo_reader_next(r, &ev), 1);
+    assert_int_equal(next_message(r, &ev), 1);
     assert_int_equal(KYMO_IDENT_KIND(ev.peer), KYMO_I_ATOM);
     assert_int_equal(kymo_timeline_of(r, ev.peer), 1);
     kymo_format_ident(r, ev.who, text, sizeof text);
     assert_string_equal(text, "<a@h.5.0>");
-    assert_int_equal(kymo_reader_next(r, &ev), 1);
+    assert_int_equal(next_message(r, &ev), 1);
     kymo_format_ident(r, ev.peer, text, sizeof text);
     assert_string_equal(text, "<c@h.3.0>");
-    assert_int_equal(kymo_reader_next(r, &ev), 1);
+    assert_int_equal(next_message(r, &ev), 1);
     assert_int_equal(KYMO_IDENT_KIND(ev.peer), KYMO_I_TERM);
-    assert_int_equal(kymo_reader_next(r, &ev), 1);
+    assert_int_equal(next_message(r, &ev), 1);
     assert_int_equal(ev.peer, PID(5));
     assert_int_equal(kymo_timeline_of_slot(r, ev.slot), 1);
     assert_true(kymo_reader_process(r, ev.who, &name, &mfa));
@@ -471,9 +537,9 @@ static void names(void **state)
     assert_memory_equal(t.s, "srv", 3);
     kymo_format_ident(r, ev.who, text, sizeof text);
     assert_string_equal(text, "<b@h.7.0>");
-    assert_int_equal(kymo_reader_next(r, &ev), 0);
+    assert_int_equal(next_message(r, &ev), 0);
     kymo_reader_rewind(r);
-    assert_int_equal(kymo_reader_next(r, &ev), 1);
+    assert_int_equal(next_message(r, &ev), 1);
     assert_int_equal(ev.ns, 2 * MS);
     kymo_reader_close(r);
     close_nodes(&x);
@@ -515,7 +581,9 @@ int main(void)
                                        cmocka_unit_test(drift_that_changes),
                                        cmocka_unit_test(few_messages),
                                        cmocka_unit_test(refused_messages),
+                                       cmocka_unit_test(impossible_times),
                                        cmocka_unit_test(two_machines),
+                                       cmocka_unit_test(late_records),
                                        cmocka_unit_test(forwarded_requests),
                                        cmocka_unit_test(one_machine),
                                        cmocka_unit_test(wall_clocks),
