@@ -12,8 +12,10 @@ enum { PROGRESS_EVERY = 1 << 17 };
 
 static void on_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
 {
-    kymo_an_out(x, p, ev);
-    if (kymo_hibernates(x->r, ev))
+    bool hibernates = ev->id == KYMO_E_OUT &&
+                      (kymo_an_function(x, kymo_canonical(x->r, ev->mfa)) & KYMO_AN_F_HIBERNATE) != 0;
+    kymo_an_out(x, p, ev, hibernates);
+    if (hibernates)
         kymo_an_end_spans(x, p, ev);
 }
 
@@ -177,10 +179,12 @@ static int init(struct kymo_an *x)
     kymo_map_init(&x->names, sizeof(uint64_t));
     kymo_map_init(&x->by_ref, sizeof(uint32_t));
     kymo_map_init(&x->by_mail, sizeof(uint32_t));
-    kymo_map_init(&x->handlers, sizeof(uint8_t));
     x->slots = kymo_reader_slots(x->r, &x->n_slots);
     x->running = calloc((size_t)x->n_slots + 1, sizeof *x->running);
-    if (x->running == NULL || kymo_flows_init(&x->flows) != 0 || kymo_residents_init(&x->residents) != 0)
+    x->n_functions = kymo_reader_dict_size(x->r) + 1;
+    x->functions = calloc(x->n_functions, sizeof *x->functions);
+    if (x->running == NULL || x->functions == NULL || kymo_flows_init(&x->flows) != 0 ||
+        kymo_residents_init(&x->residents) != 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < x->n_slots; i++)
         x->running[i] = KYMO_IDENT_NONE;
@@ -202,11 +206,12 @@ static void clear(struct kymo_an *x)
     kymo_map_free(&x->names);
     kymo_map_free(&x->by_ref);
     kymo_map_free(&x->by_mail);
-    kymo_map_free(&x->handlers);
     kymo_flows_free(&x->flows);
     kymo_residents_free(&x->residents);
     kymo_facts_free(&x->lesson.facts);
     free(x->running);
+    free(x->functions);
+    free(x->sinks);
     free(x->requests);
     free(x);
 }
@@ -222,10 +227,10 @@ int kymo_analyse(struct kymo_reader *r, const struct kymo_analysis_options *o,
     if (x != NULL) {
         x->r = r;
         x->o = o;
-        x->sinks = sinks;
-        x->n_sinks = n;
         x->res = res;
         rc = init(x);
+        if (rc == 0)
+            rc = kymo_an_report_init(x, sinks, n);
         if (rc == 0)
             rc = run(x);
         clear(x);
