@@ -120,13 +120,32 @@ static void progress(const struct kymo_an *x)
     x->o->progress(x->o->progress_arg, done, total);
 }
 
+/* The first look at the recording, or what an earlier run has kept of it. */
+static int learn(struct kymo_an *x)
+{
+    struct kymo_lesson *kept = x->o->lesson;
+    int rc = 0;
+    if (kept == NULL)
+        return kymo_lesson_take(&x->lesson, x->r, next_of_lesson, x->r);
+    if (!kept->taken) {
+        kymo_facts_free(&kept->facts);
+        rc = kymo_lesson_take(kept, x->r, next_of_lesson, x->r);
+    }
+    /* A copy: the run learns on. */
+    x->lesson.running = kept->running;
+    if (rc == 0 && !kymo_facts_copy(&x->lesson.facts, &kept->facts))
+        rc = -ENOMEM;
+    return rc;
+}
+
 static int run(struct kymo_an *x)
 {
     struct kymo_event ev;
     uint64_t ticks, jumps = kymo_reader_jumps(x->r);
     int64_t horizon;
     uint32_t since_progress = 0;
-    int rc = kymo_lesson_take(&x->lesson, x->r, next_of_lesson, x->r);
+    kymo_reader_show_all(x->r, false);
+    int rc = learn(x);
     if (rc == 0)
         rc = kymo_reader_rewind(x->r);
     if (rc < 0)

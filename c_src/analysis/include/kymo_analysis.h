@@ -31,6 +31,8 @@
 
 #include "kymo_reader.h"
 
+struct kymo_lesson;
+
 #define KYMO_NO_TIME INT64_MIN
 /* Requests without a reply that are kept at a time; the oldest are reported as open. */
 #define KYMO_REQUESTS_OPEN 131072u
@@ -211,6 +213,10 @@ struct kymo_analysis_options {
     /* Called now and then with the work done so far; may be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
+    /* NULL, or where the first look at the recording (kymo_lesson.h) is kept for later runs
+     * with the same reader: all zero bytes before the first of them. The caller frees its
+     * facts in the end. */
+    struct kymo_lesson *lesson;
 };
 
 /* What the recording has, which tells what its facts can say. */
