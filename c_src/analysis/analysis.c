@@ -13,8 +13,10 @@ enum { PROGRESS_EVERY = 1 << 17 };
 
 static void on_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
 {
-    kymo_an_out(x, p, ev);
-    if (kymo_hibernates(x->r, ev))
+    bool hibernates = ev->id == KYMO_E_OUT &&
+                      (kymo_an_function(x, kymo_canonical(x->r, ev->mfa)) & KYMO_AN_F_HIBERNATE) != 0;
+    kymo_an_out(x, p, ev, hibernates);
+    if (hibernates)
         kymo_an_end_spans(x, p, ev);
 }
 
@@ -128,13 +130,32 @@ void kymo_an_finish(struct kymo_an *x)
     x->res->evicted += x->flows.evicted;
 }
 
+/* The first look at the recording, or what an earlier run has kept of it. */
+static int learn(struct kymo_an *x)
+{
+    struct kymo_lesson *kept = x->o->lesson;
+    int rc = 0;
+    if (kept == NULL)
+        return kymo_lesson_take(&x->lesson, x->r, kymo_an_next, x->r);
+    if (!kept->taken) {
+        kymo_facts_free(&kept->facts);
+        rc = kymo_lesson_take(kept, x->r, kymo_an_next, x->r);
+    }
+    /* A copy: the run learns on. */
+    x->lesson.running = kept->running;
+    if (rc == 0 && !kymo_facts_copy(&x->lesson.facts, &kept->facts))
+        rc = -ENOMEM;
+    return rc;
+}
+
 static int run(struct kymo_an *x)
 {
     struct kymo_event ev;
     uint64_t ticks, jumps = kymo_reader_jumps(x->r);
     int64_t horizon;
     uint32_t since_progress = 0;
-    int rc = kymo_lesson_take(&x->lesson, x->r, kymo_an_next, x->r);
+    kymo_reader_show_all(x->r, false);
+    int rc = learn(x);
     if (rc == 0)
         rc = kymo_reader_rewind(x->r);
     if (rc < 0)
@@ -183,10 +204,12 @@ int kymo_an_init(struct kymo_an *x)
     kymo_map_init(&x->names, sizeof(uint64_t));
     kymo_map_init(&x->by_ref, sizeof(uint32_t));
     kymo_map_init(&x->by_mail, sizeof(uint32_t));
-    kymo_map_init(&x->handlers, sizeof(uint8_t));
     x->slots = kymo_reader_slots(x->r, &x->n_slots);
     x->running = calloc((size_t)x->n_slots + 1, sizeof *x->running);
-    if (x->running == NULL || kymo_flows_init(&x->flows) != 0 || kymo_residents_init(&x->residents) != 0)
+    x->n_functions = kymo_reader_dict_size(x->r) + 1;
+    x->functions = calloc(x->n_functions, sizeof *x->functions);
+    if (x->running == NULL || x->functions == NULL || kymo_flows_init(&x->flows) != 0 ||
+        kymo_residents_init(&x->residents) != 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < x->n_slots; i++)
         x->running[i] = KYMO_IDENT_NONE;
@@ -209,11 +232,12 @@ void kymo_an_clear(struct kymo_an *x)
     kymo_map_free(&x->names);
     kymo_map_free(&x->by_ref);
     kymo_map_free(&x->by_mail);
-    kymo_map_free(&x->handlers);
     kymo_flows_free(&x->flows);
     kymo_residents_free(&x->residents);
     kymo_facts_free(&x->lesson.facts);
     free(x->running);
+    free(x->functions);
+    free(x->sinks);
     free(x->requests);
     free(x);
 }
@@ -229,10 +253,10 @@ int kymo_analyse(struct kymo_reader *r, const struct kymo_analysis_options *o,
     if (x != NULL) {
         x->r = r;
         x->o = o;
-        x->sinks = sinks;
-        x->n_sinks = n;
         x->res = res;
         rc = kymo_an_init(x);
+        if (rc == 0)
+            rc = kymo_an_report_init(x, sinks, n);
         if (rc == 0)
             rc = run(x);
         kymo_an_clear(x);

@@ -3,6 +3,7 @@
  * State of one run of the analysis. An event goes one way through these files:
  *   live.c       a run over a recording that is being written
  *   analysis.c   the run: window, lesson, dispatch, the end
+ *   functions.c  what a function is by its name
  *   requests.c   requests and who handles them
  *   mails.c      messages: which receive belongs to which send
  *   spans.c      calls and collections
@@ -72,6 +73,16 @@ struct kymo_an_process {
     struct kymo_life life;
 };
 
+/* What a function is, as far as its name tells. */
+enum kymo_an_function {
+    KYMO_AN_F_KNOWN = 1,
+    KYMO_AN_F_HIBERNATE = 2, /* erlang:hibernate/3 */
+    /* Callbacks that handle requests. */
+    KYMO_AN_F_CALL = 4,
+    KYMO_AN_F_CAST = 8,
+    KYMO_AN_F_HANDLES = KYMO_AN_F_CALL | KYMO_AN_F_CAST
+};
+
 /* A request without an end. */
 struct kymo_an_request {
     struct kymo_request q;
@@ -87,11 +98,22 @@ struct kymo_an_request {
  * two; more than there are schedulers, whose events alternate. */
 #define KYMO_AN_RECENT 64u
 
+/* The kinds of facts, as struct kymo_analysis_sink has them. */
+#define KYMO_AN_FACTS(X) X(event) X(span_open) X(span) X(mail) X(request) X(run) X(collection) X(life)
+
+/* The sinks that want facts of one kind. */
+struct kymo_an_sinks {
+    const struct kymo_analysis_sink **sink;
+    size_t n;
+};
+
 struct kymo_an {
     struct kymo_reader *r;
     const struct kymo_analysis_options *o;
-    const struct kymo_analysis_sink *sinks;
-    size_t n_sinks;
+    const struct kymo_analysis_sink **sinks; /* all those of the lists below */
+#define KYMO_X(kind) struct kymo_an_sinks to_##kind;
+    KYMO_AN_FACTS(KYMO_X)
+#undef KYMO_X
     struct kymo_analysis_result *res;
     struct kymo_lesson lesson;
     struct kymo_residents residents;
@@ -104,11 +126,12 @@ struct kymo_an {
     struct kymo_flows flows;
     struct kymo_an_request *requests; /* requests_room of them, a power of two */
     uint32_t requests_room;
-    uint64_t requests_made;   /* the next place in requests, free-running */
-    struct kymo_map by_ref;   /* reference -> index + 1 */
-    struct kymo_map by_mail;  /* id of a cast's message -> index + 1 */
-    struct kymo_map handlers; /* mfa -> uint8_t: what kind of callback it is */
-    uint64_t *running;        /* by slot: ident, KYMO_IDENT_NONE = nobody */
+    uint64_t requests_made;  /* the next place in requests, free-running */
+    struct kymo_map by_ref;  /* reference -> index + 1 */
+    struct kymo_map by_mail; /* id of a cast's message -> index + 1 */
+    uint8_t *functions;      /* by canonical id: KYMO_AN_F_*, 0 = not looked at yet */
+    uint32_t n_functions;
+    uint64_t *running; /* by slot: ident, KYMO_IDENT_NONE = nobody */
     uint32_t n_slots;
     const struct kymo_slot *slots;
     uint64_t calls;          /* ids of spans given so far */
@@ -122,7 +145,7 @@ struct kymo_an {
 
 /* ---- analysis.c ---- */
 
-/* x->r, o, sinks, n_sinks and res are set, all else is zero. 0 or -ENOMEM; clear in both cases. */
+/* x->r, o and res are set, all else is zero. 0 or -ENOMEM; clear in both cases. */
 int kymo_an_init(struct kymo_an *x);
 /* Frees x too. */
 void kymo_an_clear(struct kymo_an *x);
@@ -135,6 +158,8 @@ int kymo_an_next(void *reader, struct kymo_event *ev);
 
 /* ---- report.c ---- */
 
+/* The sinks stay where they are. 0 or -ENOMEM. */
+int kymo_an_report_init(struct kymo_an *x, const struct kymo_analysis_sink *sinks, size_t n);
 void kymo_an_report_event(struct kymo_an *x, const struct kymo_event *ev);
 void kymo_an_report_open(struct kymo_an *x, const struct kymo_span *s);
 void kymo_an_report_span(struct kymo_an *x, const struct kymo_span *s);
@@ -154,12 +179,21 @@ struct kymo_an_process *kymo_an_known(const struct kymo_an *x, uint64_t ident);
 /* Time scheduled in until x->now; KYMO_NO_TIME. */
 int64_t kymo_an_busy(const struct kymo_an *x, const struct kymo_an_process *p);
 void kymo_an_in(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
-void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
+void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev, bool hibernates);
 /* Registers and unregisters its name. */
 void kymo_an_rename(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
 /* Its life is over: reports it and frees it. ev: its exit, or NULL. */
 void kymo_an_forget(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
 void kymo_an_forget_all(struct kymo_an *x);
+
+/* ---- functions.c ---- */
+
+/* enum kymo_an_function of a canonical id. */
+uint8_t kymo_an_look_at(struct kymo_an *x, uint32_t mfa);
+static inline uint8_t kymo_an_function(struct kymo_an *x, uint32_t mfa)
+{
+    return mfa < x->n_functions && x->functions[mfa] != 0 ? x->functions[mfa] : kymo_an_look_at(x, mfa);
+}
 
 /* ---- spans.c ---- */
 

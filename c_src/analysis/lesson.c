@@ -93,5 +93,6 @@ int kymo_lesson_take(struct kymo_lesson *lesson, struct kymo_reader *r,
     }
     lesson->facts.return_to_seen = return_to;
     end_stacks(lesson, &stacks, r);
+    lesson->taken = rc >= 0;
     return rc < 0 ? rc : 0;
 }

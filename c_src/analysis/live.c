@@ -37,10 +37,10 @@ int kymo_live_new(struct kymo_live **out, struct kymo_reader *r, const struct ky
     l->first = true;
     x->r = r;
     x->o = &l->o;
-    x->sinks = copy;
-    x->n_sinks = n;
     x->res = &l->res;
     int rc = kymo_an_init(x);
+    if (rc == 0)
+        rc = kymo_an_report_init(x, copy, n);
     if (rc == 0)
         rc = kymo_lesson_take(&x->lesson, r, kymo_an_next, r);
     if (rc == 0)

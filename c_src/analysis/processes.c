@@ -154,7 +154,7 @@ void kymo_an_in(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_
     p->in_mfa = kymo_canonical(x->r, ev->mfa);
 }
 
-void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
+void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev, bool hibernates)
 {
     bool exited = ev->id == KYMO_E_OUT_EXITED || ev->id == KYMO_E_PORT_OUT_EXITED;
     if (p->sched == 0)
@@ -164,7 +164,7 @@ void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo
         p->in_mfa = 0;
         p->out_at = KYMO_NO_TIME;
     }
-    end_run(x, p, p->last, kymo_canonical(x->r, ev->mfa), kymo_hibernates(x->r, ev), exited);
+    end_run(x, p, p->last, kymo_canonical(x->r, ev->mfa), hibernates, exited);
 }
 
 /* ---- life ---- */

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
 #include "analysis_int.h"
 
 /* A fact belongs to the window when some of it does. */
@@ -8,12 +11,31 @@ static bool overlaps(const struct kymo_an *x, int64_t start, int64_t end)
     return last >= x->from && (first == KYMO_NO_TIME || first <= x->to);
 }
 
-#define TO_SINKS(member, fact) \
+int kymo_an_report_init(struct kymo_an *x, const struct kymo_analysis_sink *sinks, size_t n)
+{
+#define KYMO_X(member) +1
+    const struct kymo_analysis_sink **all =
+        calloc(n * (KYMO_AN_FACTS(KYMO_X)) + 1, sizeof(const struct kymo_analysis_sink *));
+#undef KYMO_X
+    x->sinks = all;
+    if (all == NULL)
+        return -ENOMEM;
+#define KYMO_X(kind) \
+    x->to_##kind.sink = all; \
+    for (size_t i = 0; i < n; i++) { \
+        if (sinks[i].kind != NULL) \
+            x->to_##kind.sink[x->to_##kind.n++] = &sinks[i]; \
+    } \
+    all += n;
+    KYMO_AN_FACTS(KYMO_X)
+#undef KYMO_X
+    return 0;
+}
+
+#define TO_SINKS(kind, fact) \
     do { \
-        for (size_t i_ = 0; i_ < x->n_sinks; i_++) { \
-            if (x->sinks[i_].member != NULL) \
-                x->sinks[i_].member(x->sinks[i_].arg, fact); \
-        } \
+        for (size_t i_ = 0; i_ < x->to_##kind.n; i_++) \
+            x->to_##kind.sink[i_]->kind(x->to_##kind.sink[i_]->arg, fact); \
     } while (0)
 
 void kymo_an_report_event(struct kymo_an *x, const struct kymo_event *ev)
@@ -21,10 +43,11 @@ void kymo_an_report_event(struct kymo_an *x, const struct kymo_event *ev)
     if (ev->ns < x->from || ev->ns > x->to)
         return;
     if (ev->id < KYMO_E_FIRST_NOTE) {
-        x->res->events++;
-        if (x->res->first == KYMO_NO_TIME || ev->ns < x->res->first)
+        if (x->res->events++ == 0)
+            x->res->first = x->res->last = ev->ns;
+        if (ev->ns < x->res->first)
             x->res->first = ev->ns;
-        if (x->res->last == KYMO_NO_TIME || ev->ns > x->res->last)
+        if (ev->ns > x->res->last)
             x->res->last = ev->ns;
     } else if (ev->id == KYMO_E_LOST) {
         x->res->lost += ev->value;

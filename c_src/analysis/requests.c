@@ -13,8 +13,6 @@
 #include "analysis_int.h"
 #include "kymo_timeline.h"
 
-enum { HANDLES_NOTHING = 1, HANDLES_CALL, HANDLES_CAST, HANDLES_ANY };
-
 /* ---- the table of open requests ---- */
 
 static struct kymo_an_request *request_at(const struct kymo_an *x, uint32_t place)
@@ -371,46 +369,16 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
 
 /* ---- callbacks ---- */
 
-static bool is_named(struct kymo_text t, const char *s)
-{
-    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
-}
-
-static uint8_t look_at_function(const struct kymo_an *x, uint32_t id)
-{
-    struct kymo_mfa mfa;
-    if (!kymo_reader_mfa(x->r, id, &mfa))
-        return HANDLES_NOTHING;
-    struct kymo_text f = kymo_reader_atom(x->r, mfa.function);
-    if (is_named(f, "handle_call") && (mfa.arity == 3 || mfa.arity == 2))
-        return HANDLES_CALL;
-    if (is_named(f, "handle_cast") && mfa.arity == 2)
-        return HANDLES_CAST;
-    if (is_named(f, "handle_event") && mfa.arity == 4)
-        return HANDLES_ANY;
-    return HANDLES_NOTHING;
-}
-
-static uint8_t what_it_handles(struct kymo_an *x, uint32_t mfa)
-{
-    uint8_t *known = kymo_map_put(&x->handlers, mfa, NULL);
-    if (known == NULL)
-        return HANDLES_NOTHING;
-    if (*known == 0)
-        *known = look_at_function(x, mfa);
-    return *known;
-}
-
 void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s)
 {
-    uint8_t what = what_it_handles(x, s->mfa);
-    if (what == HANDLES_NOTHING || p->handling != 0)
+    unsigned what = kymo_an_function(x, s->mfa) & KYMO_AN_F_HANDLES;
+    if (what == 0 || p->handling != 0)
         return;
     p->handlers_seen = true;
     while (p->queue_first != 0) {
         struct kymo_an_request *a = request_at(x, p->queue_first);
         bool cast = a->q.kind == KYMO_REQ_CAST;
-        bool fits = what == HANDLES_ANY || (what == HANDLES_CAST) == cast;
+        bool fits = (what & (cast ? KYMO_AN_F_CAST : KYMO_AN_F_CALL)) != 0;
         unqueue(x, p, a);
         if (fits) {
             a->q.handled = p->last;

@@ -22,6 +22,13 @@ void kymo_facts_free(struct kymo_facts *facts)
     kymo_map_free(&facts->pairs);
 }
 
+bool kymo_facts_copy(struct kymo_facts *to, const struct kymo_facts *facts)
+{
+    kymo_facts_init(to);
+    to->return_to_seen = facts->return_to_seen;
+    return kymo_map_copy(&to->returns, &facts->returns) && kymo_map_copy(&to->pairs, &facts->pairs);
+}
+
 void kymo_stack_free(struct kymo_stack *st)
 {
     free(st->f);

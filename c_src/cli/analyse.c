@@ -94,8 +94,11 @@ int cli_analysis_run_window(struct cli_analysis *a, const struct kymo_analysis_s
                             int64_t from, int64_t to)
 {
     struct cli_progress progress;
-    struct kymo_analysis_options o = {
-        .from_ns = from, .to_ns = to, .progress = cli_progress_show, .progress_arg = &progress};
+    struct kymo_analysis_options o = {.from_ns = from,
+                                      .to_ns = to,
+                                      .progress = cli_progress_show,
+                                      .progress_arg = &progress,
+                                      .lesson = &a->lesson};
     struct kymo_analysis_sink *all = calloc(n + 1, sizeof *all);
     char err[512] = "";
     if (all == NULL)
@@ -131,6 +134,7 @@ int cli_analysis_close(struct cli_analysis *a, int status)
                      a->result.evicted);
         status = a->strict ? KYMO_EXIT_INCOMPLETE : KYMO_EXIT_OK;
     }
+    kymo_facts_free(&a->lesson.facts);
     kymo_naming_free(a->naming);
     kymo_reader_close(a->r);
     cli_filter_free(&a->filter);

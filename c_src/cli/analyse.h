@@ -10,6 +10,7 @@
 
 #include "kymo_analysis.h"
 #include "kymo_cli.h"
+#include "kymo_lesson.h"
 #include "kymo_naming.h"
 
 struct cli_analysis {
@@ -18,8 +19,9 @@ struct cli_analysis {
     struct kymo_reader *r;
     struct kymo_naming *naming;
     struct kymo_analysis_result result;
-    int64_t t0;   /* CLOCK_MONOTONIC of the start of the recording */
-    uint64_t top; /* how many lines to show */
+    struct kymo_lesson lesson; /* of the first run, for those that follow */
+    int64_t t0;                /* CLOCK_MONOTONIC of the start of the recording */
+    uint64_t top;              /* how many lines to show */
     bool json, quiet, strict;
     bool histograms; /* JSON: members "histogram" too, see cli_json_histogram */
     /* Functions chosen by --function, as given; and the answers by canonical id: 0 not

@@ -59,12 +59,31 @@ void kymo_map_free(struct kymo_map *m)
     kymo_map_init(m, value_size);
 }
 
+/* One byte more, so that the value of ODD_KEY has an address in a set, too. */
+static size_t bytes_of(const struct kymo_map *m)
+{
+    return (m->slots + 1) * m->stride + 1;
+}
+
+bool kymo_map_copy(struct kymo_map *to, const struct kymo_map *m)
+{
+    kymo_map_init(to, m->value_size);
+    if (m->slots == 0)
+        return true;
+    uint8_t *entries = malloc(bytes_of(m));
+    if (entries == NULL)
+        return false;
+    memcpy(entries, m->entries, bytes_of(m));
+    *to = *m;
+    to->entries = entries;
+    return true;
+}
+
 static bool grow(struct kymo_map *m)
 {
     struct kymo_map bigger = *m;
     bigger.slots = m->slots == 0 ? FIRST_SLOTS : m->slots * 2;
-    /* One byte more, so that the value of ODD_KEY has an address in a set, too. */
-    bigger.entries = calloc(1, (bigger.slots + 1) * m->stride + 1);
+    bigger.entries = calloc(1, bytes_of(&bigger));
     if (bigger.entries == NULL)
         return false;
     for (size_t i = 0; i < m->slots; i++) {

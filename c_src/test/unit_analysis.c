@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "kymo_lesson.h"
 #include "kymo_naming.h"
 #include "scene.h"
 
@@ -48,6 +49,40 @@ static void calls_nest(void **state)
     assert_int_equal(x.lives, 1);
     assert_int_equal(x.life[0].running, 500);
     assert_int_equal(x.life[0].waiting, 100);
+    close_scene(&x);
+}
+
+/* The spans of one more run over the recording. */
+static size_t spans_again(struct scene *x, struct kymo_lesson *lesson)
+{
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX, .lesson = lesson};
+    struct kymo_analysis_sink sink = {.arg = x, .span = keep_span};
+    char err[256] = "";
+    x->spans = 0;
+    assert_int_equal(kymo_analyse(x->r, &o, &sink, 1, &x->res, err, sizeof err), 0);
+    return x->spans;
+}
+
+static void lesson_is_kept(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_lesson lesson = {0};
+    open_scene(&x);
+    wm(&x, 0, 100, KYMO_E_CALL, PID(1), x.a);
+    wm(&x, 0, 500, KYMO_E_RETURN_FROM, PID(1), x.a);
+    open_recording(&x);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(spans_again(&x, i == 0 ? NULL : &lesson), 1);
+        assert_int_equal(x.span[0].ended, KYMO_SPAN_RETURN);
+        assert_int_equal(lesson.taken, i > 0);
+    }
+    /* Without what it says of a, nothing would tell that the call has an end. */
+    kymo_map_free(&lesson.facts.returns);
+    assert_int_equal(spans_again(&x, &lesson), 1);
+    assert_int_equal(x.span[0].ended, KYMO_SPAN_MOMENT);
+    assert_int_equal(lesson.facts.returns.count, 0); /* a run learns in a copy */
+    kymo_facts_free(&lesson.facts);
     close_scene(&x);
 }
 
@@ -325,8 +360,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        T(calls_nest),          T(unknown_stays_unknown), T(lost_out),      T(loss_ends_what_is_open),
-        T(requests_are_paired), T(order_of_replies),      T(open_and_dead), T(names),
+        T(calls_nest),         T(lesson_is_kept),         T(unknown_stays_unknown),
+        T(lost_out),           T(loss_ends_what_is_open), T(requests_are_paired),
+        T(order_of_replies),   T(open_and_dead),          T(names),
         T(names_of_relatives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

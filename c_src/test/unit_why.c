@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "kymo_why.h"
+#include "order.h"
 #include "scene.h"
 
 /* The time of PID(1) from START to START + ns. */
@@ -517,6 +518,49 @@ static void explains_a_cast(void **state)
     free(answer);
 }
 
+static int by_keys(const void *a, const void *b)
+{
+    const struct kymo_order *x = a, *y = b;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    if (x->second != y->second)
+        return x->second < y->second ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Keys that differ in any bits, with many that are equal. */
+static void keys_in_order(void **state)
+{
+    (void)state;
+    enum { MOST = 3000 };
+    static struct kymo_order keys[MOST], expected[MOST];
+    static uint64_t element[MOST][3];
+    uint64_t rng = 7;
+    for (unsigned round = 0; round < 300; round++) {
+        size_t n = round * 10;
+        for (size_t i = 0; i < n; i++) {
+            rng = rng * 6364136223846793005ull + 1442695040888963407ull;
+            keys[i] = (struct kymo_order){.first = (rng >> 40) % 20 << round % 60,
+                                          .second = kymo_order_signed((int64_t)(rng << 20) >> (round % 64)),
+                                          .at = i};
+            for (size_t k = 0; k < 3; k++)
+                element[i][k] = i + k;
+        }
+        memcpy(expected, keys, sizeof keys);
+        qsort(expected, n, sizeof *expected, by_keys);
+        assert_true(kymo_order_sort(keys, n));
+        uint64_t *to = kymo_order_apply(keys, n, element, sizeof element[0]);
+        assert_non_null(to);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(keys[i].at, expected[i].at);
+            assert_memory_equal(to + 3 * i, element[keys[i].at], sizeof element[0]);
+        }
+        free(to);
+    }
+    assert_true(kymo_order_signed(-1) < kymo_order_signed(0));
+    assert_true(kymo_order_signed(INT64_MIN) < kymo_order_signed(INT64_MIN + 1));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
@@ -535,6 +579,7 @@ int main(void)
         T(polling_waits_for_no_timer),
         T(windows),
         T(explains_a_cast),
+        T(keys_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,8 @@
 
 #include "kymo_reader.h"
 
+struct kymo_lesson;
+
 #define KYMO_NO_TIME INT64_MIN
 /* Maximum number of requests without a reply; beyond it the oldest are reported as open. */
 #define KYMO_REQUESTS_OPEN 131072u
@@ -210,6 +212,10 @@ struct kymo_analysis_options {
     /* Called repeatedly with the work done so far; may be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
+    /* NULL, or where the first look at the recording (kymo_lesson.h) is kept for later runs
+     * with the same reader: all zero bytes before the first of them. The caller frees its
+     * facts in the end. */
+    struct kymo_lesson *lesson;
 };
 
 /* Totals, and which kinds of events the recording has. */

@@ -13,6 +13,7 @@
 struct kymo_lesson {
     struct kymo_facts facts;
     bool running; /* processes were traced in and out */
+    bool taken;   /* all of this is known */
 };
 
 /* Events that the first look takes in. */

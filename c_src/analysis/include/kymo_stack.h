@@ -109,6 +109,8 @@ struct kymo_stack {
  * facts. */
 void kymo_facts_init(struct kymo_facts *facts);
 void kymo_facts_free(struct kymo_facts *facts);
+/* Makes `to`, which holds nothing yet, a copy. False: no memory; free it all the same. */
+bool kymo_facts_copy(struct kymo_facts *to, const struct kymo_facts *facts);
 /* The stack must be empty, or the frames are forgotten without a word. */
 void kymo_stack_free(struct kymo_stack *st);
 

@@ -29,6 +29,8 @@ struct kymo_map {
  * (a set). */
 void kymo_map_init(struct kymo_map *m, size_t value_size);
 void kymo_map_free(struct kymo_map *m);
+/* Makes `to`, which holds nothing yet, a copy of m. False: no memory, it is empty. */
+bool kymo_map_copy(struct kymo_map *to, const struct kymo_map *m);
 
 /* The value of key, or NULL. In a set any non-NULL pointer means "there". */
 void *kymo_map_get(const struct kymo_map *m, uint64_t key);
