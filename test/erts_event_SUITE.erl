@@ -21,8 +21,8 @@
          dirty_senders_with_token/1, send_spec_clears_tracer/1, spec_sets_flags_anew/1, raises/1,
          raw_reload/1, raw_under_load/1, raw_sessions_under_load/1, raw_header/1,
          meta_questions/1, port_questions/1, no_garbage/1, collections_in_two_sessions/1,
-         count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1]).
--export([f/1, g/2, counted/1, quits/1]).
+         count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1, count_memory/1]).
+-export([f/1, g/2, counted/1, quits/1, memory_of_counters/1]).
 
 -import(erts_tracer_nif, [cc/3, header_dir/0, code_with/3]).
 
@@ -45,7 +45,7 @@ groups() ->
                     dirty_senders_with_token, send_spec_clears_tracer, spec_sets_flags_anew, raises,
                     raw_reload, raw_under_load, raw_header,
                     meta_questions, port_questions, no_garbage,
-                    collections_in_two_sessions, sessions_under_load, raw_sessions_under_load]}].
+                    collections_in_two_sessions, sessions_under_load, raw_sessions_under_load, count_memory]}].
 
 init_per_suite(Config) ->
     Dir = ?config(priv_dir, Config),
@@ -896,10 +896,7 @@ count_pause(_Config) ->
 %% function, from zero.
 count_many(_Config) ->
     M = count_many_mod,
-    Fs = [list_to_atom("f" ++ integer_to_list(I)) || I <- lists:seq(1, 300)],
-    {ok, M, Bin} = compile:forms([{attribute, 1, module, M}, {attribute, 1, export, [{F, 0} || F <- Fs]}
-                                  | [{function, 1, F, 0, [{clause, 1, [], [], [{atom, 1, F}]}]} || F <- Fs]], []),
-    {module, M} = code:load_binary(M, "", Bin),
+    Fs = load_functions(M, 300),
     lists:foldl(
       fun(Round, On) ->
               [1 = erlang:trace_pattern({M, F, 0}, true, [call_count]) || F <- Fs -- On],
@@ -929,6 +926,61 @@ count_grows(_Config) ->
                         Now
                 end, 0, lists:seq(1, 2000)),
     stop_load(Workers).
+
+%% Counters take memory for the schedulers that have counted calls of these functions or
+%% of their neighbours, and not for the others. The numbers are those of the first and the
+%% last scheduler that find their words in the same place, and of the last one of all.
+count_memory(_Config) ->
+    N = 1280,
+    Schedulers = [1, 64, 65, 129],
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, wait_boot => 60000,
+                                      args => ["+S", "129:129", "+Mis", "true" | erts_reload_work:emulator_flags()]}),
+    {Set, Counted} =
+        try peer:call(Peer, ?MODULE, memory_of_counters, [{N, Schedulers}], 60000)
+        after peer:stop(Peer)
+        end,
+    ct:log("~p functions: ~p bytes when set, ~p after calls on each of schedulers ~w~n",
+           [N, Set, Counted, Schedulers]),
+    %% 8 bytes for each scheduler would be 1040 for each counter.
+    ?assert(Set < 400 * N),
+    Grown = [B - A || {A, B} <- lists:zip([Set | lists:droplast(Counted)], Counted)],
+    [?assert(G >= 8 * N andalso G =< 24 * N) || G <- Grown].
+
+memory_of_counters({N, Schedulers}) ->
+    M = count_memory_mod,
+    Fs = load_functions(M, N),
+    Before = bytes_of_breakpoints(),
+    Traced = erlang:trace_pattern({M, '_', '_'}, true, [call_count]),
+    Set = bytes_of_breakpoints() - Before,
+    Counted = [begin
+                   {_, Ref} = spawn_opt(fun() -> [M:F() || F <- Fs] end, [monitor, {scheduler, S}]),
+                   receive {'DOWN', Ref, process, _, normal} -> ok end,
+                   bytes_of_breakpoints() - Before
+               end || S <- Schedulers],
+    [{call_count, Calls} = erlang:trace_info({M, F, 0}, call_count) || F <- Fs, Calls <- [length(Schedulers)]],
+    Traced = erlang:trace_pattern({M, '_', '_'}, false, [call_count]),
+    wait_for_free(Before + N),
+    {Set, Counted}.
+
+%% Breakpoints are freed some time after they have been cleared.
+wait_for_free(Most) ->
+    case bytes_of_breakpoints() < Most of
+        true -> ok;
+        false -> erlang:yield(), wait_for_free(Most)
+    end.
+
+bytes_of_breakpoints() ->
+    {bpd, Infos} = lists:keyfind(bpd, 1, instrument:memory_status(types)),
+    {sizes, Bytes, _, _} = lists:keyfind(sizes, 1, Infos),
+    Bytes.
+
+%% A module of functions f1 to fN.
+load_functions(M, N) ->
+    Fs = [list_to_atom("f" ++ integer_to_list(I)) || I <- lists:seq(1, N)],
+    {ok, M, Bin} = compile:forms([{attribute, 1, module, M}, {attribute, 1, export, [{F, 0} || F <- Fs]}
+                                  | [{function, 1, F, 0, [{clause, 1, [], [], [{atom, 1, F}]}]} || F <- Fs]], []),
+    {module, M} = code:load_binary(M, "", Bin),
+    Fs.
 
 %%--------------------------------------------------------------------------
 %% Traced functions

@@ -354,16 +354,28 @@ erts_bp_load_install(void)
 void
 erts_bp_load_commit(void)
 {
+    ERTS_LC_ASSERT(erts_has_code_load_permission());
+
+    erts_commit_staging_code_ix();
+
+    if (!erts_bp_load_has_retire()) {
+        reset();
+    }
+}
+
+void
+erts_bp_load_begin_switch(void)
+{
     const ErtsCodeIndex staging_ix = erts_staging_code_ix();
     Uint i;
 
-    ERTS_LC_ASSERT(erts_has_code_load_permission());
-
-    if (bp_load.num_exports > 0) {
-        erts_mtx_lock(&erts_bp_load_commit__.c.mtx);
-        erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 1);
-        ERTS_THR_WRITE_MEMORY_BARRIER;
+    if (bp_load.num_exports == 0) {
+        return;
     }
+
+    erts_mtx_lock(&erts_bp_load_commit__.c.mtx);
+    erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 1);
+    ERTS_THR_WRITE_MEMORY_BARRIER;
 
     for (i = 0; i < bp_load.num_exports; i++) {
         BpExport *be = &bp_load.exports[i];
@@ -382,17 +394,20 @@ erts_bp_load_commit(void)
          * index still get to the trampoline. */
     }
 
-    erts_commit_staging_code_ix();
+    /* Calls by the new code index find what has been written here. */
+    ERTS_THR_WRITE_MEMORY_BARRIER;
+}
 
-    if (bp_load.num_exports > 0) {
-        ERTS_THR_WRITE_MEMORY_BARRIER;
-        erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 0);
-        erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
+void
+erts_bp_load_end_switch(void)
+{
+    if (bp_load.num_exports == 0) {
+        return;
     }
 
-    if (!erts_bp_load_has_retire()) {
-        reset();
-    }
+    ERTS_THR_WRITE_MEMORY_BARRIER;
+    erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 0);
+    erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
 }
 
 int

@@ -8,6 +8,12 @@
  * functions of the behaviour are still called for what is none: trace_status when
  * tracing is set or looked at, and seq_trace.
  *
+ * So a sentence in the documentation of erl_tracer does not hold for such a tracer:
+ * that the functions of the behaviour are called whenever a tracepoint is triggered.
+ * enabled*() and trace*() are not called for events, and neither is trace_status,
+ * except when a process is scheduled in. The function `enabled' of this interface is
+ * called before some events only; its description lists them.
+ *
  * The interface is found when the library is loaded, so that one library serves
  * runtimes that have it and others:
  *

@@ -77,13 +77,22 @@ void erts_bp_load_new_code(Module *modp, int is_running);
 int erts_bp_load_has_install(void);
 void erts_bp_load_install(void);
 
-/* Makes the staged code index the active one. */
+/* Makes the staged code index the active one, by way of
+ * erts_commit_staging_code_ix(). */
 void erts_bp_load_commit(void);
+
+/* By erts_commit_staging_code_ix(), immediately before and after it sets the
+ * active code index. The first one switches the trampolines. Processes that pass
+ * traced trampolines can wait for the second one: nothing else may be done between
+ * the two. */
+void erts_bp_load_begin_switch(void);
+void erts_bp_load_end_switch(void);
 
 void erts_bp_load_init(void);
 
 /* The lock is held from the first trampoline that leads to new code until the new
- * code index is active; the flag tells so. Calls through trampolines read it. */
+ * code index is active; the flag tells so. Calls through trampolines read it. No
+ * other lock is taken, and no memory allocated or freed, while it is held. */
 typedef union {
     struct {
         erts_atomic32_t is_under_way;
