@@ -383,6 +383,11 @@ unplan(#tracing{functions = Old} = T, #{functions := Functions} = Spec) ->
     {ok, Plan, wants(T, Patterns, Wanted)}.
 
 unset_tracees(_, _, none, _) ->
+%% Without the tracer the runtime would forget it, and all other flags for new ones with it.
+set_flags(#tracing{mode = global, tracer = {Module, State}}, _, Who, false, Flags) when
+    Who =:= new_processes; Who =:= new_ports
+->
+    erlang:trace(Who, false, [{tracer, Module, State} | Flags]);
     ok;
 unset_tracees(_, _, _, []) ->
     ok;
