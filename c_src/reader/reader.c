@@ -201,6 +201,8 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
             rc = kymo_times_build(r, calib, n_calib);
         if (rc == 0)
             rc = read_dict(r);
+        if (rc == 0)
+            rc = kymo_shed_find(r);
         if (rc != 0)
             fail(err, err_size, rc, "%s: %s", dir, strerror(-rc));
     }
@@ -235,6 +237,7 @@ void kymo_reader_close(struct kymo_reader *r)
     free(r->slots);
     free(r->raw);
     free(r->held);
+    free(r->shed);
     free(r);
 }
 
