@@ -52,7 +52,12 @@ measured(Mode, State) ->
     Self = self(),
     {Pid, Monitor} = spawn_monitor(fun() ->
         process_flag(priority, high),
-        Self ! {self(), costs(Mode, {kymo_tracer, State})}
+        try
+            Self ! {self(), costs(Mode, {kymo_tracer, State})}
+        catch
+            %% Another tracer has this process: no reason to say so in the log.
+            error:_ -> ok
+        end
     end),
     receive
         {Pid, Costs} ->
