@@ -86,6 +86,7 @@
     name => atom(),
     names => non_neg_integer(),
     tracing => auto | kymo_tracing:mode(),
+    budget => kymo_budget:option(),
     atom() => term()
 }.
 %% <ul>
@@ -105,6 +106,11 @@
 %% <li>`tracing': `session' for a trace session of its own, `global' for the
 %%   tracing that all share, `auto' (default) for the first where the runtime
 %%   has it.</li>
+%% <li>`budget': what tracing may cost. `#{cpu => Percent}': of the time of each scheduler
+%%   thread; `#{events => N}': events per second of the node. When more is traced, the
+%%   recorder sheds functions, the most frequently called first, and when that is not
+%%   enough, kinds of events. It gives them back when it is quiet. Default: `none'. What is
+%%   missing is in {@link info/1} and in the recording; all else is recorded exactly.</li>
 %% <li>All others: see {@link kymo_tracer:open/1}. The most useful ones are
 %%   `policy' (`overwrite', default: keep the newest; `discard': keep everything in
 %%   files that the recorder writes as it goes), `memory' (bytes, default 48 MiB, whatever the number of threads),
@@ -210,6 +216,9 @@
 %%   with how many `functions' lost their trace patterns, how many `processes' and
 %%   ports their trace flags, whether the `session' was destroyed, and `since' when
 %%   (Unix time in milliseconds, when the first of these was noticed).</li>
+%% <li>`budget': `none', or a map with the budget, `used' (the share of it that tracing uses
+%%   now, 1.0 for all of it), `shed' (the `functions' and kinds of `events' that are not
+%%   recorded now) and `times' (how often something was shed or given back).</li>
 %% <li>`taken': the sum of these, also after the end. When it is not 0, events are
 %%   missing from the recording that no other counter shows.</li>
 %% </ul>
@@ -235,11 +244,13 @@
     end
 ).
 
--define(OWN_OPTIONS, [owner, name, names, tracing]).
+-define(OWN_OPTIONS, [owner, name, names, tracing, budget]).
 -define(MAX_NAMES, 10000).
 
 %% What a recorder needs. In embedded mode the code server loads nothing by itself.
 -define(MODULES, [
+    kymo_budget,
+    kymo_cost,
     kymo_folder,
     kymo_janitor,
     kymo_match_spec,
@@ -273,6 +284,7 @@ start(Given) when is_map(Given) ->
             name => option(name, Options, undefined, fun is_name/1),
             names => option(names, Options, ?MAX_NAMES, fun is_count/1),
             mode => mode(option(tracing, Options, auto, fun is_mode/1)),
+            budget => option(budget, Options, none, fun kymo_budget:check/1),
             tracer_options => maps:without(?OWN_OPTIONS, Options)
         },
         _ = kymo_recorders:ensure(),

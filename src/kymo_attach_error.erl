@@ -21,6 +21,7 @@ status(mixed_names) -> ?USAGE;
 status(named) -> ?USAGE;
 status({twice, _}) -> ?USAGE;
 status({too_long, _}) -> ?USAGE;
+status({bad_budget, _}) -> ?USAGE;
 status({not_unicode, _}) -> ?USAGE;
 status(_) -> ?NODE.
 
@@ -91,6 +92,8 @@ format(mixed_names) ->
     "some nodes have short names and some have long names: attach to them one after the other";
 format({twice, Node}) ->
     io_lib:format("the node ~ts is named twice: name it once", [Node]);
+format({bad_budget, Text}) ->
+    io_lib:format("--budget takes a percentage such as 5%, events per second such as 100000/s, or off, not '~ts'", [Text]);
 format({too_long, Text}) ->
     io_lib:format("'~ts' is too long for a name: 255 characters are the most", [Text]);
 format({not_unicode, {error, Good, _}}) ->

@@ -5,16 +5,35 @@
 
 -export([start/1, spec/1, to_atom/1]).
 
+-define(DEFAULT_BUDGET, "5%").
 -define(DEFAULT_EVENTS, [messages, running, procs, garbage_collection]).
 
 %% @doc Of the recorder.
 -spec start([{string(), string()}]) -> map().
 start(Args) ->
-    Options = [{policy, fun atom/1}, {memory, fun list_to_integer/1}, {calls, fun atom/1}, {messages, fun atom/1}],
+    Options = [
+        {policy, fun atom/1},
+        {memory, fun list_to_integer/1},
+        {calls, fun atom/1},
+        {messages, fun atom/1},
+        {budget, fun budget/1}
+    ],
     maps:from_list([
         {Key, Read(Value)}
-     || {Key, Read} <- Options, {Name, Value} <- Args, Name =:= atom_to_list(Key)
+     || {Key, Read} <- Options, {Name, Value} <- [{"budget", ?DEFAULT_BUDGET} | Args], Name =:= atom_to_list(Key)
     ]).
+
+%% "off", "5%" and "10000/s".
+budget("off") ->
+    none;
+budget(Text) ->
+    Wrong = {error, {bad_budget, Text}},
+    case re:run(Text, "^([0-9]{1,12})(\\.[0-9]{1,6})?(%|/s)$", [{capture, all_but_first, list}]) of
+        {match, [Whole, "", "%"]} -> #{cpu => list_to_integer(Whole)};
+        {match, [Whole, Part, "%"]} -> #{cpu => list_to_float(Whole ++ Part)};
+        {match, [Whole, "", "/s"]} -> #{events => list_to_integer(Whole)};
+        _ -> throw(Wrong)
+    end.
 
 %% @doc Of the trace. Without functions and events: what shows how processes wait for
 %% each other. With functions also where they return to, since without that no call has a

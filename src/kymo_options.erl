@@ -27,6 +27,8 @@ start_table() ->
         {name, "an atom of at most 200 characters"},
         {names, {range, 0, infinity, "processes"}},
         {tracing, {one_of, [auto | kymo_tracing:modes()]}},
+        {budget,
+            "none, a map of cpu (0.01 to 100, percent of the time of each scheduler) and events (1 to 1099511627775 per second), or of one of them"},
         {policy, {one_of, [overwrite, discard]}},
         {clock, {one_of, [auto, counter, monotonic]}},
         {segment_size, {range, 4096, 1048576, "bytes, a power of two"}},

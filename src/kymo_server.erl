@@ -21,6 +21,7 @@
     tracing = none :: none | kymo_tracing:t(),
     taken = kymo_taken:new() :: kymo_taken:t(),
     arity :: boolean(),
+    budget = none :: none | kymo_budget:t(),
     max_names :: non_neg_integer(),
     names = #{} :: kymo_names:known(),
     stopped = false :: boolean()
@@ -30,6 +31,7 @@
     owner := pid() | none,
     name := atom(),
     mode := kymo_tracing:mode(),
+    budget := kymo_budget:option(),
     names := non_neg_integer(),
     tracer_options := map()
 }.
@@ -41,6 +43,9 @@
 %% how many functions each time. One takes about a microsecond.
 -define(LOOK_INTERVAL, 2000).
 -define(LOOK_FUNCTIONS, 250).
+
+%% Functions that are told apart in a sample of what is recorded.
+-define(SAMPLED_FUNCTIONS, 8192).
 
 %% How often a look begins again because code was loaded.
 -define(SURE_ROUNDS, 10).
@@ -124,7 +129,7 @@ call(Server, Request) ->
 
 %% @private
 -spec init(args()) -> {ok, #server{}} | {stop, {shutdown, term()}}.
-init(#{owner := Owner, name := Name, mode := Mode, names := MaxNames, tracer_options := Options}) ->
+init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := MaxNames, tracer_options := Options}) ->
     %% Our own events would only be noise in the recording.
     process_flag(sensitive, true),
     process_flag(trap_exit, true),
@@ -148,6 +153,7 @@ init(#{owner := Owner, name := Name, mode := Mode, names := MaxNames, tracer_opt
                 owner = watch_owner(Owner),
                 janitor = kymo_janitor:start(State, none, Entry),
                 mode = Mode,
+                budget = budget(Budget, Mode, Dir, State),
                 arity = maps:get(calls, Options, arity) =:= arity,
                 max_names = MaxNames
             }};
@@ -161,6 +167,18 @@ tracer_owner(Owner) -> Owner.
 
 watch_owner(none) -> none;
 watch_owner(Owner) -> monitor(process, Owner).
+
+%% What is too much is to be noticed also when the node is busy with it.
+budget(none, _, _, _) ->
+    none;
+budget(Budget, Mode, Dir, State) ->
+    Costs = kymo_cost:measure(Mode, filename:join(Dir, "calibration")),
+    process_flag(priority, high),
+    ok = kymo_tracer:budget(State, kymo_budget:ppm(Budget), kymo_budget:events(Budget)),
+    budget_later(),
+    kymo_budget:new(Budget, Costs).
+
+budget_later() -> erlang:send_after(kymo_budget:interval(), self(), budget).
 
 check_later() -> erlang:send_after(?CHECK_INTERVAL, self(), check).
 
@@ -205,8 +223,10 @@ handle_call(stop, _, S) ->
 
 %% @private Nobody waits for the names of all processes.
 -spec handle_continue(names | finish, #server{}) -> {noreply, #server{}} | {stop, normal, #server{}}.
-handle_continue(names, S) ->
+handle_continue(names, #server{budget = none} = S) ->
     {noreply, define_names(processes, S)};
+handle_continue(names, S) ->
+    {noreply, define_names_beside(S)};
 handle_continue(finish, S) ->
     {stop, normal, S}.
 
@@ -229,6 +249,11 @@ handle_info(check, S) ->
 handle_info(look, S) ->
     look_later(),
     stop_if_ended(look(?LOOK_FUNCTIONS, S));
+handle_info({names, Known}, S) ->
+    {noreply, S#server{names = Known}};
+handle_info(budget, S) ->
+    budget_later(),
+    {noreply, keep_budget(S)};
 handle_info(Message, S) ->
     case kymo_tracing:loaded(Message) of
         true -> {noreply, set_again(S)};
@@ -333,9 +358,85 @@ update(T, #server{janitor = {Janitor, _}} = S) ->
 
 clear(#server{tracing = none} = S) ->
     S;
-clear(#server{tracing = T} = S) ->
+clear(#server{tracing = T, budget = none} = S) ->
     kymo_tracing:clear(T),
-    S#server{tracing = none}.
+    S#server{tracing = none};
+clear(#server{tracing = T, budget = Budget} = S) ->
+    kymo_tracing:clear(T),
+    S#server{tracing = none, budget = kymo_budget:cleared(Budget)}.
+
+%% ---- the budget --------------------------------------------------------------
+
+keep_budget(#server{tracing = none} = S) ->
+    S;
+keep_budget(#server{state = State, budget = Budget} = S) ->
+    case kymo_tracer:rates(State) of
+        not_recorded ->
+            S;
+        Rates ->
+            {What, Ticked} = kymo_budget:tick(Rates, now_ms(), Budget),
+            keep_budget(What, S#server{budget = Ticked})
+    end.
+
+keep_budget(ok, S) ->
+    S;
+keep_budget({sample, Since}, #server{state = State, tracing = T, budget = Budget} = S) ->
+    case kymo_tracer:sample(State, Since, ?SAMPLED_FUNCTIONS) of
+        {ok, Sample} ->
+            Set = kymo_tracing:functions(T),
+            Kinds = kymo_tracing:kinds(T),
+            IsOurs = fun(Item) -> is_map_key(Item, Set) orelse lists:member(Item, Kinds) end,
+            {What, Sampled} = kymo_budget:sampled(Sample, IsOurs, now_ms(), Budget),
+            keep_budget(What, S#server{budget = Sampled});
+        {error, busy} ->
+            S
+    end;
+keep_budget({shed, Items}, #server{state = State, budget = Budget} = S) ->
+    {Functions, Kinds} = split_items([Item || {Item, _} <- Items]),
+    case kymo_tracer:note_shed(State, shed, Kinds, Functions) of
+        ok ->
+            Shed = without_calls(length(Functions), fun(Now) -> shed(Functions, Kinds, Now) end, S),
+            Shed#server{budget = kymo_budget:shed(Items, now_ms(), Budget)};
+        {error, not_recorded} ->
+            %% It is paused, or has ended.
+            S
+    end;
+keep_budget({give_back, Items}, #server{tracing = T, budget = Budget} = S) ->
+    {Functions, All} = split_items(Items),
+    {Kinds, Never} = lists:partition(fun(K) -> kymo_tracing:can_give_back(T, K) end, All),
+    Back = give_back(Functions, Kinds, S),
+    Now = now_ms(),
+    Back#server{budget = kymo_budget:kept(Never, Now, kymo_budget:given_back(Functions ++ Kinds, Now, Budget))}.
+
+%% Under a flood of calls the schedulers take long to agree on each function, and the node
+%% would suffer for as long. Then no calls at all are recorded until it is done.
+without_calls(N, Fun, #server{state = State, tracing = T} = S) ->
+    Short = kymo_tracing:is_slow(T, N) andalso kymo_tracing:can_give_back(T, calls) andalso
+        kymo_tracer:note_shed(State, shed, [calls], []) =:= ok,
+    case Short of
+        true -> give_back([], [calls], Fun(shed([], [calls], S)));
+        false -> Fun(S)
+    end.
+
+%% It was noted.
+shed(Functions, Kinds, #server{tracing = T} = S) ->
+    {Unset, Planned} = kymo_tracing:shed(T, Functions, Kinds),
+    Updated = update(Planned, S),
+    Updated#server{tracing = kymo_tracing:apply_shed(Planned, Unset, Kinds)}.
+
+%% Until the note all of it counts as missing.
+give_back([], [], S) ->
+    S;
+give_back(Functions, Kinds, #server{state = State, tracing = T} = S) ->
+    {Set, Planned} = kymo_tracing:give_back(T, Functions, Kinds),
+    Updated = update(Planned, S),
+    Back = kymo_tracing:apply_give_back(Planned, Set, Kinds),
+    _ = kymo_tracer:note_shed(State, given_back, Kinds, Functions),
+    Updated#server{tracing = Back}.
+
+split_items(Items) -> lists:partition(fun is_tuple/1, Items).
+
+now_ms() -> erlang:monotonic_time(millisecond).
 
 %% ---- code that was loaded, and what others took away -------------------------
 
@@ -406,9 +507,22 @@ define_names(Which, #server{state = State, max_names = Max, names = Known} = S) 
         false -> S#server{names = kymo_names:define(State, Which, Max, Known)}
     end.
 
-info(#server{state = State, tracing = T, taken = Taken}) ->
-    Info = (kymo_tracer:info(State))#{taken => kymo_taken:count(Taken)},
+%% A process may answer only when it is scheduled, and the budget can't wait for that.
+define_names_beside(#server{state = State, max_names = Max, names = Known} = S) ->
+    Server = self(),
+    _ = is_ended(S) orelse
+        spawn_link(fun() ->
+            process_flag(sensitive, true),
+            Server ! {names, kymo_names:define(State, processes, Max, Known)}
+        end),
+    S.
+
+info(#server{state = State, tracing = T, taken = Taken, budget = Budget}) ->
+    Info = (kymo_tracer:info(State))#{taken => kymo_taken:count(Taken), budget => describe(Budget)},
     case T of
         none -> Info#{tracing => none};
         _ -> Info#{tracing => (kymo_tracing:describe(T))#{taken => kymo_taken:describe(Taken)}}
     end.
+
+describe(none) -> none;
+describe(Budget) -> kymo_budget:describe(Budget).

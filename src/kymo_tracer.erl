@@ -35,6 +35,7 @@
 -behaviour(erl_tracer).
 
 -export([define_process/4, define_process/6, info/1, note_taken/2, open/1, pause/1, resume/1, snapshot/2, stop/1]).
+-export([budget/3, note_shed/4, rates/1, sample/3]).
 -export([format_library/1, load_library/1, priv_dirs/0]).
 -export([enabled/3, enabled_call/3, enabled_garbage_collection/3, enabled_ports/3, enabled_procs/3,
          enabled_receive/3, enabled_running_ports/3, enabled_running_procs/3, enabled_send/3,
@@ -279,6 +280,34 @@ checked_name(Name) ->
 note_taken(State, Count) ->
     ?EXPLAIN(nif_note_taken(State, Count), [State, Count]).
 
+%% @doc Notes in the recording which budget it has: millionths of the time of each
+%% scheduler, and events per second; 0 for none.
+-spec budget(state(), Millionths :: non_neg_integer(), Events :: non_neg_integer()) -> ok.
+budget(State, Millionths, Events) ->
+    ?EXPLAIN(nif_budget(State, Millionths, Events), [State, Millionths, Events]).
+
+%% @doc How many events each thread was offered so far (recorded, lost and sampled out), in
+%% an order that stays; and the time, for {@link sample/3}. Takes about a microsecond.
+%% `not_recorded': while paused, and after the end.
+-spec rates(state()) -> kymo_budget:rates() | not_recorded.
+rates(State) ->
+    ?EXPLAIN(nif_rates(State), [State]).
+
+%% @doc Counts the kinds and functions in a part of the newest records, at most `Most'
+%% functions, the loudest first. `busy': a snapshot is being taken, or the recorder ends.
+-spec sample(state(), Since :: non_neg_integer(), Most :: 0..65536) -> {ok, kymo_budget:sample()} | {error, busy}.
+sample(State, Since, Most) ->
+    case ?EXPLAIN(nif_sample(State, Since, Most), [State, Since, Most]) of
+        {ok, Kinds, Functions} -> {ok, {Kinds, Functions}};
+        {error, busy} -> {error, busy}
+    end.
+
+%% @doc Notes in the recording that the events of these kinds and the calls of these
+%% functions are no longer recorded, or are recorded again, from now on.
+-spec note_shed(state(), shed | given_back, [kymo_tracing:kind()], [mfa()]) -> ok | {error, not_recorded}.
+note_shed(State, What, Kinds, Functions) ->
+    ?EXPLAIN(nif_note_shed(State, What, Kinds, Functions), [State, What, Kinds, Functions]).
+
 %% @doc Explains a `badarg' of this module, for the shell and the logger: the
 %% form is that of the extended error information of Erlang/OTP.
 -spec format_error(Reason :: term(), Stack :: [term()]) -> #{pos_integer() | general => binary()}.
@@ -479,6 +508,10 @@ nif_info(_State) -> ?NOT_LOADED.
 nif_snapshot(_State, _Dir) -> ?NOT_LOADED.
 nif_define_process(_State, _Pid, _Name, _MFA, _Parent, _Caller) -> ?NOT_LOADED.
 nif_note_taken(_State, _Count) -> ?NOT_LOADED.
+nif_budget(_State, _Millionths, _Events) -> ?NOT_LOADED.
+nif_rates(_State) -> ?NOT_LOADED.
+nif_sample(_State, _Since, _Most) -> ?NOT_LOADED.
+nif_note_shed(_State, _What, _Kinds, _Functions) -> ?NOT_LOADED.
 
 %% ---- the behaviour: for the runtime ------------------------------------------
 %%

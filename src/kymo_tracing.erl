@@ -14,8 +14,9 @@
 -module(kymo_tracing).
 
 -export([modes/0, new/2, watch/1, loaded/1, plan/2, replan/1, unplan/2, apply_plan/2, clear/1, describe/1]).
+-export([shed/3, apply_shed/3, give_back/3, apply_give_back/3, can_give_back/2, is_slow/2, kinds/1, around_self/5]).
 -export([is_alive/1, functions/1, tracees/1, is_in_place/2, forget_tracees/2, drain/0]).
--export_type([t/0, mode/0, plan/0, result/0, tracees/0]).
+-export_type([t/0, mode/0, plan/0, result/0, tracees/0, kind/0]).
 
 -type mode() :: session | global.
 
@@ -30,11 +31,19 @@
     %% Some of those whose flags were set, so that their loss can be noticed.
     tracees = #{} :: tracees(),
     senders = false :: boolean(),
+    %% Wanted, but left out for a budget; and the flags of those processes and ports that
+    %% were asked for or taken back, the last first.
+    shed = #{} :: #{mfa() => []},
+    muted = [] :: [kind()],
+    asked = [] :: [{set | unset, process | port, Who :: atom() | [pid() | port()], Flags :: [atom()]}],
     %% Is told when code was loaded; known before it is set, too.
     watcher = none :: none | pid() | {session, term()}
 }).
 
 -opaque t() :: #tracing{}.
+
+-type kind() :: messages | running | garbage_collection | procs | ports | calls.
+%% Events that a budget sheds as a whole; `calls' only while it sheds functions.
 
 -opaque plan() :: #{
     spec := kymo_spec:t(),
@@ -62,6 +71,8 @@
 -define(MAX_SAMPLE, 128).
 %% Flags that the runtime clears itself, or that trace_info does not show.
 -define(PASSING_FLAGS, [set_on_first_spawn, set_on_first_link]).
+%% Functions that are set in a time that needs no thought.
+-define(AT_ONCE, 4).
 -define(LOADED, {erlang, finish_loading, 1}).
 -define(LOADED_SPEC, [{'_', [], [{return_trace}]}]).
 
@@ -107,7 +118,7 @@ plan(T, Spec) ->
         ),
         {Senders, SkippedReceive} = check_senders(T, Spec),
         Patterns = kymo_wanted:add(T#tracing.patterns, Functions),
-        Wanted = wanted(Patterns),
+        Wanted = wanted(T, Patterns, exact),
         Set = maps:with(mfas(Functions), Wanted),
         Plan = #{
             spec => Spec,
@@ -124,11 +135,9 @@ plan(T, Spec) ->
         throw:{error, _} = Error -> Error
     end.
 
-wanted(Patterns) -> wanted(Patterns, exact).
-
-wanted(Patterns, How) ->
+wanted(#tracing{shed = Shed}, Patterns, How) ->
     case kymo_wanted:functions(Patterns, How) of
-        {ok, Wanted} -> Wanted;
+        {ok, Wanted} -> maps:without(maps:keys(Shed), Wanted);
         {error, Reason} -> fail(Reason)
     end.
 
@@ -235,12 +244,18 @@ apply_plan(T, #{how := false, spec := Spec, set := Set, unset := Unset}) ->
     unset_tracees(T, process, Processes, PFlags),
     unset_tracees(T, port, Ports, OFlags),
     Left = unsample(unsample(T#tracing.tracees, process, Processes, PFlags), port, Ports, OFlags),
-    {#{processes => 0, ports => 0, functions => 0, skipped => []}, T#tracing{tracees = Left, former = #{}}};
+    {
+        #{processes => 0, ports => 0, functions => 0, skipped => []},
+        asked(unset, Spec, T#tracing{tracees = Left, former = #{}})
+    };
 apply_plan(T, #{spec := Spec, set := Set, unset := Unset, senders := Senders, skipped := Skipped}) ->
-    #{processes := Processes, process_flags := PFlags, ports := Ports, port_flags := OFlags} = Spec,
+    #{processes := Processes, ports := Ports} = Spec,
+    PFlags = maps:get(process_flags, Spec) -- muted_flags(T),
+    OFlags = maps:get(port_flags, Spec) -- muted_flags(T),
     unset_functions(T, Unset),
     FunctionCount = set_all(T, Set),
     Senders andalso set_senders(T, ?SENDER),
+    Others = others(T, Processes, processes()) ++ others(T, Ports, erlang:ports()),
     ProcessCount = set_tracees(T, process, Processes, PFlags),
     PortCount = set_tracees(T, port, Ports, OFlags),
     Sample = sample(sample(T, process, Processes, PFlags), port, Ports, OFlags),
@@ -249,9 +264,9 @@ apply_plan(T, #{spec := Spec, set := Set, unset := Unset, senders := Senders, sk
             processes => ProcessCount,
             ports => PortCount,
             functions => FunctionCount,
-            skipped => Skipped ++ others(T, Processes, processes()) ++ others(T, Ports, erlang:ports())
+            skipped => Skipped ++ Others
         },
-        Sample#tracing{former = #{}}
+        asked(set, Spec, Sample#tracing{former = #{}})
     }.
 
 %% Existing tracees of somebody else, which the runtime passed over.
@@ -368,6 +383,11 @@ set_flags(#tracing{mode = session, session = Session}, port, Who, How, Flags) ->
     (api()):port(Session, Who, How, Flags);
 set_flags(#tracing{mode = global, tracer = {Module, State}}, _, Who, true, Flags) ->
     erlang:trace(Who, true, [{tracer, Module, State} | Flags]);
+%% Without the tracer the runtime would forget it, and all other flags for new ones with it.
+set_flags(#tracing{mode = global, tracer = {Module, State}}, _, Who, false, Flags) when
+    Who =:= new_processes; Who =:= new_ports
+->
+    erlang:trace(Who, false, [{tracer, Module, State} | Flags]);
 set_flags(#tracing{mode = global}, _, Who, false, Flags) ->
     erlang:trace(Who, false, Flags).
 
@@ -376,7 +396,7 @@ set_flags(#tracing{mode = global}, _, Who, false, Flags) ->
 -spec unplan(t(), kymo_spec:t()) -> {ok, plan(), t()}.
 unplan(#tracing{functions = Old} = T, #{functions := Functions} = Spec) ->
     Patterns = kymo_wanted:remove(T#tracing.patterns, Functions),
-    Wanted = wanted(Patterns, cover),
+    Wanted = wanted(T, Patterns, cover),
     Set = maps:filter(fun(MFA, New) -> is_map_key(MFA, Old) andalso map_get(MFA, Old) =/= New end, Wanted),
     Unset = maps:merge(maps:without(maps:keys(Wanted), Old), moved(T, Set)),
     Plan = #{spec => Spec, how => false, set => Set, unset => Unset, senders => false, skipped => []},
@@ -424,6 +444,130 @@ unset_operations(M, FAs, Scope) ->
 %% In a session nobody else sets anything.
 is_set(#tracing{mode = session}, _, _) -> true;
 is_set(T, MFA, Scope) -> is_ours(T, MFA, Scope).
+
+%% ---- what a budget sheds -------------------------------------------------------
+
+kind_flags(messages) -> [send, 'receive'];
+kind_flags(running) -> [running_procs, running_ports];
+kind_flags(calls) -> [call];
+kind_flags(Kind) -> [Kind].
+
+muted_flags(#tracing{muted = Kinds}) -> lists:append([kind_flags(K) || K <- Kinds]).
+
+%% Remembers who was to have which flags, as far as that can matter when they are given
+%% back: what names all makes what was said before about these flags void.
+asked(How, #{processes := Processes, process_flags := PFlags, ports := Ports, port_flags := OFlags}, T) ->
+    asked(How, port, Ports, OFlags, asked(How, process, Processes, PFlags, T)).
+
+asked(_, _, Who, Flags, T) when Who =:= none; Who =:= []; Flags =:= [] ->
+    T;
+asked(How, Kind, all, Flags, #tracing{asked = Asked} = T) ->
+    Left = [{H, K, Who, left(K =:= Kind, Fs, Flags)} || {H, K, Who, Fs} <- Asked],
+    T#tracing{asked = [{How, Kind, all, Flags} | [One || {_, _, _, [_ | _]} = One <- Left]]};
+asked(How, Kind, Who, Flags, #tracing{asked = Asked} = T) ->
+    T#tracing{asked = [{How, Kind, Who, Flags} | lists:delete({How, Kind, Who, Flags}, Asked)]}.
+
+left(true, Flags, Taken) -> Flags -- Taken;
+left(false, Flags, _) -> Flags.
+
+%% @doc The kinds of events that were asked for and are recorded.
+-spec kinds(t()) -> [kind()].
+kinds(#tracing{asked = Asked, muted = Muted}) ->
+    Flags = lists:append([Fs || {set, _, _, Fs} <- Asked]),
+    [
+        K
+     || K <- [messages, running, garbage_collection, procs, ports],
+        not lists:member(K, Muted),
+        lists:any(fun(F) -> lists:member(F, Flags) end, kind_flags(K))
+    ].
+
+%% @doc Does setting a function make all schedulers wait for each other, so that a busy node
+%% needs long for many of them? The runtime of erts_patches sets them all at once.
+-spec is_slow(t(), Functions :: non_neg_integer()) -> boolean().
+is_slow(_, Functions) -> Functions > ?AT_ONCE andalso not erlang:function_exported(api(), patterns, 2).
+
+%% @doc Plans to leave out functions and kinds of events for a while. The new state is to
+%% be known to the janitor before {@link apply_shed/3}.
+-spec shed(t(), [mfa()], [kind()]) -> {Unset :: kymo_wanted:set(), t()}.
+shed(#tracing{functions = Old, shed = Shed, muted = Muted} = T, MFAs, Kinds) ->
+    New = T#tracing{
+        shed = maps:merge(Shed, maps:from_list([{MFA, []} || MFA <- MFAs])),
+        muted = lists:usort(Kinds ++ Muted)
+    },
+    {maps:with(MFAs, Old), wants(New, New#tracing.patterns, maps:without(MFAs, Old))}.
+
+%% @doc Does it.
+-spec apply_shed(t(), kymo_wanted:set(), [kind()]) -> t().
+apply_shed(#tracing{tracees = Tracees} = T, Unset, Kinds) ->
+    Flags = lists:append([kind_flags(K) || K <- Kinds]),
+    unset_functions(T, Unset),
+    unset_tracees(T, process, all, flags_of(process, Flags)),
+    unset_tracees(T, port, all, flags_of(port, Flags)),
+    T#tracing{former = #{}, tracees = unsample(unsample(Tracees, process, all, Flags), port, all, Flags)}.
+
+flags_of(process, Flags) -> Flags -- [ports, running_ports];
+flags_of(port, Flags) -> Flags -- [call, procs, running_procs, garbage_collection].
+
+%% @doc Is it known who has to get the flags of this kind? It is not of processes that
+%% existed at some time, and of those that inherit flags.
+-spec can_give_back(t(), kind()) -> boolean().
+can_give_back(#tracing{asked = Asked}, Kind) ->
+    Flags = kind_flags(Kind),
+    lists:all(
+        fun({How, _, Who, Fs}) ->
+            Who =:= all orelse Who =:= new orelse How =:= unset orelse Fs -- Flags =:= Fs orelse
+                (is_list(Who) andalso Fs -- [set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link] =:= Fs)
+        end,
+        Asked
+    ).
+
+%% @doc Plans to give back what was shed, as far as it is still wanted.
+-spec give_back(t(), [mfa()], [kind()]) -> {Set :: kymo_wanted:set(), t()}.
+give_back(#tracing{functions = Old, shed = Shed, muted = Muted, patterns = Patterns} = T, MFAs, Kinds) ->
+    New = T#tracing{shed = maps:without(MFAs, Shed), muted = Muted -- Kinds},
+    %% Another tracer may have set some meanwhile.
+    Set = maps:filter(
+        fun(MFA, _) -> New#tracing.mode =:= session orelse is_free(New, MFA) end,
+        maps:with(MFAs, wanted(New, Patterns, cover))
+    ),
+    {Set, wants(New, Patterns, maps:merge(Old, Set))}.
+
+%% @doc Does it.
+-spec apply_give_back(t(), kymo_wanted:set(), [kind()]) -> t().
+apply_give_back(#tracing{asked = Asked} = T, Set, Kinds) ->
+    Flags = lists:append([kind_flags(K) || K <- Kinds]),
+    _ = set_all(T, Set),
+    lists:foldr(
+        fun({How, Kind, Who, Asked1}, Acc) -> again(How, Kind, Who, [F || F <- Asked1, lists:member(F, Flags)], Acc) end,
+        T#tracing{former = #{}},
+        Asked
+    ).
+
+again(_, _, _, [], T) ->
+    T;
+again(set, Kind, Who, Flags, T) ->
+    _ = set_tracees(T, Kind, Who, Flags),
+    sample(T, Kind, Who, Flags);
+again(unset, Kind, Who, Flags, #tracing{tracees = Tracees} = T) ->
+    unset_tracees(T, Kind, Who, Flags),
+    T#tracing{tracees = unsample(Tracees, Kind, Who, Flags)}.
+
+%% ---- measuring -------------------------------------------------------------------
+
+%% @doc Runs `Fun' while the calling process is traced with these flags, and a function.
+-spec around_self(mode(), kymo:tracer(), [atom()], mfa(), fun(() -> Result)) -> Result.
+around_self(Mode, Tracer, Flags, MFA, Fun) ->
+    T = new(Mode, Tracer),
+    Set = #{MFA => {local, []}},
+    try
+        _ = set_all(T, Set),
+        1 = set_flags(T, process, self(), true, Flags),
+        Fun()
+    after
+        set_tracee(T, process, self(), false, Flags),
+        unset_functions(T#tracing{functions = Set}, Set),
+        Mode =:= session andalso (api()):session_destroy(T#tracing.session)
+    end.
 
 %% @doc Takes away everything. Works in any process, after the recorder has
 %% ended, and more than once.
@@ -516,7 +660,7 @@ replan(#tracing{patterns = Patterns} = T) ->
             ),
             Updates = maps:from_list(lists:zip([P || {P, _} <- Changed], Found)),
             Updated = [updated(P, maps:get(P, Updates, P)) || P <- Patterns],
-            Wanted = wanted(Updated, cover),
+            Wanted = wanted(T, Updated, cover),
             Spec = #{
                 processes => none,
                 process_flags => [],
@@ -540,10 +684,14 @@ updated(#{functions := Old} = P, #{functions := New}) ->
     P#{functions := lists:foldl(fun({M, _} = Mod, Acc) -> lists:keystore(M, 1, Acc, Mod) end, Old, New)}.
 
 lost(T, #{scope := Scope} = Pattern) ->
-    [Mod || Mod <- kymo_wanted:found(Pattern, Scope), not is_module_in_place(T, Mod)].
+    [Mod || Mod <- kymo_wanted:found(Pattern, Scope), not is_module_in_place(T, not_shed(T, Mod))].
+
+not_shed(#tracing{shed = Shed}, {M, FAs}) -> {M, [FA || {F, A} = FA <- FAs, not is_map_key({M, F, A}, Shed)]}.
 
 %% The breakpoints of a module go all at once, so one function tells, unless the
 %% module came with more functions than before.
+is_module_in_place(_, {_, []}) ->
+    true;
 is_module_in_place(#tracing{functions = Set} = T, {M, [{F, A} | _] = FAs}) ->
     lists:all(fun({Fun, Arity}) -> is_map_key({M, Fun, Arity}, Set) end, FAs) andalso
         traced(T, {M, F, A}) =:= element(1, map_get({M, F, A}, Set)).

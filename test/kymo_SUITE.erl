@@ -29,7 +29,7 @@ groups() ->
         killed_while_setting, spawn_storm, system_tracer_cleared,
         calls, calls_arguments, global_calls, return_to, returns, text_match_spec, messages_and_senders,
         senders_off, every_event, new_processes, existing_processes, registered_names, ports,
-        nothing_or_all, spec_errors, untrace_all, untrace_parts, reload,
+        nothing_or_all, spec_errors, untrace_all, untrace_parts, untrace_new, reload,
         reload_without_gap, load_first, pause_resume,
         overlap_any_order, overlap_of_calls, overlap_scopes, untrace_overlap, untrace_part_of_pattern,
         untraced_stays, too_many_patterns, too_many_by_load,
@@ -653,6 +653,19 @@ untrace_parts(Config) ->
     #{events := 3} = kymo:info(R),
     {ok, _} = kymo:stop(R),
     gone(P).
+
+%% New processes keep the flags that are not taken away.
+untrace_new(Config) ->
+    R = start(Config),
+    {ok, _} = kymo:trace(R, #{processes => new, events => [procs, messages]}),
+    ok = kymo:untrace(R, #{processes => new, events => [messages]}),
+    P = spawn(fun() -> receive stop -> ok end end),
+    P ! stop,
+    ?assert(until(fun() -> maps:get(events, kymo:info(R)) > 0 end)),
+    {ok, #{dir := Dir}} = kymo:stop(R),
+    Tags = [element(3, E) || E <- events(binary_to_list(Dir)), element(2, E) =:= P],
+    ?assert(lists:member(spawned, Tags)),
+    ?assertEqual([], [T || T <- Tags, lists:member(T, [send, 'receive'])]).
 
 %% Loading a module takes its breakpoints away; kymo sets them again, also on
 %% functions that the new version brings.

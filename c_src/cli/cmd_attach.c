@@ -32,10 +32,10 @@ struct attach {
 static const struct {
     const char *option, *key;
     bool selects;
-} passed[] = {{"functions", "functions", true}, {"events", "events", true},
-              {"process", "process", true},     {"policy", "policy", true},
-              {"calls", "calls", true},         {"messages", "messages", true},
-              {"node-dir", "node_dir", false},  {"cookie-file", "cookie_file", false}};
+} passed[] = {
+    {"functions", "functions", true}, {"events", "events", true},      {"process", "process", true},
+    {"policy", "policy", true},       {"calls", "calls", true},        {"messages", "messages", true},
+    {"budget", "budget", true},       {"node-dir", "node_dir", false}, {"cookie-file", "cookie_file", false}};
 enum { N_PASSED = sizeof passed / sizeof *passed };
 
 enum {

@@ -142,7 +142,7 @@ static void count_definitions(struct cli_info *in)
 {
     for (uint32_t id = 1; id <= kymo_reader_dict_size(in->r); id++) {
         uint8_t kind = kymo_reader_dict_kind(in->r, id);
-        if (kind == 0 || kind > KYMO_DICT_PROC)
+        if (kind == 0 || kind >= KYMO_DICT_KINDS)
             continue;
         in->defs[0]++;
         in->defs[kind]++;

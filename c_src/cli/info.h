@@ -51,7 +51,7 @@ struct cli_info {
     uint64_t pool_segments, pool_bytes; /* in use */
     uint64_t files, file_bytes, ring_bytes, ring_disk_bytes, dict_bytes;
     /* Definitions by enum kymo_dict_kind; [0] counts all. */
-    uint64_t defs[KYMO_DICT_PROC + 1];
+    uint64_t defs[KYMO_DICT_KINDS];
 };
 
 /* How far back from the last event the recording is complete. */

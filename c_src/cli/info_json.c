@@ -8,6 +8,7 @@
 
 #include "info.h"
 #include "json.h"
+#include "shed.h"
 
 /* 0 stands for "none" in the recording and is null here. */
 static void optional(const char *name, uint64_t v)
@@ -106,6 +107,7 @@ static void counters(const struct cli_info *in)
     cli_json_uint("dict_processes", in->defs[KYMO_DICT_PROC]);
     cli_json_uint("io_errno", in->meta->io_errno);
     cli_json_uint("taken", in->meta->taken);
+    cli_json_budget(in->r);
     cli_json_uint("missing_events", in->missing);
     losses(in->lost);
     cli_json_damage(in->damage);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "info.h"
+#include "shed.h"
 
 #define COUNT(n) cli_format_count((n), (char[32]){0}, 32)
 #define BYTES(n) cli_format_bytes((n), (char[32]){0}, 32)
@@ -265,6 +266,7 @@ void cli_info_text(const struct cli_info *in)
     storage(in);
     loss(in);
     taken(in);
+    cli_shed_text(in->r);
     damage(in);
     threads(in);
     if (in->events != 0 || in->tags[KYMO_E_LOST] != 0)

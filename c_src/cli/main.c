@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kymo_cli.h"
+#include "shed.h"
 
 #ifndef KYMO_VERSION /* the Makefile takes it from kymo.app.src */
 #define KYMO_VERSION "unknown"
@@ -112,8 +113,10 @@ bool cli_incomplete(const struct kymo_reader *r)
 {
     const struct kymo_damage *d = kymo_reader_damage(r);
     const struct kymo_meta *m = kymo_reader_meta(r);
-    return kymo_reader_lost(r) != 0 || (d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved |
-                                        d->dict_bad | d->seq_gaps | m->dict_full | m->taken) != 0;
+    return kymo_reader_lost(r) != 0 ||
+           (d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad | d->seq_gaps |
+            m->dict_full | m->taken) != 0 ||
+           cli_shed_any(r);
 }
 
 int cli_say_incomplete(const struct kymo_reader *r, bool strict)
@@ -123,14 +126,21 @@ int cli_say_incomplete(const struct kymo_reader *r, bool strict)
     if (!cli_incomplete(r))
         return KYMO_EXIT_OK;
     bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | d->dict_bad | d->seq_gaps) != 0;
+    char shed[256] = "", left_out[160];
+    if (cli_shed_any(r)) {
+        cli_shed_phrase(r, left_out, sizeof left_out);
+        snprintf(shed, sizeof shed, "the recorder left out %s, for a while, to keep its budget", left_out);
+    }
     const char *reasons[] = {
-        kymo_reader_lost(r) != 0 ? "events were lost" : NULL, damaged ? "the recording is damaged" : NULL,
+        kymo_reader_lost(r) != 0 ? "events were lost" : NULL,
+        damaged ? "the recording is damaged" : NULL,
         d->segments_moved != 0
             ? "segments were overwritten or removed while being read (take a snapshot first)"
             : NULL,
         m->dict_full != 0 ? "the dictionary was full, so names are missing" : NULL,
-        m->taken != 0 ? "another tracer removed trace flags or patterns of the recorder" : NULL};
-    char text[512] = "";
+        m->taken != 0 ? "another tracer removed trace flags or patterns of the recorder" : NULL,
+        shed[0] != '\0' ? shed : NULL};
+    char text[1024] = "";
     for (size_t i = 0, n = 0; i < sizeof reasons / sizeof *reasons; i++) {
         if (reasons[i] != NULL)
             n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? ", " : "", reasons[i]);

@@ -155,7 +155,13 @@ struct kymo_meta {
     uint32_t locked;        /* 556 1: a living recorder has an OFD write lock on byte 0 of this file */
     uint64_t no_slot_first; /* 560 ticks of the first event of no_slot, 0 = none (atomic) */
     uint64_t no_slot_last;  /* 568 ticks of the newest (atomic, maximum) */
-    uint8_t reserved[KYMO_META_BYTES - 592];
+    uint64_t budget_ppm;    /* 576 of the time of each scheduler, in millionths; 0 = no budget (atomic) */
+    uint64_t budget_events; /* 584 events per second; 0 = no budget (atomic) */
+    uint64_t shed;          /* 592 functions and kinds of events that were shed, each as often as it was;
+                             *     KYMO_DICT_SHED says which and when (atomic) */
+    uint64_t shed_unnamed;  /* 600 of these and of what was given back: without a note, for lack of room
+                             *     in dict (atomic) */
+    uint8_t reserved[KYMO_META_BYTES - 624];
     uint8_t boot_id[16];    /* 4080 of the machine since it was started, 0 = not known: recordings with the
                                same one have the same CLOCK_MONOTONIC and counter */
 };
@@ -395,6 +401,23 @@ enum kymo_seq {
     KYMO_SEQ_LABEL_TERM = 0x80 /* or-ed in: the label is not a small integer, Q is its hash */
 };
 
+/* X(SYMBOL, "name"): kinds of events that a budget sheds as a whole, by their names in
+ * kymo:trace/2. Calls go with their returns; they are shed by function, and all of them
+ * only while that is being done. */
+#define KYMO_KINDS_OF_EVENTS(X)                                                \
+    X(MESSAGES, "messages") X(RUNNING, "running") X(GC, "garbage_collection")  \
+    X(PROCS, "procs") X(PORTS, "ports") X(CALLS, "calls")
+enum kymo_kind {
+#define KYMO_X(sym, name) KYMO_KIND_##sym,
+    KYMO_KINDS_OF_EVENTS(KYMO_X)
+#undef KYMO_X
+    KYMO_KINDS
+};
+
+/* What happens to the functions and kinds of a KYMO_DICT_SHED. From the time of SHED to
+ * that of GIVEN_BACK their events may be missing; outside of it they are not. */
+enum kymo_shedding { KYMO_SHED = 1, KYMO_GIVEN_BACK = 2 };
+
 /* Order of the sizes in field G, the order in which the runtime lists them.
  * wordsize: words needed at the start, words reclaimed at the end. */
 #define KYMO_GC_NAMES(X)                                                       \
@@ -451,11 +474,15 @@ enum kymo_dict_kind {
     KYMO_DICT_ATOM = 1, /* UTF-8 text */
     KYMO_DICT_MFA = 2,  /* u32 module atom id, u32 function atom id, u32 arity */
     KYMO_DICT_TERM = 3, /* external term format without 131 */
-    KYMO_DICT_PROC = 4  /* u64 ident, u64 ticks, u32 name atom id or 0, u32 initial call mfa id or 0,
+    KYMO_DICT_PROC = 4, /* u64 ident, u64 ticks, u32 name atom id or 0, u32 initial call mfa id or 0,
                            u64 ident of its parent or none, u64 ident of its caller or none (a name is
                            an ident, too); the last two may be missing. A later entry of the same
                            ident adds to the earlier */
+    KYMO_DICT_SHED = 5, /* u64 ticks, u32 enum kymo_shedding, u32 bits 1 << enum kymo_kind, and any number
+                           of u32 mfa ids, 0 for a function without a name: a note of the budget */
+    KYMO_DICT_KINDS = 6
 };
+#define KYMO_DICT_SHED_HDR 16u
 
 _Static_assert(sizeof(struct kymo_meta) == KYMO_META_BYTES, "meta layout");
 _Static_assert(sizeof(struct kymo_slot) == 256, "slot layout");

@@ -48,3 +48,13 @@ const char *kymo_reason_name(unsigned reason)
                                         "events", "duration", "unload", "collected"};
     return reason < sizeof names / sizeof *names ? names[reason] : "unknown";
 }
+
+const char *kymo_kind_name(unsigned kind)
+{
+    static const char *const names[KYMO_KINDS] = {
+#define KYMO_X(sym, text) (text),
+        KYMO_KINDS_OF_EVENTS(KYMO_X)
+#undef KYMO_X
+    };
+    return kind < KYMO_KINDS ? names[kind] : NULL;
+}

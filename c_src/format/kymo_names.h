@@ -23,6 +23,8 @@ static inline const char *kymo_event_fields(unsigned id)
 const char *kymo_loss_name(unsigned cause);
 /* "call", "reply", ...; NULL for KYMO_MSG_PLAIN and other values. */
 const char *kymo_message_name(unsigned kind);
+/* "messages", ...: a kind of events, enum kymo_kind; NULL for other values. */
+const char *kymo_kind_name(unsigned kind);
 const char *kymo_state_name(unsigned state);
 const char *kymo_reason_name(unsigned reason);
 

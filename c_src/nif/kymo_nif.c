@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "nif_atoms.h"
+#include "nif_budget.h"
 #include "nif_callbacks.h"
 #include "nif_control.h"
 #include "nif_handle.h"
@@ -135,6 +136,10 @@ static ErlNifFunc functions[] = {
     {"nif_snapshot", 2, nif_snapshot, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"nif_define_process", 6, nif_define_process, 0},
     {"nif_note_taken", 2, nif_note_taken, 0},
+    {"nif_budget", 3, nif_budget, 0},
+    {"nif_rates", 1, nif_rates, 0},
+    {"nif_sample", 3, nif_sample, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"nif_note_shed", 4, nif_note_shed, 0},
 };
 /* clang-format on */
 

@@ -52,6 +52,7 @@
     X(file_age, "file_age") X(max_files, "max_files") X(owner, "owner")        \
     X(overwrite, "overwrite") X(auto_, "auto") X(counter, "counter") X(all, "all")     \
     X(native, "native") X(external, "external")                              \
+    X(return_tos, "return_tos") X(shed, "shed") X(given_back, "given_back") X(busy, "busy") \
     X(arity, "arity") X(arguments, "arguments") X(values, "values")            \
     X(size, "size") X(contents, "contents") X(sizes, "sizes")                  \
     X(process, "process") X(bytes, "bytes") X(events, "events")                \

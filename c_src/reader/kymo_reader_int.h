@@ -207,6 +207,8 @@ struct kymo_reader {
     bool all;                   /* incomplete events are given too */
     bool given;                 /* an event that is complete was given to the caller since the start */
     struct kymo_defs defs;
+    struct kymo_shed *shed;
+    size_t n_shed, shed_room;
     struct kymo_clockmap clock;
     uint32_t clock_hint;
     uint64_t jumps;              /* segments with a correction */
@@ -272,6 +274,11 @@ int kymo_segment_ends(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t 
 void kymo_segment_check_end(struct kymo_reader *r, struct kymo_seg_ref *ref, const struct kymo_scan *s);
 /* Counts the loss of the rest of a segment from byte `at` on, once. */
 void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint32_t at);
+
+/* ---- what was shed ---- */
+
+/* Makes the list of kymo_reader_shed, once times and dictionary are known. 0 or -ENOMEM. */
+int kymo_shed_find(struct kymo_reader *r);
 
 /* ---- text ---- */
 

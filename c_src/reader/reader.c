@@ -209,6 +209,8 @@ int kymo_reader_reopen(const char *dir, const uint64_t *before, uint32_t n, stru
             rc = kymo_times_build(r, calib, n_calib);
         if (rc == 0)
             rc = read_dict(r);
+        if (rc == 0)
+            rc = kymo_shed_find(r);
         if (rc != 0)
             fail(err, err_size, rc, "%s: %s", dir, strerror(-rc));
     }
@@ -245,6 +247,7 @@ void kymo_reader_close(struct kymo_reader *r)
     free(r->slots);
     free(r->raw);
     free(r->held);
+    free(r->shed);
     free(r);
 }
 

@@ -57,6 +57,7 @@ static bool well_formed(const struct kymo_dict_entry *e)
     case KYMO_DICT_ATOM: return e->len <= 255 * 4;
     case KYMO_DICT_MFA: return e->len == 12;
     case KYMO_DICT_PROC: return e->len == PROC_ALONE || e->len == PROC_RELATED;
+    case KYMO_DICT_SHED: return e->len >= KYMO_DICT_SHED_HDR && e->len % 4 == 0;
     default: return e->kind == KYMO_DICT_TERM;
     }
 }
@@ -169,7 +170,7 @@ int kymo_defs_finish(struct kymo_defs *d)
     for (unsigned pass = 0; pass < 2; pass++) {
         for (uint32_t id = 1; id <= d->n && rc == 0; id++) {
             struct kymo_def *def = &d->def[id];
-            if (def->kind == 0 || def->kind == KYMO_DICT_PROC || (def->kind == KYMO_DICT_ATOM) != (pass == 0))
+            if (def->kind == 0 || def->kind >= KYMO_DICT_PROC || (def->kind == KYMO_DICT_ATOM) != (pass == 0))
                 continue;
             uint8_t mfa[12];
             uint32_t len;

@@ -184,6 +184,13 @@ static uint64_t mfa_key(uint32_t module, uint32_t function, uint32_t arity)
     return (uint64_t)module << 38 | (uint64_t)function << 12 | arity;
 }
 
+void kymo_dict_mfa_of_key(uint64_t key, uint32_t *module, uint32_t *function, uint32_t *arity)
+{
+    *module = (uint32_t)(key >> 38);
+    *function = (uint32_t)(key >> 12) & ((1u << 26) - 1);
+    *arity = (uint32_t)key & KYMO_ARITY_MAX;
+}
+
 static uint32_t cache_mfa(struct kymo_writer *w, uint64_t m, uint64_t f, uint32_t arity, uint32_t id)
 {
     if (id != 0)
@@ -224,6 +231,14 @@ uint32_t kymo_dict_term(struct kymo_writer *w, uint64_t hash, const uint8_t *etf
     return id != 0 ? id : define(w->rec, &def);
 }
 
+bool kymo_dict_note(struct kymo_recorder *r, enum kymo_dict_kind kind, const void *payload, size_t len)
+{
+    const struct definition def = {kind, 0, payload, len};
+    uint64_t offset;
+
+    return append(r, &def, &offset) != 0;
+}
+
 bool kymo_dict_process(struct kymo_writer *w, const struct kymo_described *p)
 {
     const struct {
@@ -231,8 +246,6 @@ bool kymo_dict_process(struct kymo_writer *w, const struct kymo_described *p)
         uint32_t name, mfa;
         uint64_t parent, caller;
     } payload = {p->ident, kymo_now(w), p->name, p->mfa, p->parent, p->caller};
-    const struct definition def = {KYMO_DICT_PROC, 0, &payload, sizeof payload};
-    uint64_t offset;
 
-    return append(w->rec, &def, &offset) != 0;
+    return kymo_dict_note(w->rec, KYMO_DICT_PROC, &payload, sizeof payload);
 }

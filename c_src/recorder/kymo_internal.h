@@ -19,6 +19,8 @@
  *   files.c     folders, files with reserved space, mappings
  *   clock.c     which clock, its calibration and correction
  *   info.c      counters
+ *   sample.c    which functions and events there are most of
+ *   shed.c      the names of functions, and notes of what a budget has shed
  */
 #ifndef KYMO_INTERNAL_H
 #define KYMO_INTERNAL_H
@@ -288,6 +290,25 @@ KYMO_HIDDEN bool kymo_writer_inside(struct kymo_recorder *r);
 KYMO_HIDDEN uint64_t kymo_dict_table_bytes(uint64_t dict_bytes);
 /* mem and table are zero; bytes is a multiple of 8. */
 KYMO_HIDDEN void kymo_dict_init(struct kymo_dict *d, void *mem, uint64_t bytes, void *table);
+
+/* From the key of a function in the table: ids of atoms. */
+KYMO_HIDDEN void kymo_dict_mfa_of_key(uint64_t key, uint32_t *module, uint32_t *function, uint32_t *arity);
+/* Appends an entry that nothing refers to. False: no room, which is counted. */
+KYMO_HIDDEN bool kymo_dict_note(struct kymo_recorder *r, enum kymo_dict_kind kind, const void *payload,
+                                size_t len);
+
+/* ---- shed.c ---------------------------------------------------------------------- */
+
+/* The words of the atoms and the arity of functions, by their ids in v; n of them, in any
+ * order, which stays. Goes through the whole table. */
+struct kymo_loud;
+KYMO_HIDDEN void kymo_dict_find_functions(const struct kymo_dict *d, struct kymo_loud *v, uint32_t n);
+
+/* ---- snapshot.c ------------------------------------------------------------------ */
+
+/* Copies what a producer may be writing. What was torn is found out afterwards
+ * (kymo_format.h). len is a multiple of 8. */
+KYMO_HIDDEN void kymo_copy_racy(void *to, const void *from, size_t len);
 
 /* ---- worker.c -------------------------------------------------------------------- */
 

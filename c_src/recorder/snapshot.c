@@ -42,9 +42,8 @@ struct snapshot {
     uint64_t size, segments, events;
 };
 
-/* Copies what a producer may be writing. What was torn is found out afterwards
- * (kymo_format.h); ThreadSanitizer can't know. len is a multiple of 8. */
-__attribute__((no_sanitize("thread"), noinline)) static void copy_racy(void *to, const void *from, size_t len)
+/* ThreadSanitizer can't know. */
+__attribute__((no_sanitize("thread"), noinline)) void kymo_copy_racy(void *to, const void *from, size_t len)
 {
     const volatile uint64_t *src = from;
     uint64_t *dst = to;
@@ -124,7 +123,7 @@ static size_t copy_segment(struct snapshot *s, const struct found *f)
 
     if (commit < KYMO_SEG_HEADER || commit > r->layout.segment_bytes || instance >= s->n_cuts)
         return 0;
-    copy_racy(s->buf, from, (size_t)kymo_round8(commit));
+    kymo_copy_racy(s->buf, from, (size_t)kymo_round8(commit));
     KYMO_POINT(KYMO_AT_COPY);
     kymo_acquire_fence();
     if (kymo_get_acquire(&from->commit) < commit || kymo_get(&from->order) != f->order ||
@@ -234,7 +233,7 @@ static int copy_dict(struct snapshot *s, uint64_t *used)
     for (uint64_t at = 0; rc == 0 && at < *used; at += max) {
         size_t n = *used - at < max ? (size_t)(*used - at) : max;
 
-        copy_racy(s->buf, mem + at, n);
+        kymo_copy_racy(s->buf, mem + at, n);
         rc = kymo_write_all(s->dict, s->buf, n, at);
     }
     return rc;
@@ -254,7 +253,7 @@ static int write_meta(struct snapshot *s, uint64_t dict_used)
         return -ENOMEM;
     m = (struct kymo_meta *)(void *)copy;
     slots = (struct kymo_slot *)(void *)(copy + KYMO_META_BYTES + KYMO_CALIB_BYTES);
-    copy_racy(copy, s->r->meta, len);
+    kymo_copy_racy(copy, s->r->meta, len);
     m->magic = 0;
     m->snapshot = 1;
     m->state = KYMO_CLOSED;

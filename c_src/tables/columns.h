@@ -172,6 +172,13 @@
     X(first_ns,         INTEGER, "time of the first loss that is still noted in the recording; without a thread, of the first loss") \
     X(last_ns,          INTEGER, "time of the last one")
 
+#define KYMO_SHED_COLUMNS(X) \
+    X(function,         TEXT,    "function whose calls are missing; NULL: a kind of events is, or the function has no name") \
+    X(module,           TEXT,    "its module") \
+    X(events,           TEXT,    "kind of events that is missing: messages, running, garbage_collection, procs, ports, or calls (of all functions)") \
+    X(from_ns,          INTEGER, "since when") \
+    X(to_ns,            INTEGER, "until when; NULL: until the end of the recording")
+
 /* X(enum, name, id column, time column, "what a row is") */
 #define KYMO_TABLE_LIST(X) \
     X(EVENTS,      events,      -1,          EVENTS_time_ns,       "An event as it was recorded.") \
@@ -182,7 +189,8 @@
     X(COLLECTIONS, collections, -1,          COLLECTIONS_start_ns, "A garbage collection.") \
     X(RUNNING,     running,     -1,          RUNNING_start_ns,     "A period in which a process was scheduled in.") \
     X(FUNCTIONS,   functions,   -1,          -1,                   "A function, with sums over its calls.") \
-    X(LOSSES,      losses,      -1,          -1,                   "Events that one thread lost for one cause.")
+    X(LOSSES,      losses,      -1,          -1,                   "Events that one thread lost for one cause.") \
+    X(SHED,        shed,        -1,          -1,                   "What the recorder left out for a while, to keep its budget.")
 
 /* clang-format on */
 
@@ -201,6 +209,7 @@
 #define KYMO_X_RUNNING(name, type, says) RUNNING_##name,
 #define KYMO_X_FUNCTIONS(name, type, says) FUNCTIONS_##name,
 #define KYMO_X_LOSSES(name, type, says) LOSSES_##name,
+#define KYMO_X_SHED(name, type, says) SHED_##name,
 KYMO_COLUMN_NUMBERS(EVENTS);
 KYMO_COLUMN_NUMBERS(SPANS);
 KYMO_COLUMN_NUMBERS(MESSAGES);
@@ -210,5 +219,6 @@ KYMO_COLUMN_NUMBERS(COLLECTIONS);
 KYMO_COLUMN_NUMBERS(RUNNING);
 KYMO_COLUMN_NUMBERS(FUNCTIONS);
 KYMO_COLUMN_NUMBERS(LOSSES);
+KYMO_COLUMN_NUMBERS(SHED);
 
 #endif

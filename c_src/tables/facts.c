@@ -4,6 +4,7 @@
  */
 #include "cells.h"
 #include "columns.h"
+#include "kymo_names.h"
 
 /* A sum of durations that is known of `known` of them. */
 static int sum(struct kymo_cell *c, int64_t ns, uint64_t known)
@@ -215,6 +216,20 @@ static int loss(const struct kymo_table_source *s, const struct kymo_loss_row *r
     return kymo_cell_null(c);
 }
 
+static int shed(const struct kymo_table_source *s, const struct kymo_shed *row, unsigned column,
+                struct kymo_cell *c)
+{
+    switch ((enum SHED_columns)column) {
+    case SHED_function: return row->mfa != 0 ? kymo_cell_function(c, s, row->mfa) : kymo_cell_null(c);
+    case SHED_module: return row->mfa != 0 ? kymo_cell_module(c, s, row->mfa) : kymo_cell_null(c);
+    case SHED_events: return kymo_cell_word(c, kymo_kind_name(row->kind));
+    case SHED_from_ns: return kymo_cell_moment(c, s, row->from);
+    case SHED_to_ns: return kymo_cell_moment(c, s, row->to == INT64_MAX ? KYMO_NO_TIME : row->to);
+    case SHED_COUNT: break;
+    }
+    return kymo_cell_null(c);
+}
+
 int kymo_table_cell(const struct kymo_table_source *s, enum kymo_table_id table, const void *row,
                     unsigned column, struct kymo_cell *cell)
 {
@@ -228,6 +243,7 @@ int kymo_table_cell(const struct kymo_table_source *s, enum kymo_table_id table,
     case KYMO_TABLE_RUNNING: return run(s, row, column, cell);
     case KYMO_TABLE_FUNCTIONS: return function(s, row, column, cell);
     case KYMO_TABLE_LOSSES: return loss(s, row, column, cell);
+    case KYMO_TABLE_SHED: return shed(s, row, column, cell);
     case KYMO_TABLES: break;
     }
     return kymo_cell_null(cell);

@@ -173,6 +173,14 @@ static void give_losses(struct run *x)
     give_no_slot(x);
 }
 
+static void give_shed(struct run *x)
+{
+    size_t n;
+    const struct kymo_shed *shed = kymo_reader_shed(x->s->r, &n);
+    for (size_t i = 0; i < n; i++)
+        give(x, KYMO_TABLE_SHED, &shed[i]);
+}
+
 /* ---- the run ---- */
 
 int kymo_tables_run(struct kymo_table_source *s, const struct kymo_table_rows *rows,
@@ -194,6 +202,7 @@ int kymo_tables_run(struct kymo_table_source *s, const struct kymo_table_rows *r
         s->has_gc = s->has_gc || res->has_gc;
         give_functions(&x);
         give_losses(&x);
+        give_shed(&x);
         rc = x.error;
     }
     if (rc == -ENOMEM)

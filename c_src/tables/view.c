@@ -43,6 +43,7 @@ static const size_t row_sizes[KYMO_TABLES] = {
     [KYMO_TABLE_RUNNING] = sizeof(struct kymo_run),
     [KYMO_TABLE_FUNCTIONS] = sizeof(struct kymo_function_row),
     [KYMO_TABLE_LOSSES] = sizeof(struct kymo_loss_row),
+    [KYMO_TABLE_SHED] = sizeof(struct kymo_shed),
 };
 
 static int read_error(int rc, char *err, size_t err_size)

@@ -103,6 +103,15 @@ void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t 
  * what kymo_reader_segment returned. 0, -ENODATA if there is no record, -ENOMEM. */
 int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns);
 
+/* What the recorder has left out to keep its budget (kymo_format.h), in the order in which
+ * it did so. Outside of these stretches nothing was left out. */
+struct kymo_shed {
+    uint32_t mfa;     /* canonical id of the function; 0 = one without a name, or a kind */
+    uint32_t kind;    /* enum kymo_kind, KYMO_KINDS for a function */
+    int64_t from, to; /* CLOCK_MONOTONIC; to: INT64_MAX = the end of the recording */
+};
+const struct kymo_shed *kymo_reader_shed(const struct kymo_reader *r, size_t *n);
+
 /* Time. */
 int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks); /* CLOCK_MONOTONIC */
 /* The same for a record of segment `index` (see kymo_reader_segment). */

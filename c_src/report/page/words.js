@@ -59,6 +59,13 @@ export function phrase(part) {
   return (PHRASES[part.cause] || PHRASES.unknown)(part).filter((x) => x !== "");
 }
 
+// Some of what a budget has shed.
+function leftOut(shed) {
+  const names = [...new Set(shed.map((s) => s.function || s.events))];
+  if (names.length === 0) return "functions without a name";
+  return names.slice(0, 3).join(", ") + (names.length > 3 ? ` and ${count(names.length - 3)} more` : "");
+}
+
 // What is missing from the recording, one phrase each; none when it is whole.
 export function shortcomings(report) {
   const r = report.recording;
@@ -69,6 +76,9 @@ export function shortcomings(report) {
   }
   if (Object.values(r.damage).some((n) => n > 0)) list.push("its files are damaged: unreadable parts are left out");
   if (r.taken > 0) list.push("another tracer removed trace flags or patterns of the recorder");
+  if (r.budget !== null && (r.budget.shed.length > 0 || r.budget.without_name > 0)) {
+    list.push(`the recorder left out ${leftOut(r.budget.shed)} for a while, to keep its budget`);
+  }
   if (r.dict_full > 0) list.push(`${count(r.dict_full)} names did not fit into the dictionary and are shown as ?`);
   if (r.sample > 1) list.push(`only one in ${count(r.sample)} ${r.sample_kind === "process" ? "processes" : "events"} was recorded`);
   if (r.given_up > 0) list.push(`${count(r.given_up)} processes or requests were dropped to limit the memory used`);

@@ -28,6 +28,7 @@ enum kymo_table_id {
     KYMO_TABLE_RUNNING,
     KYMO_TABLE_FUNCTIONS,
     KYMO_TABLE_LOSSES,
+    KYMO_TABLE_SHED,
     KYMO_TABLES
 };
 #define KYMO_TABLE_BIT(id) (1u << (id))
@@ -57,7 +58,7 @@ const char *kymo_column_type_name(enum kymo_column_type type);
 /* ---- rows ---- */
 
 /* What the rows of a table point to. For spans, messages, requests, processes,
- * collections and running it is the fact of kymo_analysis.h. */
+ * collections and running it is the fact of kymo_analysis.h, for shed that of kymo_reader.h. */
 struct kymo_event_row {
     uint64_t id; /* from 1 */
     const struct kymo_event *event;

@@ -1,0 +1,317 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @private Decides what a recorder with a budget sheds, and when it gives that back. Pure:
+%% time and counts are given, so that every decision can be repeated. {@link kymo_server}
+%% asks it every {@link interval/0} milliseconds and does what it says.
+%%
+%% <b>When.</b> Each thread's rate of events is averaged over about half a second. A burst
+%% of many times the budget exceeds it within one or two intervals. The loudest thread
+%% counts for `cpu', all of them for `events'.
+%%
+%% <b>What.</b> A sample of the newest records says which share each function and kind has
+%% in the cost. The loudest functions go first, as many as it takes to come down to
+%% `?TARGET' of the budget, all at once. Kinds of events go when functions alone are not
+%% enough.
+%%
+%% <b>Back.</b> What something would cost now is not known, as it is not recorded. It is
+%% taken to halve every so often (`hold'). It is given back when what is recorded and
+%% what is expected of it fit into `?TARGET' of the budget. What must be shed again soon
+%% has a hold twice as long, so what is loud all the time comes back less and less often.
+-module(kymo_budget).
+
+-export([check/1, interval/0, new/2, cleared/1, tick/3, sampled/4, shed/3, given_back/3, kept/3, describe/1, ppm/1, events/1]).
+-export_type([option/0, t/0, rates/0, sample/0, item/0, description/0]).
+
+-type option() :: none | #{cpu => number(), events => pos_integer()}.
+
+-type rates() :: {Ticks :: non_neg_integer(), [Offered :: non_neg_integer()]}.
+%% As {@link kymo_tracer:rates/1}.
+
+-type sample() :: {#{kymo_cost:kind() => non_neg_integer()}, [{mfa(), non_neg_integer()}]}.
+%% As {@link kymo_tracer:sample/3}.
+
+-type item() :: mfa() | kymo_tracing:kind().
+
+-type milliseconds() :: integer().
+
+-type description() :: none | #{
+    cpu => number(),
+    events => pos_integer(),
+    used := float(),
+    times := non_neg_integer(),
+    shed := #{functions := [mfa()], events := [kymo_tracing:kind()]}
+}.
+%% The budget; which share of it tracing uses now (1.0: all of it); how often something
+%% was shed or given back; and what is missing from the recording now.
+
+-record(away, {
+    %% What it used of the budget when it was shed.
+    used :: float(),
+    since :: milliseconds(),
+    hold :: milliseconds()
+}).
+
+-record(budget, {
+    option :: option(),
+    costs :: kymo_cost:t(),
+    %% The newest first; as many as a sample reaches back.
+    ticks = [] :: [non_neg_integer()],
+    last = none :: none | {milliseconds(), [non_neg_integer()]},
+    %% Events per second of each thread.
+    rates = [] :: [float()],
+    %% The same of the last interval alone.
+    latest = [] :: [float()],
+    %% Nanoseconds of an average event.
+    average :: float(),
+    sampled = none :: none | milliseconds(),
+    away = #{} :: #{item() => #away{}},
+    %% What was given back, and when; and its hold.
+    back = #{} :: #{item() => {milliseconds(), milliseconds()}},
+    changed = 0 :: milliseconds(),
+    times = 0 :: non_neg_integer()
+}).
+
+-opaque t() :: #budget{}.
+
+-define(INTERVAL, 50).
+%% Of the average over time, in ms.
+-define(TAU, 500).
+%% Intervals that a sample reaches back.
+-define(REACH, 10).
+%% What is left of the budget's use after shedding, and at most after giving back.
+-define(TARGET, 0.6).
+%% Of its time, the most that a program is taken to be slowed down by.
+-define(MOST_SLOWED, 0.9).
+%% Functions and kinds that are given back at once.
+-define(BACK_AT_ONCE, 64).
+%% Below this it is quiet.
+-define(QUIET, 0.4).
+%% After a change nothing is given back for so long.
+-define(PAUSE, 1000).
+-define(HOLD, 5000).
+-define(MAX_HOLD, 300000).
+%% For so long the average cost of an event is taken to stay as it is.
+-define(SURE, 1000).
+%% What stays for so many holds after it came back starts anew.
+-define(FORGET, 8).
+
+-spec interval() -> milliseconds().
+interval() -> ?INTERVAL.
+
+%% @doc Is this a budget?
+-spec check(term()) -> boolean().
+check(none) -> true;
+check(#{} = Option) when map_size(Option) > 0 -> lists:all(fun is_good/1, maps:to_list(Option));
+check(_) -> false.
+
+is_good({cpu, Percent}) -> is_number(Percent) andalso Percent >= 0.01 andalso Percent =< 100;
+is_good({events, N}) -> is_integer(N) andalso N > 0 andalso N < 1 bsl 40;
+is_good(_) -> false.
+
+%% @doc For the recording: millionths of the time, 0 for none.
+-spec ppm(option()) -> non_neg_integer().
+ppm(#{cpu := Percent}) -> round(Percent * 10000);
+ppm(_) -> 0.
+
+-spec events(option()) -> non_neg_integer().
+events(#{events := N}) -> N;
+events(_) -> 0.
+
+-spec new(option(), kymo_cost:t()) -> t().
+new(Option, Costs) ->
+    #budget{option = Option, costs = Costs, average = float(map_get(calls, Costs))}.
+
+%% @doc Nothing is traced any more, so nothing is missing.
+-spec cleared(t()) -> t().
+cleared(B) -> B#budget{away = #{}, back = #{}, rates = []}.
+
+%% @doc What the counters say at a time. `sample': look at the newest records since
+%% these ticks. `give_back': these items.
+-spec tick(rates(), milliseconds(), t()) -> {ok | {sample, Since :: non_neg_integer()} | {give_back, [item()]}, t()}.
+tick({Ticks, Offered}, Now, #budget{last = none} = B) ->
+    {ok, B#budget{last = {Now, Offered}, ticks = [Ticks]}};
+tick(_, Now, #budget{last = {Now, _}} = B) ->
+    {ok, B};
+tick({Ticks, Offered}, Now, #budget{last = {Before, Earlier}, rates = Rates, ticks = Known} = B) ->
+    Passed = max(1, Now - Before),
+    Share = 1 - math:exp(-Passed / ?TAU),
+    Next = B#budget{
+        last = {Now, Offered},
+        rates = averages(Offered, Earlier, Rates, Passed, Share),
+        latest = averages(Offered, Earlier, [], Passed, 1.0),
+        ticks = lists:sublist([Ticks | Known], ?REACH + 1)
+    },
+    decide(Now, used(Next), Next).
+
+%% Threads that are new have had nothing before.
+averages([], _, _, _, _) ->
+    [];
+averages([O | Os], Earlier, Rates, Passed, Share) ->
+    {E, Es} = first(Earlier, 0),
+    {R, Rs} = first(Rates, 0.0),
+    [R + (1000 * max(0, O - E) / Passed - R) * Share | averages(Os, Es, Rs, Passed, Share)].
+
+first([One | More], _) -> {One, More};
+first([], Default) -> {Default, []}.
+
+decide(_, Used, #budget{ticks = Ticks} = B) when Used > 1 ->
+    {{sample, lists:last(Ticks)}, B};
+decide(Now, Used, #budget{ticks = Ticks, sampled = Sampled, costs = Costs} = B) when
+    Sampled =:= none; Now - Sampled >= ?SURE
+->
+    %% If these were events of the dearest kind.
+    case used(B#budget{average = float(lists:max(maps:values(Costs)))}) > 1 of
+        true -> {{sample, lists:last(Ticks)}, B};
+        false -> give_back(Now, Used, B)
+    end;
+decide(Now, Used, B) ->
+    give_back(Now, Used, B).
+
+give_back(Now, Used, #budget{changed = Changed} = B) when Used < ?QUIET, Now - Changed >= ?PAUSE ->
+    case fitting(Now, ?TARGET - Used, B) of
+        [] -> {ok, B};
+        Items -> {{give_back, Items}, B}
+    end;
+give_back(_, _, B) ->
+    {ok, B}.
+
+%% Which share of the budget is used: of the two, the larger.
+used(#budget{option = Option, rates = Rates, average = Average}) ->
+    lists:max([used(Kind, Limit, Rates, Average) || {Kind, Limit} <- maps:to_list(Option)]).
+
+used(_, _, [], _) -> 0.0;
+used(cpu, Percent, Rates, Average) -> lists:max(Rates) * Average / (Percent * 1.0e7);
+used(events, Limit, Rates, _) -> lists:sum(Rates) / Limit.
+
+%% Those of which the least is expected first.
+fitting(Now, Room, #budget{away = Away}) ->
+    Expected = lists:sort([{expected(Now, A), Item} || {Item, A} <- maps:to_list(Away)]),
+    {Items, _} = lists:foldl(
+        fun
+            ({Use, Item}, {Acc, Left}) when Use =< Left -> {[Item | Acc], Left - Use};
+            (_, {Acc, _}) -> {Acc, -1.0}
+        end,
+        {[], Room},
+        Expected
+    ),
+    lists:sublist(lists:reverse(Items), ?BACK_AT_ONCE).
+
+expected(Now, #away{used = Used, since = Since, hold = Hold}) ->
+    case Now - Since < Hold of
+        true -> infinity;
+        false -> Used * math:pow(2, -min(60, (Now - Since) / Hold))
+    end.
+
+%% @doc What a sample shows. `IsOurs' says whether an item can be shed: the recorder has
+%% set it. With `shed', the items, and what {@link shed/3} needs when that is done.
+-spec sampled(sample(), fun((item()) -> boolean()), milliseconds(), t()) -> {ok | {shed, [{item(), float()}]}, t()}.
+sampled({Counts, Functions}, IsOurs, Now, #budget{costs = Costs} = B) ->
+    case lists:sum(maps:values(Counts)) of
+        0 ->
+            {ok, B#budget{sampled = Now}};
+        N ->
+            Known = B#budget{sampled = Now, average = kymo_cost:weight(Counts, Costs) / N},
+            case used(Known) of
+                %% An average still knows little of a burst.
+                Used when Used > 1 -> choose(Counts, Functions, IsOurs, max(Used, used(Known#budget{rates = Known#budget.latest})), Known);
+                _ -> {ok, Known}
+            end
+    end.
+
+choose(Counts, Functions, IsOurs, Used, B) ->
+    Weights = weights(B),
+    Total = kymo_cost:weight(Counts, Weights),
+    Unit = Used / Total,
+    Kinds = [{K, Unit * N * map_get(K, Weights)} || {K, N} <- maps:to_list(Counts), N > 0, K =/= calls, IsOurs(K)],
+    %% Where calls return to costs as much as the calls make it.
+    #{calls := Calls, return_tos := ReturnTos} = Counts,
+    OneCall = Unit * (map_get(calls, Weights) + map_get(return_tos, Weights) * ReturnTos / max(1, Calls)),
+    Ones = [{F, OneCall * N} || {F, N} <- Functions, IsOurs(F)],
+    Rest = Used - sum(Ones) - sum(Kinds),
+    Target = target(B),
+    {LostKinds, Left} = loudest_first(Kinds, Rest + sum(Kinds), Target),
+    {LostOnes, _} = loudest_first(Ones, Left + sum(Ones), Target),
+    case LostOnes ++ LostKinds of
+        [] -> {ok, B};
+        Items -> {{shed, Items}, B}
+    end.
+
+%% A program that tracing has slowed down does more when it is shed: the rest gets louder.
+target(#budget{rates = Rates, latest = Latest, average = Average}) ->
+    Slowed = min(?MOST_SLOWED, lists:max([0.0 | Rates ++ Latest]) * Average * 1.0e-9),
+    ?TARGET * (1 - Slowed).
+
+%% What counts is the limit that is exceeded the most.
+weights(#budget{option = #{cpu := Percent, events := Limit}, rates = Rates, average = Average, costs = Costs}) ->
+    case used(cpu, Percent, Rates, Average) >= used(events, Limit, Rates, Average) of
+        true -> Costs;
+        false -> ones(Costs)
+    end;
+weights(#budget{option = #{cpu := _}, costs = Costs}) ->
+    Costs;
+weights(#budget{costs = Costs}) ->
+    ones(Costs).
+
+ones(Costs) -> maps:map(fun(_, _) -> 1 end, Costs).
+
+sum(Items) -> lists:sum([Use || {_, Use} <- Items]).
+
+%% Takes the loudest until the rest fits.
+loudest_first(Items, Used, Target) ->
+    Sorted = lists:sort(fun({A, X}, {B, Y}) -> {-X, A} =< {-Y, B} end, Items),
+    loudest_first(Sorted, Used, Target, []).
+
+loudest_first([{_, Use} = Item | More], Used, Target, Acc) when Used > Target ->
+    loudest_first(More, Used - Use, Target, [Item | Acc]);
+loudest_first(_, Used, _, Acc) ->
+    {lists:reverse(Acc), Used}.
+
+%% @doc These were shed.
+-spec shed([{item(), float()}], milliseconds(), t()) -> t().
+shed(Items, Now, #budget{away = Away, back = Back, rates = Rates, times = Times} = B) ->
+    Used = used(B),
+    Left = max(0.0, Used - sum(Items)) / max(Used, 1.0e-9),
+    Gone = maps:from_list([{Item, #away{used = Use, since = Now, hold = hold(Item, Now, Back)}} || {Item, Use} <- Items]),
+    B#budget{
+        away = maps:merge(Away, Gone),
+        back = recent(Now, maps:without(maps:keys(Gone), Back)),
+        %% The averages know nothing yet of what has changed, and what was recorded until
+        %% it had is of no interest.
+        rates = [Rate * Left || Rate <- Rates],
+        last = none,
+        ticks = [],
+        changed = Now,
+        times = Times + 1
+    }.
+
+hold(Item, Now, Back) ->
+    case Back of
+        #{Item := {Since, Hold}} when Now - Since < ?FORGET * Hold -> min(?MAX_HOLD, 2 * Hold);
+        #{} -> ?HOLD
+    end.
+
+recent(Now, Back) -> maps:filter(fun(_, {Since, Hold}) -> Now - Since < ?FORGET * Hold end, Back).
+
+%% @doc These are recorded again.
+-spec given_back([item()], milliseconds(), t()) -> t().
+given_back(Items, Now, #budget{away = Away, back = Back, times = Times} = B) ->
+    New = maps:from_list([{Item, {Now, A#away.hold}} || Item <- Items, #{Item := A} <- [Away]]),
+    B#budget{
+        away = maps:without(Items, Away),
+        back = maps:merge(recent(Now, Back), New),
+        changed = Now,
+        times = Times + 1
+    }.
+
+%% @doc These could not be given back: as if they had just been shed.
+-spec kept([item()], milliseconds(), t()) -> t().
+kept(Items, Now, #budget{away = Away} = B) ->
+    B#budget{away = maps:map(fun(Item, A) -> kept_one(lists:member(Item, Items), A, Now) end, Away)}.
+
+kept_one(true, A, Now) -> A#away{since = Now};
+kept_one(false, A, _) -> A.
+
+%% @doc For {@link kymo:info/1}.
+-spec describe(t()) -> description().
+describe(#budget{option = Option, away = Away, times = Times} = B) ->
+    {Functions, Kinds} = lists:partition(fun is_tuple/1, lists:sort(maps:keys(Away))),
+    Option#{used => used(B), times => Times, shed => #{functions => Functions, events => Kinds}}.

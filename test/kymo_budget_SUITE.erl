@@ -1,0 +1,428 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% The budget of a recorder: what is shed, what stays and is exact, what the recording says
+%% of it, and how it comes back. Decisions are tested with numbers (`decisions'), everything
+%% else in the tracing that all share and, where the runtime has them, in trace sessions.
+-module(kymo_budget_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+-import(kymo_cli, [until/1]).
+
+all() -> [{group, M} || M <- [decisions | lists:sort(kymo_tracing:modes())]] ++ [bad_options, options_of_attach].
+
+groups() ->
+    Cases = [functions, kinds, patterns, ends_at_any_time, server_killed, calibration],
+    [
+        {decisions, [], [loudest_first, kinds_last, slow_mix, burst, comes_back, comes_back_less_often, both_limits, cleared]},
+        {global, [], Cases},
+        {session, [], Cases}
+    ].
+
+init_per_group(Group, Config) -> [{mode, Group} | Config].
+end_per_group(_, _) -> ok.
+
+init_per_testcase(Case, Config) ->
+    Name = lists:concat([Case, "_", erlang:unique_integer([positive])]),
+    Dir = filename:join(?config(priv_dir, Config), Name),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, _) -> ok.
+
+%% ---- decisions ------------------------------------------------------------------------
+
+-define(COSTS, #{calls => 100, return_tos => 100, messages => 100, running => 200, garbage_collection => 400,
+                 procs => 100, ports => 100, other => 100}).
+-define(F(Name), {m, Name, 1}).
+
+%% Of each function so many events in a second; all other kinds as given.
+sample(Functions, Kinds) ->
+    Zero = maps:map(fun(_, _) -> 0 end, ?COSTS),
+    Calls = lists:sum([N || {_, N} <- Functions]),
+    {maps:merge(Zero, Kinds#{calls => Calls}), Functions}.
+
+total({Counts, _}) -> lists:sum(maps:values(Counts)).
+
+%% One thread with this rate, for so many milliseconds; the last answer. The state is the
+%% time, the events until then, and the budget.
+run(Rate, For, State) ->
+    lists:foldl(fun(_, {_, S}) -> tick(Rate, S) end, {ok, State}, lists:seq(1, For div kymo_budget:interval())).
+
+tick(Rate, {Now, Offered, B}) ->
+    At = Now + kymo_budget:interval(),
+    More = Offered + Rate * kymo_budget:interval() div 1000,
+    {What, Next} = kymo_budget:tick({At, [More]}, At, B),
+    {What, {At, More, Next}}.
+
+new(Option) -> element(2, tick(0, {0, 0, kymo_budget:new(Option, ?COSTS)})).
+
+sampled(Sample, State) -> sampled(Sample, fun(_) -> true end, State).
+
+sampled(Sample, IsOurs, {Now, Offered, B}) ->
+    {What, Next} = kymo_budget:sampled(Sample, IsOurs, Now, B),
+    {What, {Now, Offered, Next}}.
+
+shed_now(Items, {Now, Offered, B}) -> {Now, Offered, kymo_budget:shed(Items, Now, B)}.
+back_now(Items, {Now, Offered, B}) -> {Now, Offered, kymo_budget:given_back(Items, Now, B)}.
+describe({_, _, B}) -> kymo_budget:describe(B).
+
+%% After two seconds of this load.
+loaded(Option, Sample) ->
+    {{sample, _}, S} = run(total(Sample), 2000, new(Option)),
+    S.
+
+%% What is shed then.
+shed_at(Option, Sample) -> sampled(Sample, loaded(Option, Sample)).
+
+names(Items) -> [Item || {Item, _} <- Items].
+
+loudest_first(_) ->
+    Sample = sample([{?F(a), 100}, {?F(b), 50000}, {?F(c), 300}, {?F(d), 20000}], #{}),
+    %% 60 % of 1,000 may stay: the two quiet ones do.
+    {{shed, Items}, S} = shed_at(#{events => 1000}, Sample),
+    ?assertEqual([?F(b), ?F(d)], names(Items)),
+    ?assertMatch(#{shed := #{functions := [], events := []}, times := 0}, describe(S)),
+    #{shed := #{functions := Gone, events := []}, times := 1, used := Used} = describe(shed_now(Items, S)),
+    ?assertEqual([?F(b), ?F(d)], Gone),
+    ?assert(Used < 0.6),
+    %% What is not the recorder's own can't be shed.
+    Loaded = loaded(#{events => 1000}, Sample),
+    {{shed, Others}, _} = sampled(Sample, fun(Item) -> Item =/= ?F(b) end, Loaded),
+    ?assertEqual([?F(a), ?F(c), ?F(d)], lists:sort(names(Others))),
+    ?assertMatch({ok, _}, sampled(Sample, fun(_) -> false end, Loaded)).
+
+kinds_last(_) ->
+    %% It is enough when a function goes.
+    {{shed, Few}, _} = shed_at(#{events => 1000}, sample([{?F(a), 900}, {?F(b), 50}], #{messages => 400})),
+    ?assertEqual([?F(a)], names(Few)),
+    %% Not enough: the loudest kind goes, and then the function need not.
+    {{shed, Kinds}, _} = shed_at(#{events => 1000}, sample([{?F(a), 50}], #{messages => 40000, running => 300})),
+    ?assertEqual([messages], names(Kinds)),
+    {{shed, All}, _} = shed_at(#{events => 1000}, sample([], #{messages => 40000, running => 30000, procs => 5})),
+    ?assertEqual([messages, running], lists:sort(names(All))).
+
+%% What an event costs on average is learnt, also when few of them cost a lot.
+slow_mix(_) ->
+    %% 30,000 collections of 400 ns and as many calls of 100 ns: 1.5 %.
+    Mix = sample([{?F(a), 30000}], #{garbage_collection => 30000}),
+    {ok, S} = shed_at(#{cpu => 2}, Mix),
+    #{used := Used} = describe(S),
+    ?assert(abs(Used - 0.75) < 0.05),
+    %% 60,000 collections: 2.4 %.
+    {{shed, [{garbage_collection, _}]}, _} = shed_at(#{cpu => 2}, sample([], #{garbage_collection => 60000})),
+    %% Nothing is looked at when even the dearest events would be cheap.
+    ?assertMatch({ok, _}, run(1000, 2000, new(#{cpu => 3}))).
+
+%% Many times too much is noticed in the first interval.
+burst(_) ->
+    {ok, Idle} = run(0, 1000, new(#{cpu => 5})),
+    ?assertMatch({{sample, _}, _}, tick(10000000, Idle)).
+
+comes_back(_) ->
+    Sample = sample([{?F(a), 10000}, {?F(b), 100}], #{}),
+    {{shed, Items}, S0} = shed_at(#{events => 1000}, Sample),
+    [?F(a)] = names(Items),
+    %% Not at once, and not while what is left is loud.
+    {ok, S1} = run(100, 4000, shed_now(Items, S0)),
+    {ok, S2} = run(700, 60000, S1),
+    S3 = until_back(100, S2, 100),
+    ?assertMatch(#{shed := #{functions := []}, times := 2}, describe(back_now([?F(a)], S3))).
+
+%% Runs until it may come back, for at most so many intervals.
+until_back(Rate, S, N) when N > 0 ->
+    case tick(Rate, S) of
+        {{give_back, [?F(a)]}, Next} -> Next;
+        {ok, Next} -> until_back(Rate, Next, N - 1)
+    end.
+
+%% What is loud again each time comes back less and less often.
+comes_back_less_often(_) ->
+    Sample = sample([{?F(a), 10000}, {?F(b), 100}], #{}),
+    {{shed, Items}, S} = shed_at(#{events => 1000}, Sample),
+    {_, Times} = lists:foldl(
+        fun(_, {{From, _, _} = Shed, Acc}) ->
+            {At, _, _} = Ready = until_back(100, Shed, 100000),
+            {{sample, _}, Loud} = run(10100, 1000, back_now([?F(a)], Ready)),
+            {{shed, Again}, Sampled} = sampled(Sample, Loud),
+            {shed_now(Again, Sampled), [At - From | Acc]}
+        end,
+        {shed_now(Items, S), []},
+        lists:seq(1, 4)
+    ),
+    [Last | Earlier] = Times,
+    ?assertEqual(lists:reverse(lists:sort(Times)), Times),
+    ?assert(Last > 5 * lists:last(Earlier)).
+
+both_limits(_) ->
+    Sample = sample([{?F(a), 5000}, {?F(b), 100}], #{garbage_collection => 200000}),
+    %% By cost a kind must go, also when the number of events is allowed.
+    {{shed, Items}, _} = shed_at(#{events => 1 bsl 30, cpu => 2}, Sample),
+    ?assert(lists:member(garbage_collection, names(Items))),
+    ?assertMatch({ok, _}, run(total(Sample), 2000, new(#{events => 1 bsl 30}))).
+
+cleared(_) ->
+    {{shed, Items}, S} = shed_at(#{events => 1000}, sample([{?F(a), 10000}], #{})),
+    {_, _, B} = shed_now(Items, S),
+    ?assertMatch(#{shed := #{functions := [], events := []}}, kymo_budget:describe(kymo_budget:cleared(B))).
+
+%% ---- recordings --------------------------------------------------------------------------
+
+%% A loud function goes, a quiet one stays and is exact, the recording says so, and the loud
+%% one comes back when it is quiet.
+functions(Config) ->
+    {R, Rec} = start(Config, #{events => 8000}),
+    {ok, _} = kymo:trace(R, #{functions => ["kymo_budget_SUITE:loud/1", "kymo_budget_SUITE:quiet/1"]}),
+    Quiet = spawn_link(fun() -> quietly(0) end),
+    Loud = spawn_link(fun() -> loudly(0) end),
+    ?assert(until(fun() -> shed(R) =:= {[{?MODULE, loud, 1}], []} end)),
+    Before = calls(Loud),
+    ?assert(until(fun() -> calls(Loud) >= Before + 1000 end)),
+    Calls = stopped(Loud),
+    back(R),
+    [I = loud(I) || I <- lists:seq(1, 10)],
+    Quietly = stopped(Quiet),
+    #{shed := #{functions := [], events := []}, times := Times} = maps:get(budget, stop(R)),
+    ?assert(Times >= 2),
+    ?assertEqual(Quietly, count(Rec, "select count(*) n from events where function = 'kymo_budget_SUITE:quiet/1'")),
+    ?assert(count(Rec, "select count(*) n from events where function = 'kymo_budget_SUITE:loud/1'") =< Calls - 1000 + 10),
+    %% None in the stretch that the recording names, all after it.
+    ?assertEqual(
+        10,
+        count(Rec, "select count(*) n from events where function = 'kymo_budget_SUITE:loud/1' "
+                   "and time_ns > (select max(to_ns) from shed)")
+    ),
+    [#{<<"function">> := <<"kymo_budget_SUITE:loud/1">>, <<"events">> := null} | _] =
+        rows(Rec, "select * from shed where function is not null"),
+    #{<<"budget">> := #{<<"events_per_second">> := 8000, <<"shed">> := [#{<<"function">> := _, <<"to_ns">> := To} | _]},
+      <<"complete">> := false} = json(["info", "-q", "--json", Rec]),
+    ?assert(is_integer(To)),
+    {1, Warned} = kymo_cli:run(["info", "--strict", Rec]),
+    ?assertMatch({match, _}, re:run(Warned, "left out calls of kymo_budget_SUITE:loud/1")).
+
+%% Kinds of events go as a whole, and others are exact.
+kinds(Config) ->
+    {R, Rec} = start(Config, #{events => 8000}),
+    Echo = spawn_link(fun echo/0),
+    Chatty = spawn(fun() -> receive go -> chattily(Echo, 0) end end),
+    {ok, _} = kymo:trace(R, #{processes => [Chatty, self()], events => [messages, procs]}),
+    Chatty ! go,
+    ?assert(until(fun() -> shed(R) =:= {[], [messages]} end)),
+    Spawned = [spawn(fun() -> ok end) || _ <- lists:seq(1, 20)],
+    _ = stopped(Chatty),
+    back(R),
+    Mark = spawn_link(fun() -> receive _ -> ok end end),
+    Mark ! {mark, self()},
+    _ = stop(R),
+    unlink(Echo),
+    exit(Echo, kill),
+    Pids = [list_to_binary(pid_to_list(P)) || P <- Spawned],
+    Seen = [P || #{<<"peer_pid">> := P} <- rows(Rec, "select peer_pid from events where event = 'spawn'")],
+    ?assertEqual([], Pids -- Seen),
+    [#{<<"events">> := <<"messages">>, <<"function">> := null} | _] = rows(Rec, "select * from shed"),
+    ?assertEqual(
+        1,
+        count(Rec, "select count(*) n from events where event = 'send' and peer_pid = '" ++ pid_to_list(Mark) ++ "'")
+    ).
+
+%% What is shed stays so when patterns that name it come and go.
+patterns(Config) ->
+    {R, Rec} = start(Config, #{events => 8000}),
+    MFA = {?MODULE, loud, 1},
+    {ok, _} = kymo:trace(R, #{functions => ["kymo_budget_SUITE:loud/1", "kymo_budget_SUITE:quiet/1"]}),
+    Loud = spawn_link(fun() -> loudly(0) end),
+    ?assert(until(fun() -> shed(R) =:= {[MFA], []} end)),
+    {ok, _} = kymo:trace(R, #{functions => "kymo_budget_SUITE:loud/1 -> return"}),
+    {ok, _} = kymo:trace(R, #{functions => "kymo_budget_SUITE:echo/0"}),
+    ?assertEqual({[MFA], []}, shed(R)),
+    ok = kymo:untrace(R, #{processes => none, functions => "kymo_budget_SUITE:echo/0"}),
+    ok = kymo:untrace(R, #{processes => none, functions => "kymo_budget_SUITE:loud/1 -> return"}),
+    _ = stopped(Loud),
+    back(R),
+    %% As the pattern that is left wants it: without returns.
+    1 = loud(1),
+    _ = stop(R),
+    Since = "where time_ns > (select max(to_ns) from shed) and function = 'kymo_budget_SUITE:loud/1'",
+    ?assertEqual([#{<<"event">> => <<"call">>}], rows(Rec, "select event from events " ++ Since)).
+
+%% A stop in the middle of it leaves nothing behind.
+ends_at_any_time(Config) ->
+    Loud = [spawn_link(fun() -> loudly(0) end) || _ <- [1, 2]],
+    [
+        begin
+            {R, _} = start(Config, #{cpu => 0.01}),
+            {ok, _} = kymo:trace(R, #{functions => ["kymo_budget_SUITE:_/_", "lists:_/_", "maps:_/_"]}),
+            case Round rem 3 of
+                0 -> ok;
+                1 -> true = until(fun() -> element(1, shed(R)) =/= [] end);
+                2 -> ok = kymo:untrace(R)
+            end,
+            _ = stop(R),
+            nothing_left()
+        end
+     || Round <- lists:seq(0, 8)
+    ],
+    [stopped(L) || L <- Loud],
+    ok.
+
+%% The janitor knows what is set and what is not.
+server_killed(Config) ->
+    {{kymo_recorder, Pid, _} = R, _} = start(Config, #{events => 8000}),
+    {ok, _} = kymo:trace(R, #{functions => ["kymo_budget_SUITE:loud/1", "kymo_budget_SUITE:quiet/1"]}),
+    Loud = spawn_link(fun() -> loudly(0) end),
+    ?assert(until(fun() -> element(1, shed(R)) =/= [] end)),
+    exit(Pid, kill),
+    ?assert(until(fun() -> kymo:stop(R) =:= {error, already_stopped} end)),
+    ?assert(until(fun() -> element(2, erlang:trace_info({?MODULE, quiet, 1}, traced)) =:= false end)),
+    _ = stopped(Loud),
+    nothing_left().
+
+%% It measures something on every runtime, and leaves nothing in the folder.
+calibration(Config) ->
+    Dir = filename:join(?config(dir, Config), "calibration"),
+    Costs = kymo_cost:measure(?config(mode, Config), Dir),
+    ?assertEqual({error, enoent}, file:list_dir(Dir)),
+    [?assert(Ns > 0 andalso Ns < 1000000) || Ns <- maps:values(Costs)],
+    ?assertEqual(lists:sort(maps:keys(?COSTS)), lists:sort(maps:keys(Costs))),
+    nothing_left(),
+    %% A process that another tracer has can't be measured.
+    Collector = spawn_link(fun echo/0),
+    erlang:trace(new_processes, true, [procs, {tracer, Collector}]),
+    ?assertEqual(lists:sort(maps:keys(?COSTS)), lists:sort(maps:keys(kymo_cost:measure(?config(mode, Config), Dir)))),
+    erlang:trace(new_processes, false, [all]),
+    ?assertEqual({error, enoent}, file:list_dir(Dir)),
+    unlink(Collector),
+    exit(Collector, kill).
+
+%% ---- options -------------------------------------------------------------------------------
+
+bad_options(Config) ->
+    Bad = [
+        #{}, 5, #{cpu => 0}, #{cpu => 101}, #{cpu => "5"}, #{events => 0}, #{events => 1.5}, #{percent => 5},
+        #{cpu => 5, percent => 5}, off, [{cpu, 5}]
+    ],
+    [
+        begin
+            {error, Reason} = kymo:start(#{dir => filename:join(?config(dir, Config), "rec"), budget => B}),
+            ?assertEqual({bad_option, budget, B}, Reason),
+            Text = unicode:characters_to_list(kymo:format_error(Reason)),
+            ?assertMatch({match, _}, re:run(Text, "allowed: none, a map of cpu"))
+        end
+     || B <- Bad
+    ],
+    [
+        begin
+            {ok, R} = kymo:start(#{dir => filename:join(?config(dir, Config), integer_to_list(N)), budget => B}),
+            ?assertMatch({N, {ok, #{budget := _}}}, {N, kymo:stop(R)})
+        end
+     || {N, B} <- [{1, none}, {2, #{cpu => 0.01}}, {3, #{cpu => 100}}, {4, #{events => 1}}, {5, #{cpu => 5, events => 7}}]
+    ].
+
+options_of_attach(_) ->
+    Budget = fun(Args) -> maps:get(budget, kymo_attach_options:start(Args)) end,
+    ?assertEqual(#{cpu => 5}, Budget([])),
+    ?assertEqual(#{cpu => 2.5}, Budget([{"budget", "2.5%"}])),
+    ?assertEqual(#{events => 100000}, Budget([{"budget", "100000/s"}])),
+    ?assertEqual(none, Budget([{"budget", "off"}])),
+    [
+        ?assertThrow({error, {bad_budget, Text}}, Budget([{"budget", Text}]))
+     || Text <- ["5", "%", "1.5/s", "-1%", "five", "5 %", "none"]
+    ].
+
+%% ---- help ----------------------------------------------------------------------------------
+
+start(Config, Budget) ->
+    Rec = filename:join(?config(dir, Config), integer_to_list(erlang:unique_integer([positive]))),
+    {ok, R} = kymo:start(#{dir => Rec, tracing => ?config(mode, Config), budget => Budget, names => 0}),
+    {R, Rec}.
+
+stop(R) ->
+    {ok, Info} = kymo:stop(R),
+    Info.
+
+shed(R) ->
+    #{budget := #{shed := #{functions := Functions, events := Kinds}}} = kymo:info(R),
+    {Functions, Kinds}.
+
+nothing_left() ->
+    ?assertEqual([], [P || P <- processes(), {flags, [_ | _]} <- [erlang:trace_info(P, flags)]]),
+    ?assertEqual({flags, []}, erlang:trace_info(new_processes, flags)),
+    [
+        ?assertEqual({MFA, {traced, false}}, {MFA, erlang:trace_info(MFA, traced)})
+     || MFA <- [{?MODULE, loud, 1}, {?MODULE, quiet, 1}, {lists, reverse, 1}, {maps, get, 2}, {kymo_cost, probe, 1}]
+    ].
+
+%% A line for each row.
+rows(Rec, Query) ->
+    {0, Text} = kymo_cli:run(["sql", "-q", "--json", Rec, Query]),
+    [kymo_cli:json(unicode:characters_to_list([Line, $\n])) || Line <- binary:split(Text, <<"\n">>, [global, trim_all])].
+
+json(Args) ->
+    {0, Text} = kymo_cli:run(Args),
+    kymo_cli:json(unicode:characters_to_list(Text)).
+
+%% What is loud stays away for some seconds, twice as long if it was twice as loud.
+back(R) -> ?assert(lists:any(fun(_) -> until(fun() -> shed(R) =:= {[], []} end) end, lists:seq(1, 6))).
+
+count(Rec, Query) ->
+    [#{<<"n">> := N}] = rows(Rec, Query),
+    N.
+
+%% ---- programs that know what they do ---------------------------------------------------------
+
+loud(N) -> N.
+quiet(N) -> N.
+
+%% 40,000 calls per second, however late it gets a scheduler.
+loudly(Calls) ->
+    Start = erlang:monotonic_time(microsecond),
+    loudly(Calls, Start).
+
+loudly(Calls, Start) ->
+    Due = (erlang:monotonic_time(microsecond) - Start) div 25,
+    Now = call(Calls, Due),
+    receive
+        {stop, From} -> From ! {self(), Now};
+        {calls, From} -> From ! {self(), Now}, loudly(Now, Start)
+    after 1 -> loudly(Now, Start)
+    end.
+
+call(N, Due) when N >= Due -> N;
+call(N, Due) ->
+    N = ?MODULE:loud(N),
+    call(N + 1, Due).
+
+quietly(Calls) ->
+    Calls = ?MODULE:quiet(Calls),
+    receive
+        {stop, From} -> From ! {self(), Calls + 1}
+    after 10 -> quietly(Calls + 1)
+    end.
+
+echo() ->
+    receive
+        {From, Message} when is_pid(From) -> From ! {self(), Message};
+        _ -> ok
+    end,
+    echo().
+
+%% Four events for each round: to and from the other process.
+chattily(Echo, N) ->
+    [begin Echo ! {self(), I}, receive {Echo, I} -> ok end end || I <- lists:seq(1, 40)],
+    receive
+        {stop, From} -> From ! {self(), N + 40}
+    after 1 -> chattily(Echo, N + 40)
+    end.
+
+stopped(Pid) -> asked(Pid, stop).
+calls(Pid) -> asked(Pid, calls).
+
+asked(Pid, What) ->
+    Pid ! {What, self()},
+    receive
+        {Pid, N} -> N
+    end.
