@@ -55,10 +55,14 @@ int cli_analysis_option(struct cli_analysis *a, int option, const char *value)
 int cli_analysis_open(struct cli_analysis *a, const char *dir)
 {
     int status = cli_open(dir, &a->r);
-    if (status != KYMO_EXIT_OK)
-        return status;
+    return status == KYMO_EXIT_OK ? cli_analysis_take(a, a->r) : status;
+}
+
+int cli_analysis_take(struct cli_analysis *a, struct kymo_reader *r)
+{
+    a->r = r;
     a->t0 = kymo_reader_meta(a->r)->t0_mono_ns;
-    status = cli_filter_resolve(&a->filter, a->command, a->r);
+    int status = cli_filter_resolve(&a->filter, a->command, a->r);
     if (status != KYMO_EXIT_OK)
         return status;
     a->n_chosen = kymo_reader_dict_size(a->r) + 1;

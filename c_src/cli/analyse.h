@@ -46,6 +46,8 @@ void cli_analysis_init(struct cli_analysis *a, const char *command, uint64_t top
 int cli_analysis_option(struct cli_analysis *a, int option, const char *value);
 /* Opens the recording and looks up what the options name. 0, or an exit status. */
 int cli_analysis_open(struct cli_analysis *a, const char *dir);
+/* The same with a reader that is open; it is closed with the analysis. */
+int cli_analysis_take(struct cli_analysis *a, struct kymo_reader *r);
 /* Analyses it: the sinks get the facts of the window. May be called again. */
 int cli_analysis_run(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n);
 /* The same with a window of its own, in ns since the start of the recording. */

@@ -66,21 +66,6 @@ const char *cli_live_why_over(const struct cli_live *l)
 
 /* ---- where to read ---- */
 
-/* The ticks at a time, found by halves: times go up with ticks. */
-static uint64_t ticks_at(const struct kymo_reader *r, int64_t ns)
-{
-    uint64_t low = kymo_reader_meta(r)->t0_ticks, step = 1;
-    if (kymo_reader_ns(r, low) >= ns)
-        return low;
-    while (step < UINT64_C(1) << 62 && kymo_reader_ns(r, low + step) < ns)
-        step *= 2;
-    for (; step > 0; step /= 2) {
-        if (kymo_reader_ns(r, low + step) < ns)
-            low += step;
-    }
-    return low + 1;
-}
-
 static uint64_t recorded(const struct kymo_reader *r)
 {
     uint32_t n;
@@ -96,7 +81,7 @@ static int leave_out(struct cli_live *l, int64_t start)
 {
     if (!kymo_analysis_gap(l->an))
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    cli_follow_jump(&l->follow, ticks_at(l->a.r, start));
+    cli_follow_jump(&l->follow, kymo_reader_ticks(l->a.r, start));
     if (l->begun && !l->jump)
         l->skipped = start > l->end ? start - l->end : 0;
     return KYMO_EXIT_OK;

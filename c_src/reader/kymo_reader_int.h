@@ -194,6 +194,7 @@ struct kymo_reader {
     struct kymo_files files;
     struct kymo_index index;
     uint64_t horizon;           /* ticks; 0 = complete from the start */
+    uint64_t begin;             /* ticks: segments that end before are not read; 0 = all */
     struct kymo_losses *losses; /* by slot; of a living recording, not older than `until` */
     uint64_t *floors;           /* by slot: what is after it is complete in this thread */
     uint64_t *ends;             /* by slot: of a living recording, the newest event found, or 0 */

@@ -215,3 +215,25 @@ void kymo_reader_show_all(struct kymo_reader *r, bool all)
 {
     r->all = all;
 }
+
+uint64_t kymo_reader_ticks(const struct kymo_reader *r, int64_t ns)
+{
+    /* Found by halves: times go up with ticks. */
+    uint64_t low = r->meta.t0_ticks, step = 1;
+    if (kymo_reader_ns(r, low) >= ns)
+        return low;
+    while (step < UINT64_C(1) << 62 && kymo_reader_ns(r, low + step) < ns)
+        step *= 2;
+    for (; step > 0; step /= 2) {
+        if (kymo_reader_ns(r, low + step) < ns)
+            low += step;
+    }
+    return low + 1;
+}
+
+void kymo_reader_begin_at(struct kymo_reader *r, int64_t ns)
+{
+    r->begin = kymo_reader_ticks(r, ns);
+    raise_to(&r->horizon, r->begin);
+    (void)kymo_reader_rewind(r);
+}

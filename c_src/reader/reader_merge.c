@@ -222,6 +222,8 @@ static void rewind_to(struct kymo_reader *r, const uint64_t *before, uint32_t n)
     for (uint32_t i = 0; i < r->n_slots; i++) {
         struct kymo_cursor *c = &r->cursors[i];
         c->next = c->first;
+        while (c->next + 1 < c->first + c->n && r->index.refs[c->next + 1].ts_begin < r->begin)
+            c->next++;
         while (before != NULL && i < n && c->next + 1 < c->first + c->n &&
                r->index.refs[c->next + 1].ts_begin < before[i])
             c->next++;

@@ -71,6 +71,11 @@ bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t
 /* Whether kymo_reader_next gives incomplete events too; it does not at first. To be
  * called before the first kymo_reader_next, or followed by a rewind. */
 void kymo_reader_show_all(struct kymo_reader *r, bool all);
+/* The first ticks that are not before this time, as kymo_reader_ns has it. */
+uint64_t kymo_reader_ticks(const struct kymo_reader *r, int64_t ns);
+/* Moves the horizon up to this time: the recording is read as if what is older had been
+ * overwritten, without reading it. A rewind follows by itself. */
+void kymo_reader_begin_at(struct kymo_reader *r, int64_t ns);
 
 /* The next event of all threads in order of ticks (ties: by slot), from the horizon
  * on; of a living recording, up to the newest event when it was opened. Notes of the
