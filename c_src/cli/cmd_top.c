@@ -159,8 +159,10 @@ static int run(struct top *t, const char *dir)
         status = loop(t);
     if (t->screen)
         cli_terminal_close();
+    char why[96];
     if (status == KYMO_EXIT_OK && t->live.over && !t->quiet)
-        cli_warn("%s: %s; kymo report shows all of the recording", dir, cli_live_why_over(&t->live));
+        cli_warn("%s: %s; kymo report shows all of the recording", dir,
+                 cli_live_why_over(t->live.a.r, why, sizeof why));
     cli_live_close(&t->live);
     return cli_flush(status);
 }

@@ -41,6 +41,7 @@ static const char general[] =
     "  kymo sql RECORDING SQL                 any other question, over tables\n"
     "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
     "  kymo top RECORDING                     what the node does now, on the terminal\n"
+    "  kymo live RECORDING                    the same as a page for a browser\n"
     "  kymo attach NODE -o DIR                record a running node\n"
     "  kymo export perfetto RECORDING -o OUT  a timeline for ui.perfetto.dev\n"
     "  kymo export ctf RECORDING -o DIR       for babeltrace2, Trace Compass\n"
@@ -198,6 +199,20 @@ static const char top[] =
     "Keys: q quits; space pauses; c, s, 9 and m sort functions by calls, self, p99 and max;\n"
     "r, i, o and w sort processes by running, in, out and waiting.\n";
 
+static const char live[] =
+    "Usage: kymo live [OPTION]... RECORDING\n"
+    "\n"
+    "Serves the page of kymo report, of the newest time of a recording that is being\n"
+    "written, and prints its address. The page asks for a new report every second. It\n"
+    "listens on 127.0.0.1 only; who does not know the random part of the address gets\n"
+    "nothing. Only reads; the node does not notice. Ctrl-C ends it.\n"
+    "\n"
+    "      --last TIME        the time that a report covers (10s); less if there are more\n"
+    "                         events than can be analysed\n"
+    "  -d, --delay TIME       between two reports (1s)\n"
+    "      --port PORT        listen on this port (any that is free)\n"
+    "  -h, --help             this text\n";
+
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING -o OUT\n"
     "\n"
@@ -274,7 +289,8 @@ const char *cli_help(const char *command)
         const char *name, *text;
     } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
                  {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff},
-                 {"sql", sql},     {"report", report},       {"attach", attach}, {"top", top}};
+                 {"sql", sql},     {"report", report},       {"attach", attach}, {"top", top},
+                 {"live", live}};
 
     if (command == NULL)
         return general;

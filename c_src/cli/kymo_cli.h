@@ -70,6 +70,7 @@ int cli_sql(int argc, char **argv);
 int cli_attach(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_report(int argc, char **argv); /* of report/ */
+int cli_live(int argc, char **argv);   /* of report/ */
 
 /* Usage texts; help.c. NULL for a command that there isn't. */
 const char *cli_help(const char *command);

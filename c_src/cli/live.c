@@ -52,16 +52,16 @@ void cli_live_jump(struct cli_live *l)
     l->jump = true;
 }
 
-const char *cli_live_why_over(const struct cli_live *l)
+const char *cli_live_why_over(const struct kymo_reader *r, char *buf, size_t size)
 {
-    static char text[96];
-    const struct kymo_meta *meta = kymo_reader_meta(l->a.r);
+    const struct kymo_meta *meta = kymo_reader_meta(r);
     if (meta->snapshot != 0)
-        return "this is a snapshot, to which nothing is added";
-    if (meta->state != KYMO_CLOSED)
-        return "the node died";
-    snprintf(text, sizeof text, "the recorder has stopped (%s)", kymo_reason_name(meta->reason));
-    return text;
+        snprintf(buf, size, "this is a snapshot, to which nothing is added");
+    else if (meta->state != KYMO_CLOSED)
+        snprintf(buf, size, "the node died");
+    else
+        snprintf(buf, size, "the recorder has stopped (%s)", kymo_reason_name(meta->reason));
+    return buf;
 }
 
 /* ---- where to read ---- */
@@ -130,18 +130,16 @@ static int look_again(struct cli_live *l)
     return KYMO_EXIT_OK;
 }
 
-/* The newest time that can be read for good. */
-static int64_t newest(struct cli_live *l, int64_t now)
+int64_t cli_live_newest(struct kymo_reader *r, bool over, int64_t now, int64_t *ahead)
 {
     int64_t first, last;
-    if (kymo_reader_span(l->a.r, &first, &last) != 0)
-        last = l->a.t0;
-    if (l->over)
+    if (kymo_reader_span(r, &first, &last) != 0)
+        last = kymo_reader_meta(r)->t0_mono_ns;
+    if (over)
         return last;
-    /* The node may be in a time namespace of its own, with another CLOCK_MONOTONIC. */
-    if (last - now > l->ahead)
-        l->ahead = last - now;
-    return now + l->ahead - LIVE_MARGIN_NS;
+    if (last - now > *ahead)
+        *ahead = last - now;
+    return now + *ahead - LIVE_MARGIN_NS;
 }
 
 /* Reads up to `edge`. *end: how far it came. 0 or an exit status. */
@@ -178,7 +176,7 @@ int cli_live_round(struct cli_live *l)
         return status;
     uint64_t lost = kymo_reader_lost(l->a.r), all = recorded(l->a.r);
     l->over = cli_follow_is_over(l->a.r);
-    int64_t end, edge = newest(l, clock_ns());
+    int64_t end, edge = cli_live_newest(l->a.r, l->over, clock_ns(), &l->ahead);
     if (l->begun && edge <= l->end) /* nothing has happened since */
         edge = l->end + 1;
     l->lost = l->begun ? lost - l->follow.lost : 0;

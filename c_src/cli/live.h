@@ -52,7 +52,11 @@ int cli_live_round(struct cli_live *l);
 void cli_live_jump(struct cli_live *l);
 void cli_live_close(struct cli_live *l);
 
-/* Why nothing will follow: a sentence without an end. */
-const char *cli_live_why_over(const struct cli_live *l);
+/* The newest time that can be read for good; `over`: nothing will follow. now:
+ * CLOCK_MONOTONIC. *ahead, 0 at first, is by how much the recording's clock is ahead of that:
+ * the node may be in a time namespace of its own. */
+int64_t cli_live_newest(struct kymo_reader *r, bool over, int64_t now, int64_t *ahead);
+/* Why nothing will follow: a sentence without an end, in buf. */
+const char *cli_live_why_over(const struct kymo_reader *r, char *buf, size_t size);
 
 #endif

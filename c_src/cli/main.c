@@ -17,10 +17,11 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"info", cli_info},           {"print", cli_print},   {"export", cli_export},
-                {"stats", cli_stats},         {"calls", cli_calls},   {"why", cli_why},
-                {"mailboxes", cli_mailboxes}, {"diff", cli_diff},     {"sql", cli_sql},
-                {"report", cli_report},       {"attach", cli_attach}, {"top", cli_top}};
+} commands[] = {
+    {"info", cli_info},   {"print", cli_print},   {"export", cli_export},       {"stats", cli_stats},
+    {"calls", cli_calls}, {"why", cli_why},       {"mailboxes", cli_mailboxes}, {"diff", cli_diff},
+    {"sql", cli_sql},     {"report", cli_report}, {"attach", cli_attach},       {"top", cli_top},
+    {"live", cli_live}};
 
 const char *cli_version(void)
 {

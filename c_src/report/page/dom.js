@@ -53,6 +53,14 @@ export function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 }
 
+let themeWatchers = [];
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => themeWatchers.forEach((f) => f()));
+
 export function onThemeChange(f) {
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", f);
+  themeWatchers.push(f);
+}
+
+// Before what they draw is thrown away.
+export function forgetThemeWatchers() {
+  themeWatchers = [];
 }

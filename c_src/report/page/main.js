@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts the page together.
 
-import { el } from "./dom.js";
+import { el, replace } from "./dom.js";
 import { load } from "./data.js";
+import { follow } from "./live.js";
 import { answers, head } from "./answers.js";
 import { flame } from "./flame.js";
 import { timeline } from "./timeline.js";
@@ -12,7 +13,8 @@ function section(id, title, ...children) {
   return el("section", { id, "aria-labelledby": id + "-title" }, el("h2", { id: id + "-title", tabindex: "-1" }, title), children);
 }
 
-function build(report) {
+// Fills `page`, which is in the document.
+function build(report, page) {
   const lanes = timeline(report);
   const stacks = flame(report);
   const show = (answer) => {
@@ -33,8 +35,8 @@ function build(report) {
     ["schedulers", "Schedulers", section("schedulers", "Schedulers", schedulers(report))],
     ["about", "About", section("about", "About this recording", about(report))],
   ];
-  document.title = `kymo report: ${report.recording.node || report.recording.recording}`;
-  document.body.append(
+  document.title = `kymo ${report.live ? "live" : "report"}: ${report.recording.node || report.recording.recording}`;
+  replace(page,
     el("a", { class: "skip", href: "#answers" }, "Skip to what was slow"),
     head(report),
     el("nav", { "aria-label": "Sections" }, el("ul", null, sections.map(([id, title]) => el("li", null, el("a", { href: "#" + id }, title))))),
@@ -43,4 +45,11 @@ function build(report) {
   lanes.draw();
 }
 
-build(load());
+const report = load();
+const page = el("div", { id: "report" });
+if (report.recording) {
+  document.body.append(page);
+  build(report, page);
+} else {
+  follow(build, page);
+}

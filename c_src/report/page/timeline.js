@@ -282,7 +282,7 @@ export function timeline(report) {
   arrows.addEventListener("change", () => { state.arrows = arrows.checked; draw(); });
   list.addEventListener("toggle", () => { if (list.open) drawTable(); });
   onThemeChange(draw);
-  new ResizeObserver(() => draw()).observe(canvas);
+  new ResizeObserver(() => canvas.isConnected && draw()).observe(canvas);
 
   // The time of an answer, its path, and the processes in it.
   function showAnswer({ why }) {

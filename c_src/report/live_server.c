@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each connection goes through these states, never back:
+ *   READING    the request comes
+ *   WAITING    it wants a report that is not there yet
+ *   WRITING    the answer goes out
+ *   DRAINING   it has gone out; what the client still sends is read and dropped for a moment,
+ *              because closing before would take the answer away from it
+ */
+#include "live_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "http_request.h"
+#include "kymo_cli.h"
+#include "page.h"
+
+enum { SECOND_MS = 1000, TOKEN = 32, PIECES = 4, HEADERS = 1024 };
+enum state { FREE = 0, READING, WAITING, WRITING, DRAINING };
+
+struct connection {
+    enum state state;
+    int fd;
+    int64_t begun, deadline; /* ms */
+    char in[HTTP_REQUEST_MAX];
+    size_t n_in;
+    char headers[HEADERS];
+    struct iovec out[PIECES]; /* what is left of the answer */
+    bool head;                /* only the headers are wanted */
+    uint64_t newer;           /* WAITING: than this number */
+    struct live_report *report;
+};
+
+struct live_server {
+    int fd, signals, wake;
+    unsigned port;
+    char token[TOKEN + 1], url[96];
+    unsigned char *page; /* the head of the page, which may connect to this server */
+    struct live_data *data;
+    struct connection connections[LIVE_CONNECTIONS];
+};
+
+static int64_t clock_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * SECOND_MS + t.tv_nsec / 1000000;
+}
+
+/* ---- answers ---- */
+
+static void go_on(struct connection *c, enum state state, int64_t ms)
+{
+    c->state = state;
+    c->deadline = clock_ms() + ms;
+}
+
+static void answer(struct connection *c, const char *status, const char *type, const struct iovec *body,
+                   size_t n_body, const char *more)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < n_body; i++)
+        length += body[i].iov_len;
+    int n = snprintf(c->headers, sizeof c->headers,
+                     "HTTP/1.1 %s\r\n"
+                     "Content-Type: %s; charset=utf-8\r\n"
+                     "Content-Length: %zu\r\n"
+                     "Connection: close\r\n"
+                     "Cache-Control: no-store\r\n"
+                     "Referrer-Policy: no-referrer\r\n"
+                     "X-Content-Type-Options: nosniff\r\n"
+                     "X-Frame-Options: DENY\r\n"
+                     "Cross-Origin-Resource-Policy: same-origin\r\n"
+                     "Cross-Origin-Opener-Policy: same-origin\r\n"
+                     "%s\r\n",
+                     status, type, length, more);
+    c->out[0] = (struct iovec){c->headers, (size_t)n};
+    for (size_t i = 1; i < PIECES; i++)
+        c->out[i] = !c->head && i <= n_body ? body[i - 1] : (struct iovec){NULL, 0};
+    go_on(c, WRITING, 30 * SECOND_MS);
+}
+
+static void refuse(struct connection *c, enum http_parsed why)
+{
+    static const struct {
+        enum http_parsed why;
+        const char *status, *more;
+    } table[] = {{HTTP_METHOD, "405 Method Not Allowed", "Allow: GET, HEAD\r\n"},
+                 {HTTP_TOO_LARGE, "431 Request Header Fields Too Large", ""},
+                 {HTTP_VERSION, "505 HTTP Version Not Supported", ""},
+                 {HTTP_BAD, "400 Bad Request", ""}};
+    size_t i = 0;
+    while (table[i].why != why && table[i].why != HTTP_BAD)
+        i++;
+    c->head = true;
+    answer(c, table[i].status, "text/plain", NULL, 0, table[i].more);
+}
+
+static void say(struct connection *c, const char *status, const char *text)
+{
+    const struct iovec body = {(void *)text, strlen(text)};
+    answer(c, status, "text/plain", &body, 1, "");
+}
+
+static void send_page(const struct live_server *s, struct connection *c)
+{
+    static char comes_later[] = "{\"live\":null}";
+    const struct iovec body[] = {{s->page, report_page_head_size},
+                                 {comes_later, sizeof comes_later - 1},
+                                 {(void *)report_page_tail, report_page_tail_size}};
+    answer(c, "200 OK", "text/html", body, 3, "");
+}
+
+static void send_report(struct connection *c)
+{
+    const struct iovec body = {c->report->json, c->report->n};
+    char number[64];
+    snprintf(number, sizeof number, "Kymo-Report: %" PRIu64 "\r\n", c->report->number);
+    answer(c, "200 OK", "application/json", &body, 1, number);
+}
+
+/* Takes the newest report if it is new to the client. */
+static void try_report(struct live_server *s, struct connection *c)
+{
+    struct live_report *r = live_data_get(s->data);
+    if (r != NULL && (r->number > c->newer || r->over)) {
+        c->report = r;
+        send_report(c);
+        return;
+    }
+    if (r != NULL)
+        live_data_release(s->data, r);
+}
+
+/* Takes the time that it takes, however much of it is right. */
+static bool is_token(const struct live_server *s, struct http_text t)
+{
+    unsigned different = 0;
+    if (t.n < TOKEN + 2 || t.s[0] != '/' || t.s[TOKEN + 1] != '/')
+        return false;
+    for (size_t i = 0; i < TOKEN; i++)
+        different |= (unsigned)(unsigned char)(t.s[i + 1] ^ s->token[i]);
+    return different == 0;
+}
+
+/* "data" or "data?NUMBER" */
+static bool is_data(struct http_text path, uint64_t *newer)
+{
+    char text[32];
+    *newer = 0;
+    if (path.n < 4 || memcmp(path.s, "data", 4) != 0 || path.n >= sizeof text)
+        return false;
+    if (path.n == 4)
+        return true;
+    memcpy(text, path.s + 5, path.n - 5);
+    text[path.n - 5] = '\0';
+    return path.s[4] == '?' && cli_parse_number(text, newer);
+}
+
+static void handle(struct live_server *s, struct connection *c, const struct http_request *r)
+{
+    c->head = r->head;
+    if (!http_is_ours(r, s->port)) {
+        say(c, "403 Forbidden",
+            "This server answers its own page only, at the address that kymo live printed.\n");
+        return;
+    }
+    struct http_text path = r->target;
+    bool known = is_token(s, path);
+    if (known) {
+        path.s += TOKEN + 2;
+        path.n -= TOKEN + 2;
+    }
+    if (known && path.n == 0) {
+        live_data_want(s->data);
+        send_page(s, c);
+    } else if (known && is_data(path, &c->newer)) {
+        live_data_want(s->data);
+        go_on(c, WAITING, 30 * SECOND_MS);
+        try_report(s, c);
+    } else {
+        say(c, "404 Not Found", "Nothing is here: use the address that kymo live printed.\n");
+    }
+}
+
+/* ---- connections ---- */
+
+static void drop(struct live_server *s, struct connection *c)
+{
+    if (c->report != NULL)
+        live_data_release(s->data, c->report);
+    close(c->fd);
+    memset(c, 0, offsetof(struct connection, in));
+    c->n_in = 0;
+    c->report = NULL;
+}
+
+static void read_request(struct live_server *s, struct connection *c)
+{
+    struct http_request r;
+    ssize_t n = recv(c->fd, c->in + c->n_in, sizeof c->in - c->n_in, 0);
+    if (n <= 0) {
+        if (n == 0 || (errno != EAGAIN && errno != EINTR))
+            drop(s, c);
+        return;
+    }
+    c->n_in += (size_t)n;
+    enum http_parsed parsed = http_parse(c->in, c->n_in, &r);
+    if (parsed == HTTP_DONE)
+        handle(s, c, &r);
+    else if (parsed != HTTP_MORE)
+        refuse(c, parsed);
+}
+
+static void write_answer(struct live_server *s, struct connection *c)
+{
+    struct msghdr m = {.msg_iov = c->out, .msg_iovlen = PIECES};
+    ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL);
+    if (n < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            drop(s, c);
+        return;
+    }
+    size_t left = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        size_t done = (size_t)n < c->out[i].iov_len ? (size_t)n : c->out[i].iov_len;
+        c->out[i].iov_base = done > 0 ? (char *)c->out[i].iov_base + done : c->out[i].iov_base;
+        c->out[i].iov_len -= done;
+        n -= (ssize_t)done;
+        left += c->out[i].iov_len;
+    }
+    if (left > 0)
+        return;
+    (void)shutdown(c->fd, SHUT_WR);
+    go_on(c, DRAINING, SECOND_MS);
+}
+
+static void drain(struct live_server *s, struct connection *c)
+{
+    char scrap[4096];
+    ssize_t n = recv(c->fd, scrap, sizeof scrap, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        drop(s, c);
+}
+
+/* A place for a newcomer: the oldest goes if there is none. */
+static struct connection *place(struct live_server *s)
+{
+    struct connection *oldest = &s->connections[0];
+    for (int i = 0; i < LIVE_CONNECTIONS; i++) {
+        struct connection *c = &s->connections[i];
+        if (c->state == FREE)
+            return c;
+        if (c->begun < oldest->begun)
+            oldest = c;
+    }
+    drop(s, oldest);
+    return oldest;
+}
+
+static void take_newcomer(struct live_server *s)
+{
+    int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    struct connection *c = place(s);
+    c->fd = fd;
+    c->begun = clock_ms();
+    go_on(c, READING, 5 * SECOND_MS);
+}
+
+static void serve(struct live_server *s, struct connection *c)
+{
+    switch (c->state) {
+    case READING: read_request(s, c); break;
+    case WRITING: write_answer(s, c); break;
+    case WAITING: /* it has gone, or sends what nobody asked for */
+    case DRAINING: drain(s, c); break;
+    default: break;
+    }
+}
+
+/* ---- the loop ---- */
+
+/* Ends what has taken too long. ms until the next such time, or -1. */
+static int end_late(struct live_server *s)
+{
+    int64_t now = clock_ms(), next = -1;
+    for (int i = 0; i < LIVE_CONNECTIONS; i++) {
+        struct connection *c = &s->connections[i];
+        if (c->state != FREE && c->deadline <= now) {
+            if (c->state == WAITING)
+                say(c, "503 Service Unavailable", "There is no newer report.\n");
+            else
+                drop(s, c);
+        }
+        if (c->state == WAITING)
+            live_data_want(s->data);
+        if (c->state != FREE && (next < 0 || c->deadline - now < next))
+            next = c->deadline - now;
+    }
+    return (int)next;
+}
+
+void live_server_run(struct live_server *s, struct live_data *data)
+{
+    enum { OTHERS = 3 };
+    struct pollfd p[OTHERS + LIVE_CONNECTIONS];
+    s->data = data;
+    for (;;) {
+        int timeout = end_late(s);
+        p[0] = (struct pollfd){.fd = s->signals, .events = POLLIN};
+        p[1] = (struct pollfd){.fd = s->wake, .events = POLLIN};
+        p[2] = (struct pollfd){.fd = s->fd, .events = POLLIN};
+        for (int i = 0; i < LIVE_CONNECTIONS; i++) {
+            struct connection *c = &s->connections[i];
+            p[OTHERS + i] = (struct pollfd){.fd = c->state != FREE ? c->fd : -1,
+                                            .events = c->state == WRITING ? POLLOUT : POLLIN};
+        }
+        if (poll(p, OTHERS + LIVE_CONNECTIONS, timeout) < 0)
+            continue;
+        if (p[0].revents != 0)
+            break;
+        for (int i = 0; i < LIVE_CONNECTIONS; i++) {
+            if (p[OTHERS + i].revents != 0)
+                serve(s, &s->connections[i]);
+        }
+        if (p[1].revents != 0) {
+            uint64_t n;
+            (void)!read(s->wake, &n, sizeof n);
+            for (int i = 0; i < LIVE_CONNECTIONS; i++) {
+                if (s->connections[i].state == WAITING)
+                    try_report(s, &s->connections[i]);
+            }
+        }
+        if (p[2].revents != 0)
+            take_newcomer(s);
+    }
+    for (int i = 0; i < LIVE_CONNECTIONS; i++) {
+        if (s->connections[i].state != FREE)
+            drop(s, &s->connections[i]);
+    }
+}
+
+/* ---- open, close ---- */
+
+static int make_token(char *token)
+{
+    unsigned char bytes[TOKEN / 2];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return -errno;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+static int listen_on(unsigned port, unsigned *chosen)
+{
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
+    if (fd < 0)
+        return -errno;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 64) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &size) != 0) {
+        int rc = -errno;
+        close(fd);
+        return rc;
+    }
+    *chosen = ntohs(at.sin_port);
+    return fd;
+}
+
+/* A report connects to nothing; the live page does to where it comes from. The two words have
+ * the same length. */
+static unsigned char *live_page(void)
+{
+    static const char none[] = "connect-src 'none'", self[] = "connect-src 'self'";
+    unsigned char *page = malloc(report_page_head_size);
+    if (page == NULL)
+        return NULL;
+    memcpy(page, report_page_head, report_page_head_size);
+    char *policy = memmem(page, report_page_head_size, none, sizeof none - 1);
+    if (policy != NULL)
+        memcpy(policy, self, sizeof self - 1);
+    return page;
+}
+
+int live_server_open(struct live_server **out, unsigned port)
+{
+    sigset_t set;
+    struct live_server *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (s == NULL)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    s->fd = s->wake = s->signals = -1;
+    s->page = live_page();
+    int rc = s->page != NULL ? make_token(s->token) : -ENOMEM;
+    if (rc == 0) {
+        s->fd = listen_on(port, &s->port);
+        rc = s->fd < 0 ? s->fd : 0;
+    }
+    if (rc == 0) {
+        s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+        rc = s->wake < 0 || s->signals < 0 ? -errno : 0;
+    }
+    if (rc != 0) {
+        live_server_close(s);
+        return cli_fail(rc == -ENOMEM ? KYMO_EXIT_MEMORY : KYMO_EXIT_WRITE, "port %u of 127.0.0.1: %s", port,
+                        strerror(-rc));
+    }
+    snprintf(s->url, sizeof s->url, "http://127.0.0.1:%u/%s/", s->port, s->token);
+    *out = s;
+    return KYMO_EXIT_OK;
+}
+
+const char *live_server_url(const struct live_server *s)
+{
+    return s->url;
+}
+
+int live_server_wake(const struct live_server *s)
+{
+    return s->wake;
+}
+
+void live_server_close(struct live_server *s)
+{
+    if (s == NULL)
+        return;
+    for (int i = 0; i < 3; i++) {
+        int fd = i == 0 ? s->fd : i == 1 ? s->wake : s->signals;
+        if (fd >= 0)
+            close(fd);
+    }
+    free(s->page);
+    free(s);
+}
