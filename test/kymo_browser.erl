@@ -5,7 +5,7 @@
 %% descriptors 3 and 4, which a port has without stdio; no network port is opened.
 -module(kymo_browser).
 
--export([find/0, open/2, close/1, load/2, ask/2, run/2, key/2, theme/2, size/3, picture/2, trouble/1]).
+-export([find/0, open/2, close/1, load/2, visit/2, ask/2, run/2, key/2, theme/2, size/3, picture/2, trouble/1, trouble/2]).
 
 -export_type([browser/0]).
 
@@ -30,9 +30,12 @@ open(Program, Profile) ->
                                          [{"targetId", Target}, {"flatten", true}])),
     B = #browser{port = Port, session = Session},
     [command(B, Domain ++ ".enable", []) || Domain <- ["Page", "Runtime", "Log", "Network"]],
-    command(B, "Network.emulateNetworkConditions",
-            [{"offline", true}, {"latency", 0}, {"downloadThroughput", -1}, {"uploadThroughput", -1}]),
+    network(B, false),
     B.
+
+network(B, On) ->
+    command(B, "Network.emulateNetworkConditions",
+            [{"offline", not On}, {"latency", 0}, {"downloadThroughput", -1}, {"uploadThroughput", -1}]).
 
 -spec close(browser()) -> ok.
 close(#browser{port = Port}) ->
@@ -49,10 +52,18 @@ wait_exit(Port) ->
 
 %% Opens a file and waits until its scripts have run. Forgets what trouble/1 knew.
 -spec load(browser(), file:filename()) -> ok.
-load(#browser{port = Port} = B, File) ->
+load(B, File) -> navigate(B, "file://" ++ File).
+
+%% The same with the address of a server, and the network on.
+-spec visit(browser(), string()) -> ok.
+visit(B, Url) ->
+    network(B, true),
+    navigate(B, Url).
+
+navigate(#browser{port = Port} = B, Url) ->
     {N, Rest, _} = get({?MODULE, Port}),
     put({?MODULE, Port}, {N, Rest, []}),
-    Answer = command(B, "Page.navigate", [{"url", "file://" ++ File}]),
+    Answer = command(B, "Page.navigate", [{"url", Url}]),
     nomatch = binary:match(Answer, <<"errorText">>),
     %% It was answered by the new document, which may still be loading.
     1 = ask(B, "new Promise((done) => document.readyState === 'complete' ? done(1) : addEventListener('load', () => done(1)))"),
@@ -111,17 +122,21 @@ picture(B, File) ->
 %% Errors on the console, exceptions, and requests for anything but the file itself, since
 %% the page was loaded.
 -spec trouble(browser()) -> [binary()].
-trouble(#browser{port = Port} = B) ->
+trouble(B) -> trouble(B, "file:").
+
+%% The same where requests for addresses that begin with Origin are none.
+-spec trouble(browser(), string()) -> [binary()].
+trouble(#browser{port = Port} = B, Origin) ->
     _ = ask(B, "1"), % what came before has been read then
     {_, _, Events} = get({?MODULE, Port}),
-    [E || E <- Events, is_trouble(E)].
+    [E || E <- Events, is_trouble(E, Origin)].
 
-is_trouble(Event) ->
+is_trouble(Event, Origin) ->
     Is = fun(Pattern) -> re:run(Event, Pattern, [{capture, none}]) =:= match end,
     Is("\"method\":\"Runtime.exceptionThrown\"") orelse
         Is("\"method\":\"Runtime.consoleAPICalled\".*\"type\":\"(error|warning|assert)\"") orelse
         Is("\"method\":\"Log.entryAdded\".*\"level\":\"(error|warning)\"") orelse
-        (Is("\"method\":\"Network.requestWillBeSent\"") andalso not Is("\"url\":\"(file|data|about):")).
+        (Is("\"method\":\"Network.requestWillBeSent\"") andalso not Is("\"url\":\"(file:|data:|about:|" ++ Origin ++ ")")).
 
 %% ---- the protocol ----
 

@@ -233,7 +233,9 @@ uint64_t kymo_reader_ticks(const struct kymo_reader *r, int64_t ns)
 
 void kymo_reader_begin_at(struct kymo_reader *r, int64_t ns)
 {
-    r->begin = kymo_reader_ticks(r, ns);
-    raise_to(&r->horizon, r->begin);
+    if (ns > kymo_reader_ns(r, r->meta.t0_ticks)) {
+        r->begin = kymo_reader_ticks(r, ns);
+        raise_to(&r->horizon, r->begin);
+    }
     (void)kymo_reader_rewind(r);
 }

@@ -46,11 +46,18 @@ static void json_losses(const struct kymo_reader *r)
     cli_json_uint("lost_total", total);
 }
 
+/* What is older than the time that was asked for is not missed. */
+static bool is_missed(const struct cli_analysis *a, int64_t horizon)
+{
+    enum { TICK_NS = 1000 }; /* and more: the horizon is the first tick of that time */
+    return a->filter.from == INT64_MIN || horizon - a->t0 > a->filter.from + TICK_NS;
+}
+
 void report_health_json(const struct cli_analysis *a, const char *key, const char *dir)
 {
     uint64_t ticks;
     int64_t horizon;
-    bool cut = kymo_reader_horizon(a->r, &ticks, &horizon);
+    bool cut = kymo_reader_horizon(a->r, &ticks, &horizon) && is_missed(a, horizon);
     const char *name = strrchr(dir, '/');
     cli_json_open(key, '{');
     cli_json_text("recording", name != NULL && name[1] != '\0' ? name + 1 : dir);
