@@ -165,7 +165,7 @@ policy(Config) ->
         ["'sha256-", base64:encode(crypto:hash(sha256, Content)), "'"]
     end,
     Wanted = ["default-src 'none'; script-src ", Hash(<<"<script>">>, <<"</script>">>),
-              "; style-src ", Hash(<<"<style>">>, <<"</style>">>), "; base-uri 'none'; form-action 'none'"],
+              "; style-src ", Hash(<<"<style>">>, <<"</style>">>), "; connect-src 'none'; base-uri 'none'; form-action 'none'"],
     ?assertEqual(iolist_to_binary(Wanted), Policy),
     [?assertEqual(nomatch, re:run(Html, Pattern, [{capture, none}]))
      || Pattern <- ["<(img|link|iframe|object|embed)[ >]", " src=", "@import", "url\\(", "innerHTML", "\\beval\\b"]].
