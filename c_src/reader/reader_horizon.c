@@ -235,7 +235,7 @@ void kymo_reader_begin_at(struct kymo_reader *r, int64_t ns)
 {
     if (ns > kymo_reader_ns(r, r->meta.t0_ticks)) {
         r->begin = kymo_reader_ticks(r, ns);
-        raise_to(&r->horizon, r->begin);
+        raise_to(&r->horizon, r->begin - 1); /* what is complete comes after it */
     }
     (void)kymo_reader_rewind(r);
 }

@@ -163,13 +163,99 @@ static void from_another_pid_namespace(void **state)
     tr_free(&t);
 }
 
+/* A living pool of one thread with three segments of 20 events. */
+static void living_pool(struct testrec *t)
+{
+    struct testseg s;
+    tr_init(t);
+    t->meta.state = KYMO_ACTIVE;
+    t->meta.policy = KYMO_OVERWRITE;
+    t->meta.locked = 1;
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        ts_open(&s, t, 0, seq, 1000000 * seq);
+        for (uint64_t i = 0; i < 20; i++)
+            ts_wm(&s, 1000000 * seq + i, KYMO_E_CALL, seq, 0);
+        ts_close(&s, true);
+        tr_to_ring(t, &s);
+    }
+    tr_write(t, dir);
+}
+
+/* Events that are given, of which the first is at *first. */
+static unsigned count_events(struct kymo_reader *r, uint64_t *first)
+{
+    struct kymo_event ev;
+    unsigned n = 0;
+    while (kymo_reader_next(r, &ev) == 1) {
+        if (n++ == 0)
+            *first = ev.ticks;
+    }
+    return n;
+}
+
+/* What is opened again to go on has all that is left to read; its pool is held, so it does
+ * not matter what the recorder does to it. */
+static void opened_again(void **state)
+{
+    (void)state;
+    struct testrec t;
+    struct kymo_reader *r;
+    char err[256] = "", path[128];
+    const uint64_t before = 2000010;
+    uint64_t first = 0;
+    living_pool(&t);
+    int fd = take_lock();
+    if (fd < 0)
+        skip();
+    assert_int_equal(kymo_reader_reopen(dir, &before, 1, &r, err, sizeof err), 0);
+    snprintf(path, sizeof path, "%s/ring", dir);
+    int ring = open(path, O_RDWR | O_TRUNC);
+    assert_true(ring >= 0);
+    kymo_reader_skip(r, &before, 1);
+    assert_int_equal(count_events(r, &first), 40);
+    assert_int_equal(first, 2000000);
+    close(ring);
+    kymo_reader_close(r);
+    close(fd);
+    tr_free(&t);
+}
+
+/* A recording that is read from a time on: as if it were cut there. */
+static void begun_later(void **state)
+{
+    (void)state;
+    struct testrec t;
+    uint64_t first = 0, ticks, done, total;
+    int64_t ns, last;
+    living_pool(&t);
+    struct kymo_reader *r = open_written();
+    kymo_reader_begin_at(r, kymo_reader_ns(r, 2000005));
+    for (int twice = 0; twice < 2; twice++) {
+        assert_int_equal(count_events(r, &first), 35);
+        assert_int_equal(first, 2000005);
+        assert_true(kymo_reader_horizon(r, &ticks, &ns));
+        assert_int_equal(ticks, 2000004);
+        kymo_reader_progress(r, &done, &total);
+        assert_true(done < total); /* the first segment was not read */
+        assert_int_equal(kymo_reader_span(r, &ns, &last), 0);
+        assert_true(ns <= kymo_reader_ns(r, 2000005) && ns >= kymo_reader_ns(r, 2000004));
+        assert_int_equal(kymo_reader_rewind(r), 0);
+    }
+    kymo_reader_close(r);
+    r = open_written();
+    kymo_reader_begin_at(r, INT64_MIN); /* before its start: nothing changes */
+    assert_int_equal(count_events(r, &first), 60);
+    assert_false(kymo_reader_horizon(r, &ticks, &ns));
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        TEST(by_its_process),
-        TEST(by_its_lock),
-        TEST(from_another_pid_namespace),
+        TEST(by_its_process), TEST(by_its_lock), TEST(from_another_pid_namespace),
+        TEST(opened_again),   TEST(begun_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t
 void kymo_reader_show_all(struct kymo_reader *r, bool all);
 /* The first ticks that are not before this time, as kymo_reader_ns has it. */
 uint64_t kymo_reader_ticks(const struct kymo_reader *r, int64_t ns);
-/* Moves the horizon up to this time: the recording is read as if what is older had been
+/* Moves the horizon up to just before this time: the recording is read as if what is older had been
  * overwritten, without reading it. A rewind follows by itself. */
 void kymo_reader_begin_at(struct kymo_reader *r, int64_t ns);
 
