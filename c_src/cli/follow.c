@@ -91,10 +91,27 @@ bool cli_follow_is_new(struct cli_follow *f, const struct kymo_event *ev)
     return true;
 }
 
-bool cli_follow_is_same(const struct kymo_reader *older, const struct kymo_reader *r)
+/* A folder may be replaced meanwhile. */
+static bool is_same(const struct kymo_reader *older, const struct kymo_reader *r)
 {
     const struct kymo_meta *a = kymo_reader_meta(older), *b = kymo_reader_meta(r);
     return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0 && a->n_slots == b->n_slots;
+}
+
+int cli_follow_reopen(struct cli_follow *f, const char *dir, const struct kymo_reader *older,
+                      struct kymo_reader **out)
+{
+    char err[512] = "";
+    for (uint32_t i = 0; i < f->n_slots; i++)
+        f->before[i] = f->places[i].ticks;
+    int rc = kymo_reader_open_after(dir, f->before, f->n_slots, out, err, sizeof err);
+    if (rc != 0)
+        return cli_fail(cli_read_status(rc), "%s", err);
+    if (is_same(older, *out))
+        return KYMO_EXIT_OK;
+    kymo_reader_close(*out);
+    *out = NULL;
+    return cli_fail(KYMO_EXIT_READ, "%s: another recording has taken its place", dir);
 }
 
 bool cli_follow_is_over(const struct kymo_reader *r)

@@ -29,14 +29,17 @@ struct cli_follow {
 int cli_follow_begin(struct cli_follow *f, const struct kymo_reader *r);
 void cli_follow_end(struct cli_follow *f);
 
+/* Opens the recording at dir as it is now, from where it was left on. A message and an exit
+ * status when it can't, or when it is another recording than that of `older`. */
+int cli_follow_reopen(struct cli_follow *f, const char *dir, const struct kymo_reader *older,
+                      struct kymo_reader **out);
+
 /* Before the first event of each round: leaves out of r what was seen. Warns of events that
  * were lost, overwritten or removed since the last round, unless quiet. */
 void cli_follow_round(struct cli_follow *f, struct kymo_reader *r, bool quiet);
 /* Whether the event is new. To be asked of each event, in the order of the reader. */
 bool cli_follow_is_new(struct cli_follow *f, const struct kymo_event *ev);
 
-/* Whether r reads what `older` has read: a folder may be replaced meanwhile. */
-bool cli_follow_is_same(const struct kymo_reader *older, const struct kymo_reader *r);
 /* Whether nothing will be added to what r reads. */
 bool cli_follow_is_over(const struct kymo_reader *r);
 /* Waits until it is worth looking again; false: a signal asks to end. */

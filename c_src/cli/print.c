@@ -347,13 +347,9 @@ static int reopen(struct run *x, const char *dir)
 {
     struct kymo_reader *r;
     uint32_t n;
-    int status = cli_open(dir, &r);
+    int status = cli_follow_reopen(x->follow, dir, x->p->r, &r);
     if (status != KYMO_EXIT_OK)
         return status;
-    if (!cli_follow_is_same(x->p->r, r)) {
-        kymo_reader_close(r);
-        return cli_fail(KYMO_EXIT_READ, "%s: another recording has taken its place", dir);
-    }
     kymo_reader_close(x->p->r);
     x->p->r = r;
     x->p->slots = kymo_reader_slots(r, &n);

@@ -190,6 +190,8 @@ struct kymo_reader {
     struct kymo_slot *slots;
     uint32_t n_slots;
     bool crashed;
+    const uint64_t *before; /* while it is opened, by slot: what is older will not be read; or NULL */
+    uint32_t n_before;
     struct kymo_damage damage;
     struct kymo_files files;
     struct kymo_index index;

@@ -175,10 +175,18 @@ static void place_cursors(struct kymo_reader *r)
 
 int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size)
 {
+    return kymo_reader_open_after(dir, NULL, 0, out, err, err_size);
+}
+
+int kymo_reader_open_after(const char *dir, const uint64_t *before, uint32_t n, struct kymo_reader **out,
+                           char *err, size_t err_size)
+{
     *out = NULL;
     struct kymo_reader *r = calloc(1, sizeof *r);
     if (r == NULL)
         return fail(err, err_size, -ENOMEM, "%s: %s", dir, strerror(ENOMEM));
+    r->before = before;
+    r->n_before = n;
     for (unsigned i = 0; i < KYMO_OPEN_FILES; i++)
         r->files.open[i].fd = -1;
     kymo_map_init(&r->defs.processes, sizeof(struct kymo_process));
@@ -209,8 +217,9 @@ int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_
         kymo_reader_close(r);
         return rc;
     }
+    r->before = NULL;
     place_cursors(r);
-    kymo_reader_rewind(r);
+    kymo_reader_skip(r, before, n);
     *out = r;
     return 0;
 }

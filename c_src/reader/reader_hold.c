@@ -51,6 +51,14 @@ void kymo_newest_find(struct kymo_reader *r)
  * oldest segments are, which are reused first. */
 enum { HOLD_MAX = 512 << 20 };
 
+/* All events of this segment are older than what will be read, as kymo_reader_skip has it. */
+static bool is_left_out(const struct kymo_reader *r, size_t i)
+{
+    const struct kymo_seg_ref *ref = &r->index.refs[i];
+    return r->before != NULL && ref->slot < r->n_before && i + 1 < r->index.n && ref[1].slot == ref->slot &&
+           ref[1].ts_begin < r->before[ref->slot];
+}
+
 static int by_order(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
@@ -79,7 +87,7 @@ static int choose(const struct kymo_reader *r, uint64_t *newest, size_t *bytes)
         free(orders);
     }
     for (size_t i = 0; i < ix->n; i++) {
-        if (ix->refs[i].file == KYMO_FILE_RING && ix->refs[i].order <= *newest)
+        if (ix->refs[i].file == KYMO_FILE_RING && ix->refs[i].order <= *newest && !is_left_out(r, i))
             *bytes += ix->refs[i].len;
     }
     if (*bytes > HOLD_MAX) /* in a damaged recording many may have the same order */
@@ -120,7 +128,7 @@ int kymo_index_hold(struct kymo_reader *r)
         return -ENOMEM;
     for (size_t i = 0; i < ix->n; i++) {
         struct kymo_seg_ref *ref = &ix->refs[i];
-        if (ref->file != KYMO_FILE_RING || ref->order > newest || ref->len > bytes - at)
+        if (ref->file != KYMO_FILE_RING || ref->order > newest || ref->len > bytes - at || is_left_out(r, i))
             continue;
         if (kymo_segment_copy(r, ref, r->held + at) > 0) {
             ref->offset = at;

@@ -33,6 +33,11 @@ struct kymo_damage {
  * -ENOENT, -ENOTDIR, -EACCES, -EBADMSG (not a recording), -EPROTO (a format
  * version that this program does not know), -ENOMEM, -EIO. */
 int kymo_reader_open(const char *dir, struct kymo_reader **out, char *err, size_t err_size);
+/* The same for one that goes on where another reader of the recording has ended: begins as after
+ * kymo_reader_skip. What that leaves out of a living recording is not copied, so the reader
+ * must not be rewound. */
+int kymo_reader_open_after(const char *dir, const uint64_t *before, uint32_t n, struct kymo_reader **out,
+                           char *err, size_t err_size);
 void kymo_reader_close(struct kymo_reader *r);
 
 /* The header as found, but for events_removed, which leaves out what the pool
