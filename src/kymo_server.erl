@@ -23,6 +23,7 @@
     arity :: boolean(),
     max_names :: non_neg_integer(),
     names = #{} :: kymo_names:known(),
+    triggers :: kymo_trigger_server:handle(),
     stopped = false :: boolean()
 }).
 
@@ -31,6 +32,7 @@
     name := atom(),
     mode := kymo_tracing:mode(),
     names := non_neg_integer(),
+    triggers := kymo_trigger:plan() | none,
     tracer_options := map()
 }.
 
@@ -124,7 +126,7 @@ call(Server, Request) ->
 
 %% @private
 -spec init(args()) -> {ok, #server{}} | {stop, {shutdown, term()}}.
-init(#{owner := Owner, name := Name, mode := Mode, names := MaxNames, tracer_options := Options}) ->
+init(#{owner := Owner, name := Name, mode := Mode, names := MaxNames, tracer_options := Options} = Args) ->
     %% Our own events would only be noise in the recording.
     process_flag(sensitive, true),
     process_flag(trap_exit, true),
@@ -149,7 +151,8 @@ init(#{owner := Owner, name := Name, mode := Mode, names := MaxNames, tracer_opt
                 janitor = kymo_janitor:start(State, none, Entry),
                 mode = Mode,
                 arity = maps:get(calls, Options, arity) =:= arity,
-                max_names = MaxNames
+                max_names = MaxNames,
+                triggers = kymo_trigger_server:new(maps:get(triggers, Args), State)
             }};
         {error, Reason} ->
             {stop, {shutdown, Reason}}
@@ -223,16 +226,18 @@ handle_info({'DOWN', Ref, process, _, _}, #server{janitor = {_, Ref}} = S) ->
     {noreply, S#server{janitor = kymo_janitor:start(S#server.state, S#server.tracing, S#server.entry)}};
 handle_info({'DOWN', Ref, process, _, _}, #server{recorders = Ref} = S) ->
     {noreply, S#server{recorders = kymo_recorders:enter(S#server.entry)}};
+handle_info(triggers, #server{triggers = T} = S) ->
+    {noreply, S#server{triggers = kymo_trigger_server:again(T)}};
 handle_info(check, S) ->
     check_later(),
     stop_if_ended(S);
 handle_info(look, S) ->
     look_later(),
     stop_if_ended(look(?LOOK_FUNCTIONS, S));
-handle_info(Message, S) ->
+handle_info(Message, #server{triggers = T} = S) ->
     case kymo_tracing:loaded(Message) of
         true -> {noreply, set_again(S)};
-        false -> {noreply, S}
+        false -> {noreply, S#server{triggers = kymo_trigger_server:down(Message, T)}}
     end.
 
 stop_if_ended(S) ->
@@ -256,8 +261,9 @@ terminate(_, S) ->
 %% this, the name is free.
 finish(#server{stopped = true} = S) ->
     {none, S};
-finish(#server{entry = Entry, state = State} = S) ->
-    Cleared = clear(define_names(processes, look(?LOOK_FUNCTIONS_ASKED, S))),
+finish(#server{entry = Entry, state = State, triggers = T} = S) ->
+    Quiet = S#server{triggers = kymo_trigger_server:stop(T)},
+    Cleared = clear(define_names(processes, look(?LOOK_FUNCTIONS_ASKED, Quiet))),
     _ = kymo_tracer:stop(State),
     Info = info(Cleared),
     kymo_recorders:ended(Entry, Info),
@@ -406,8 +412,8 @@ define_names(Which, #server{state = State, max_names = Max, names = Known} = S) 
         false -> S#server{names = kymo_names:define(State, Which, Max, Known)}
     end.
 
-info(#server{state = State, tracing = T, taken = Taken}) ->
-    Info = (kymo_tracer:info(State))#{taken => kymo_taken:count(Taken)},
+info(#server{state = State, tracing = T, taken = Taken, triggers = Triggers}) ->
+    Info = (kymo_tracer:info(State))#{taken => kymo_taken:count(Taken), triggers => kymo_trigger_server:info(Triggers)},
     case T of
         none -> Info#{tracing => none};
         _ -> Info#{tracing => (kymo_tracing:describe(T))#{taken => kymo_taken:describe(Taken)}}
