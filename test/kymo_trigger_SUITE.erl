@@ -17,7 +17,8 @@ all() ->
     [refusals, calls, requests, exits, mailboxes, schedules, collections, checks, nothing_fires, stopped,
      cooldown, maximum, retention, retention_by_size, earlier_files_stay, stop_action, note_action,
      overwritten_cause, missed, killed_watcher, killed_process, killed_recorder, nothing_left, bad_folder,
-     full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, at_node_start].
+     full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, at_node_start, from_a_shell,
+     damaged_firing].
 
 init_per_suite(Config) ->
     {module, _} = code:ensure_loaded(kymo),
@@ -714,3 +715,63 @@ at_start() ->
     died(boom),
     #{firings := [#{reason := Reason, snapshot := Dir}]} = fired_and_done(always),
     io:format("caught ~p ~p~n", [Reason, filelib:is_dir(Dir)]).
+
+%% ---- the command -----------------------------------------------------------------------------------
+
+from_a_shell(Config) ->
+    R = start(Config, [], #{}),
+    Pids = [element(1, measured_slow(30)) || _ <- lists:seq(1, 5)],
+    _ = [measured_slow(0) || _ <- lists:seq(1, 5)],
+    {ok, _} = kymo:stop(R),
+    Rec = rec(Config),
+    Watch = fun(Args) ->
+        {0, Out} = kymo_cli:run(["watch", "-q" | Args]),
+        [kymo_cli:json(binary_to_list(L) ++ "\n") || L <- binary:split(Out, <<"\n">>, [global, trim])]
+    end,
+    Slow = ["--trigger", "call,kymo_trigger_SUITE:_/_,20ms"],
+    All = [P || #{<<"process_pid">> := P, <<"value">> := V} <- Watch(Slow ++ [Rec]), V > 20000000],
+    ?assertEqual([text(P) || P <- Pids], All -- (All -- [text(P) || P <- Pids])),
+    ?assertEqual(2, length(Watch(["-n", "2" | Slow] ++ [Rec]))),
+    ?assertEqual(1, length(Watch(["--cooldown", "1h" | Slow] ++ [Rec]))),
+    ?assertEqual([], Watch(["--from", "1h" | Slow] ++ [Rec])),
+    ?assertEqual([], Watch(["--trigger", "call,nothing:_/_,1us", Rec])),
+    [
+        begin
+            {2, Out} = kymo_cli:run(["watch" | Args]),
+            ?assertMatch({_, _}, binary:match(Out, Says))
+        end
+     || {Args, Says} <- [
+            {[Rec], <<"at least one --trigger is needed">>},
+            {["--trigger", "slow,x,1ms", Rec], <<"no kind of trigger; allowed: call,FUNCTIONS,TIME">>},
+            {["--trigger", "call,x", Rec], <<"has no time">>},
+            {["--cooldown", "soon" | Slow] ++ [Rec], <<"--cooldown: 'soon' is not a time">>},
+            {["--from", "noon" | Slow] ++ [Rec], <<"--from: 'noon' is not a time">>},
+            {["-n", "x" | Slow] ++ [Rec], <<"--limit: 'x' is not a number">>},
+            {Slow, <<"one recording is needed">>}
+        ]
+    ].
+
+%% A file that is no firing is none.
+damaged_firing(Config) ->
+    R = start(Config, [{exit, boom}], #{cooldown => 0}),
+    died(boom),
+    #{firings := [#{snapshot := Dir}]} = fired(R, 1),
+    {ok, _} = kymo:stop(R),
+    File = filename:join(Dir, "firing.json"),
+    {ok, Good} = file:read_file(File),
+    Cut = [binary:part(Good, 0, N) || N <- lists:seq(0, byte_size(Good) - 3, 7)],
+    Others = [
+        <<"{}">>, <<"[]">>, <<"{\"kind\":5}">>, <<"{\"kind\":\"exit\",}">>, <<"{\"kind\":\"exit\"">>, <<0>>,
+        <<"{\"kind\":\"\\u00zz\"}">>, <<"{\"kind\":\"\\">>, <<"{\"value\":99999999999999999999,\"kind\":\"exit\"}">>,
+        binary:copy(<<"x">>, 100000), <<"{\"kind\":\"", (binary:copy(<<"x">>, 50000))/binary, "\"}">>
+    ],
+    [
+        begin
+            ok = file:write_file(File, Bad),
+            {Bad, null} = {Bad, json(["info", "--json", "-q", Dir], <<"firing">>)},
+            {0, _} = kymo_cli:run(["why", "-q", Dir])
+        end
+     || Bad <- lists:sublist(Cut, 40) ++ Others
+    ],
+    ok = file:write_file(File, Good),
+    #{<<"kind">> := <<"exit">>} = json(["info", "--json", "-q", Dir], <<"firing">>).
