@@ -87,6 +87,8 @@
     names => non_neg_integer(),
     tracing => auto | kymo_tracing:mode(),
     budget => kymo_budget:option(),
+    triggers => [kymo_trigger:trigger()],
+    on_trigger => kymo_trigger:on_trigger(),
     atom() => term()
 }.
 %% <ul>
@@ -111,6 +113,9 @@
 %%   recorder sheds functions, the most frequently called first, and when that is not
 %%   enough, kinds of events. It gives them back when it is quiet. Default: `none'. What is
 %%   missing is in {@link info/1} and in the recording; all else is recorded exactly.</li>
+%% <li>`triggers': when to take a snapshot, as in `[{request, '_', 500}, {exit, '_'}]': see {@link
+%%   kymo_trigger}. Default: never. `on_trigger': where to, how often, and how many are
+%%   kept.</li>
 %% <li>All others: see {@link kymo_tracer:open/1}. The most useful ones are
 %%   `policy' (`overwrite', default: keep the newest; `discard': keep everything in
 %%   files that the recorder writes as it goes), `memory' (bytes, default 48 MiB, whatever the number of threads),
@@ -128,6 +133,7 @@
     | {missing_folder, file:filename_all()}
     | {no_library, kymo_tracer:no_library()}
     | {no_module, module()}
+    | {no_command, file:filename_all(), file:posix()}
     | too_many_recorders
     | file:posix().
 %% `unknown_option' is reported before all else. `missing_folder': the first
@@ -219,6 +225,15 @@
 %% <li>`budget': `none', or a map with the budget, `used' (the share of it that tracing uses
 %%   now, 1.0 for all of it), `shed' (the `functions' and kinds of `events' that are not
 %%   recorded now) and `times' (how often something was shed or given back).</li>
+%% <li>`triggers': `none', or a map: how often triggers have `fired' and firings were
+%%   `suppressed' by the cool-down; how many were `acted' upon; the last 20 `firings', the newest
+%%   first, with their `trigger', `kind', `value' and `limit' (nanoseconds or messages), `process',
+%%   `function', `snapshot', and whether it `held' the cause; `folder', and how many snapshots were
+%%   `removed' from it; the last `error'; the state of the `watcher', the command that judges the
+%%   recording (`running', `waiting' to be started again after `watcher_error', `stopped', or `none'
+%%   where no trigger needs it), how often it was started, up to which time it has judged the
+%%   recording (`judged_until', nanoseconds after the start), and how often events were
+%%   overwritten before it saw them (`missed').</li>
 %% <li>`taken': the sum of these, also after the end. When it is not 0, events are
 %%   missing from the recording that no other counter shows.</li>
 %% </ul>
@@ -244,7 +259,7 @@
     end
 ).
 
--define(OWN_OPTIONS, [owner, name, names, tracing, budget]).
+-define(OWN_OPTIONS, [owner, name, names, tracing, budget, triggers, on_trigger]).
 -define(MAX_NAMES, 10000).
 
 %% What a recorder needs. In embedded mode the code server loads nothing by itself.
@@ -264,6 +279,11 @@
     kymo_taken,
     kymo_tracer,
     kymo_tracing,
+    kymo_trigger,
+    kymo_trigger_folder,
+    kymo_trigger_json,
+    kymo_trigger_look,
+    kymo_trigger_server,
     kymo_wanted
 ]).
 
@@ -285,6 +305,7 @@ start(Given) when is_map(Given) ->
             names => option(names, Options, ?MAX_NAMES, fun is_count/1),
             mode => mode(option(tracing, Options, auto, fun is_mode/1)),
             budget => option(budget, Options, none, fun kymo_budget:check/1),
+            triggers => triggers(Options),
             tracer_options => maps:without(?OWN_OPTIONS, Options)
         },
         _ = kymo_recorders:ensure(),
@@ -301,6 +322,25 @@ start(Options) ->
 %% @doc {@link start/1} with the defaults of all options.
 -spec start() -> {ok, recorder()} | {error, option_error()}.
 start() -> start(#{}).
+
+triggers(Options) ->
+    case kymo_trigger:parse(maps:get(triggers, Options, []), maps:get(on_trigger, Options, #{})) of
+        {ok, none} ->
+            none;
+        {ok, #{watched := Watched, folder := Folder} = Plan} ->
+            ok = ok(kymo_trigger_folder:check(Folder)),
+            Watched =:= [] orelse ok(has_command(cli_path())),
+            Plan;
+        {error, _} = Error ->
+            throw(Error)
+    end.
+
+%% It judges the recording: without it nothing would ever fire.
+has_command(Command) ->
+    case filelib:is_regular(Command) of
+        true -> ok;
+        false -> {error, {no_command, Command, enoent}}
+    end.
 
 with_dir(#{dir := _} = Options) -> Options;
 with_dir(Options) -> Options#{dir => kymo_folder:unused()}.

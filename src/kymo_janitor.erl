@@ -50,7 +50,7 @@ loop(Monitor, State, Tracing, Entry) ->
         {'DOWN', Monitor, process, _, _} ->
             clear(Tracing),
             _ = kymo_tracer:stop(State),
-            kymo_recorders:ended(Entry, (kymo_tracer:info(State))#{tracing => none, taken => 0, budget => none});
+            kymo_recorders:ended(Entry, (kymo_tracer:info(State))#{tracing => none, taken => 0, budget => none, triggers => none});
         _ ->
             loop(Monitor, State, Tracing, Entry)
     end.

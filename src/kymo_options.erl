@@ -46,7 +46,9 @@ start_table() ->
         {limit, "a map of bytes, events and duration (milliseconds), each at least 1 or infinity"},
         {file_size, {range, 4096, infinity, "bytes, not less than segment_size"}},
         {file_age, {range, 1, 1000000000, "seconds"}},
-        {max_files, {range, 1, 1000000, "files"}}
+        {max_files, {range, 1, 1000000, "files"}},
+        {triggers, kymo_trigger:format_allowed(triggers)},
+        {on_trigger, kymo_trigger:format_allowed(on_trigger)}
     ].
 
 -spec trace_table() -> [{atom(), kind()}].

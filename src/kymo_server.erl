@@ -24,6 +24,7 @@
     budget = none :: none | kymo_budget:t(),
     max_names :: non_neg_integer(),
     names = #{} :: kymo_names:known(),
+    triggers :: kymo_trigger_server:handle(),
     stopped = false :: boolean()
 }).
 
@@ -33,6 +34,7 @@
     mode := kymo_tracing:mode(),
     budget := kymo_budget:option(),
     names := non_neg_integer(),
+    triggers := kymo_trigger:plan() | none,
     tracer_options := map()
 }.
 
@@ -129,7 +131,8 @@ call(Server, Request) ->
 
 %% @private
 -spec init(args()) -> {ok, #server{}} | {stop, {shutdown, term()}}.
-init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := MaxNames, tracer_options := Options}) ->
+init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := MaxNames, tracer_options := Options} =
+         Args) ->
     %% Our own events would only be noise in the recording.
     process_flag(sensitive, true),
     process_flag(trap_exit, true),
@@ -155,7 +158,8 @@ init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := Ma
                 mode = Mode,
                 budget = budget(Budget, Mode, Dir, State),
                 arity = maps:get(calls, Options, arity) =:= arity,
-                max_names = MaxNames
+                max_names = MaxNames,
+                triggers = kymo_trigger_server:new(maps:get(triggers, Args), State)
             }};
         {error, Reason} ->
             {stop, {shutdown, Reason}}
@@ -243,6 +247,8 @@ handle_info({'DOWN', Ref, process, _, _}, #server{janitor = {_, Ref}} = S) ->
     {noreply, S#server{janitor = kymo_janitor:start(S#server.state, S#server.tracing, S#server.entry)}};
 handle_info({'DOWN', Ref, process, _, _}, #server{recorders = Ref} = S) ->
     {noreply, S#server{recorders = kymo_recorders:enter(S#server.entry)}};
+handle_info(triggers, #server{triggers = T} = S) ->
+    {noreply, S#server{triggers = kymo_trigger_server:again(T)}};
 handle_info(check, S) ->
     check_later(),
     stop_if_ended(S);
@@ -254,10 +260,10 @@ handle_info({names, Known}, S) ->
 handle_info(budget, S) ->
     budget_later(),
     {noreply, keep_budget(S)};
-handle_info(Message, S) ->
+handle_info(Message, #server{triggers = T} = S) ->
     case kymo_tracing:loaded(Message) of
         true -> {noreply, set_again(S)};
-        false -> {noreply, S}
+        false -> {noreply, S#server{triggers = kymo_trigger_server:down(Message, T)}}
     end.
 
 stop_if_ended(S) ->
@@ -281,8 +287,9 @@ terminate(_, S) ->
 %% this, the name is free.
 finish(#server{stopped = true} = S) ->
     {none, S};
-finish(#server{entry = Entry, state = State} = S) ->
-    Cleared = clear(define_names(processes, look(?LOOK_FUNCTIONS_ASKED, S))),
+finish(#server{entry = Entry, state = State, triggers = T} = S) ->
+    Quiet = S#server{triggers = kymo_trigger_server:stop(T)},
+    Cleared = clear(define_names(processes, look(?LOOK_FUNCTIONS_ASKED, Quiet))),
     _ = kymo_tracer:stop(State),
     Info = info(Cleared),
     kymo_recorders:ended(Entry, Info),
@@ -517,8 +524,12 @@ define_names_beside(#server{state = State, max_names = Max, names = Known} = S) 
         end),
     S.
 
-info(#server{state = State, tracing = T, taken = Taken, budget = Budget}) ->
-    Info = (kymo_tracer:info(State))#{taken => kymo_taken:count(Taken), budget => describe(Budget)},
+info(#server{state = State, tracing = T, taken = Taken, budget = Budget, triggers = Triggers}) ->
+    Info = (kymo_tracer:info(State))#{
+        taken => kymo_taken:count(Taken),
+        budget => describe(Budget),
+        triggers => kymo_trigger_server:info(Triggers)
+    },
     case T of
         none -> Info#{tracing => none};
         _ -> Info#{tracing => (kymo_tracing:describe(T))#{taken => kymo_taken:describe(Taken)}}

@@ -20,7 +20,7 @@ end_per_testcase(_, Config) ->
 
 %% Every option that the library knows is in the table and the other way round.
 all_known(Config) ->
-    Own = [owner, name, names, tracing, budget],
+    Own = [owner, name, names, tracing, budget, triggers, on_trigger],
     [
         ?assertMatch(
             {Key, {error, {bad_option, Key, _}}},

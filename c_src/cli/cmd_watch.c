@@ -118,7 +118,9 @@ static int judge(struct watch *w, int64_t until)
         return KYMO_EXIT_OK;
     if (rc < 0)
         return cli_fail(cli_read_status(rc), "reading stopped: %s", strerror(-rc));
-    w->seen = until == INT64_MAX ? newest : until;
+    if (until != INT64_MAX)
+        newest = until;
+    w->seen = newest > w->seen ? newest : w->seen;
     return kymo_triggers_round(w->t, w->seen) ? KYMO_EXIT_OK : no_memory();
 }
 
@@ -126,13 +128,9 @@ static int judge(struct watch *w, int64_t until)
 static int reopen(struct watch *w, const char *dir)
 {
     struct kymo_reader *r;
-    int status = cli_open(dir, &r);
+    int status = cli_follow_reopen(&w->f, dir, w->r, &r);
     if (status != KYMO_EXIT_OK)
         return status;
-    if (!cli_follow_is_same(w->r, r)) {
-        kymo_reader_close(r);
-        return cli_fail(KYMO_EXIT_READ, "%s: another recording has taken its place", dir);
-    }
     int rc = kymo_triggers_reader(w->t, r);
     kymo_reader_close(w->r);
     w->r = r;

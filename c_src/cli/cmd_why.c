@@ -386,6 +386,12 @@ static void say_what_lacks(const struct why *w)
     cli_lacks(&w->a, res->has_messages, "messages", "it is unknown which process waited for which");
 }
 
+/* Times after the newest point of the clock's calibration were estimated when it fired. */
+static bool is_same(const struct cli_why_target *a, const struct cli_why_target *b)
+{
+    return a->process == b->process && llabs(a->start - b->start) < 10000;
+}
+
 /* What a trigger has fired for comes first, when all of it is here and the user has asked for
  * nothing else. A request that was open has no other answer. */
 static void put_firing_first(struct why *w)
@@ -399,7 +405,7 @@ static void put_firing_first(struct why *w)
     if (!cli_parse_ident(f->server_pid, &t.server))
         t.server = KYMO_IDENT_NONE;
     size_t same = 0;
-    while (same < w->n && (w->targets[same].process != t.process || w->targets[same].start != t.start))
+    while (same < w->n && !is_same(&w->targets[same], &t))
         same++;
     if (same < w->n)
         t = w->targets[same]; /* with its function, and its whole length */

@@ -192,10 +192,14 @@ static bool take_object(const char *p, const struct member *members, size_t n)
         if (!take_value(&p, m))
             return false;
         skip_space(&p);
-        if (*p == ',')
+        if (*p == ',') {
             p++;
-        else if (*p != '}')
+            skip_space(&p);
+            if (*p != '"')
+                return false;
+        } else if (*p != '}') {
             return false;
+        }
     }
     return true;
 }

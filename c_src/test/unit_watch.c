@@ -336,17 +336,20 @@ static void mailboxes(void **state)
 /* ---- while it lasts ---- */
 
 /* What is open fires once, and not again at its end. */
-static void open_ones(void **state)
+static void film_open_ones(bool exits)
 {
-    (void)state;
     struct film x;
     open_film(&x);
     add(&x, "call,m:f,1ms");
     add(&x, "request,_,1ms");
     add(&x, "schedule,1ms");
     add(&x, "schedule,3ms");
+    if (exits)
+        wm(&x, 10, KYMO_E_EXIT, PID(8), x.normal);
     wm(&x, 10, KYMO_E_CALL, PID(9), x.f); /* so it is known that its ends are recorded */
     wm(&x, 10, KYMO_E_RETURN_FROM, PID(9), x.f);
+    wm(&x, 10, KYMO_E_IN, PID(1), x.f); /* and those of its runs */
+    wm(&x, 10, KYMO_E_OUT, PID(1), x.f);
     wm(&x, 10, KYMO_E_IN, PID(1), x.f);
     wm(&x, 10, KYMO_E_CALL, PID(1), x.f);
     message(&x, 10, KYMO_E_SEND, PID(1), PID(2), KYMO_MSG_CALL, 77);
@@ -360,24 +363,41 @@ static void open_ones(void **state)
     struct kymo_reader *r = developed(&x);
     uint64_t all = x.now;
     x.now = first;
-    uint64_t given = give(&x, r, 0, 6);
-    assert_int_equal(x.n, 3);
-    for (size_t i = 0; i < 3; i++) {
+    uint64_t given = give(&x, r, 0, exits ? 9 : 8);
+    assert_int_equal(x.n, exits ? 3 : 0);
+    for (size_t i = 0; i < x.n; i++) {
         assert_true(x.fired[i].open && x.fired[i].process == PID(1));
         assert_int_equal(x.fired[i].number, i);
         assert_int_equal(x.fired[i].end, first);
     }
-    assert_int_equal(x.fired[1].start, sent);
-    assert_true(x.fired[1].server == PID(2));
+    if (exits) {
+        assert_int_equal(x.fired[1].start, sent);
+        assert_true(x.fired[1].server == PID(2));
+    }
     /* The same recording opened again: what was given is not new. */
     struct kymo_reader *later = open_written();
     x.now = all;
     give(&x, later, given, UINT64_MAX);
     kymo_reader_close(r);
-    assert_int_equal(x.n, 4); /* the run has exceeded the other limit by its end */
-    assert_int_equal(x.fired[3].number, 3);
-    assert_false(x.fired[3].open);
+    assert_int_equal(x.n, 4);
+    size_t at_end = 0;
+    for (size_t i = 0; i < x.n; i++)
+        at_end += !x.fired[i].open;
+    assert_int_equal(at_end, exits ? 1 : 4); /* the run has exceeded the other limit by its end */
     close_film(&x, later);
+}
+
+static void open_ones(void **state)
+{
+    (void)state;
+    film_open_ones(true);
+}
+
+/* A process may have exited unseen: what it did fires at its end. */
+static void without_exits(void **state)
+{
+    (void)state;
+    film_open_ones(false);
 }
 
 /* Nothing says that the call ends: it may have ended long ago. */
@@ -393,6 +413,55 @@ static void without_ends(void **state)
     give(&x, r, 0, UINT64_MAX);
     assert_int_equal(x.n, 0);
     close_film(&x, r);
+}
+
+/* A process that has become sensitive: it is seen to begin to run, and no more. */
+static void sensitive(void **state)
+{
+    (void)state;
+    struct film x;
+    open_film(&x);
+    add(&x, "schedule,1us");
+    wm(&x, 10, KYMO_E_IN, PID(1), x.f);
+    x.now += 1000 * MS;
+    struct kymo_reader *r = developed(&x);
+    give(&x, r, 0, UINT64_MAX);
+    assert_int_equal(x.n, 0);
+    close_film(&x, r);
+}
+
+static void note_state(struct film *x, uint64_t ns, uint8_t state)
+{
+    uint64_t at = after(x, ns);
+    ts_record(&x->s, at, KYMO_E_STATE, &state, 1, false);
+}
+
+/* Calls that end while the recorder is paused are not open, and not over either. */
+static void paused(void **state)
+{
+    (void)state;
+    struct film x;
+    open_film(&x);
+    add(&x, "call,m:f,1ms");
+    wm(&x, 10, KYMO_E_CALL, PID(1), x.f);
+    wm(&x, 10, KYMO_E_RETURN_FROM, PID(1), x.f);
+    wm(&x, 10, KYMO_E_CALL, PID(1), x.f);
+    note_state(&x, 10, KYMO_PAUSED);
+    struct kymo_reader *r = developed(&x);
+    x.now += 10 * MS;
+    uint64_t given = give(&x, r, 0, UINT64_MAX);
+    assert_int_equal(x.n, 0);
+    ts_open(&x.s, &x.t, 0, ++x.seq, x.now);
+    note_state(&x, 10, KYMO_ACTIVE);
+    wm(&x, 10 * MS, KYMO_E_RETURN_FROM, PID(1), x.f); /* of another call */
+    wm(&x, 10, KYMO_E_CALL, PID(1), x.f);
+    wm(&x, 2 * MS, KYMO_E_RETURN_FROM, PID(1), x.f);
+    struct kymo_reader *later = developed(&x);
+    give(&x, later, given, UINT64_MAX);
+    kymo_reader_close(r);
+    assert_int_equal(x.n, 1);
+    assert_int_equal(x.fired[0].value, 2 * MS);
+    close_film(&x, later);
 }
 
 /* The first call of its function, whose end is in a later state. */
@@ -523,9 +592,11 @@ int main(void)
 {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(calls),          IN_FOLDER(requests), IN_FOLDER(collections),    IN_FOLDER(schedules),
-        IN_FOLDER(dirty),          IN_FOLDER(exits),    IN_FOLDER(mailboxes),      IN_FOLDER(open_ones),
-        IN_FOLDER(unknown_reason), IN_FOLDER(gap),      IN_FOLDER(without_ends),   IN_FOLDER(first_call),
-        IN_FOLDER(from_a_time),    IN_FOLDER(cooldown), cmocka_unit_test(refusals)};
+        IN_FOLDER(calls),         IN_FOLDER(requests),     IN_FOLDER(collections),
+        IN_FOLDER(schedules),     IN_FOLDER(dirty),        IN_FOLDER(exits),
+        IN_FOLDER(mailboxes),     IN_FOLDER(open_ones),    IN_FOLDER(unknown_reason),
+        IN_FOLDER(gap),           IN_FOLDER(without_ends), IN_FOLDER(first_call),
+        IN_FOLDER(from_a_time),   IN_FOLDER(cooldown),     IN_FOLDER(sensitive),
+        IN_FOLDER(without_exits), IN_FOLDER(paused),       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,8 @@ struct kymo_triggers {
     struct kymo_map fired_runs;     /* process -> struct fired_run */
     struct kymo_map full;           /* process -> triggers whose number its mailbox exceeds, a bit each */
     int64_t now;
+    bool exits;  /* events of the life of processes are recorded, so their exits are */
+    bool paused; /* what is open may end unseen */
     bool failed;
 };
 
@@ -325,6 +327,14 @@ static void on_run(void *arg, const struct kymo_run *run)
         kymo_map_remove(&t->fired_runs, run->process);
 }
 
+/* Of a process whose `out` was never seen nothing says that this one would be: it may have
+ * become sensitive. */
+static void on_open_run(void *arg, const struct kymo_run *run)
+{
+    if (run->waited != KYMO_NO_TIME)
+        on_run(arg, run);
+}
+
 static void on_run_end(void *arg, const struct kymo_run *run)
 {
     if (run->end != KYMO_NO_TIME)
@@ -441,6 +451,15 @@ static void look_at_end(struct kymo_triggers *t, uint32_t id)
         t->known[mfa] |= ENDS;
 }
 
+/* While the recorder is paused anything may end. */
+static void look_at_state(struct kymo_triggers *t, uint8_t state)
+{
+    bool paused = state == KYMO_PAUSED;
+    if (paused || t->paused)
+        kymo_live_gap(t->live);
+    t->paused = paused;
+}
+
 /* Before the analysis gets the event. */
 static void look_at(struct kymo_triggers *t, const struct kymo_event *ev)
 {
@@ -451,6 +470,10 @@ static void look_at(struct kymo_triggers *t, const struct kymo_event *ev)
         look_at_end(t, ev->mfa);
     else if (ev->id == KYMO_E_RETURN_TO)
         t->return_to = true;
+    else if (ev->id == KYMO_E_STATE)
+        look_at_state(t, ev->kind);
+    else if (ev->id >= KYMO_E_SPAWN && ev->id <= KYMO_E_UNREGISTER)
+        t->exits = true;
 }
 
 bool kymo_triggers_event(struct kymo_triggers *t, const struct kymo_event *ev, bool is_new)
@@ -493,6 +516,8 @@ bool kymo_triggers_round(struct kymo_triggers *t, int64_t now)
 {
     bool requests = false, runs = false;
     t->now = now;
+    if (t->paused || !t->exits) /* a process that has exited unseen would seem to go on */
+        return !t->failed;
     for (uint32_t i = 0; i < t->n; i++) {
         requests = requests || is_kind(t, i, KYMO_TRIG_REQUEST);
         runs = runs || is_kind(t, i, KYMO_TRIG_SCHEDULE);
@@ -502,6 +527,6 @@ bool kymo_triggers_round(struct kymo_triggers *t, int64_t now)
     if (requests)
         kymo_live_requests(t->live, on_open_request, t);
     if (runs)
-        kymo_live_runs(t->live, on_run, t);
+        kymo_live_runs(t->live, on_open_run, t);
     return !t->failed;
 }

@@ -16,7 +16,8 @@
  * is an atom, the first element of the reason where that is a tuple, or such a pattern. TIME is 50ms, 1.5s, ...
  *
  * Calls, requests and running processes fire as soon as they exceed their time, without
- * waiting for their end (`open`), and once each.
+ * waiting for their end (`open`), and once each. Where the recording has no events of the life
+ * of processes they fire at their end: a process may have exited unseen.
  */
 #ifndef KYMO_TRIGGERS_H
 #define KYMO_TRIGGERS_H

@@ -1,0 +1,75 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @private The lines of `kymo watch', and the file beside a snapshot: flat JSON objects of
+%% integers, texts, booleans and null.
+-module(kymo_trigger_json).
+
+-export([decode/1, encode/1]).
+-export_type([object/0]).
+
+-type value() :: integer() | binary() | boolean() | null.
+-type object() :: #{binary() => value()}.
+
+%% @doc The object of a line; `error' for anything else.
+-spec decode(binary()) -> {ok, object()} | error.
+decode(<<"{}">>) ->
+    {ok, #{}};
+decode(<<"{", Rest/binary>>) ->
+    try {ok, members(Rest, #{})}
+    catch
+        throw:bad -> error
+    end;
+decode(_) ->
+    error.
+
+members(Text, Map) ->
+    case string(Text) of
+        {Key, <<":", After/binary>>} ->
+            case value(After) of
+                {Value, <<",", Rest/binary>>} -> members(Rest, Map#{Key => Value});
+                {Value, <<"}">>} -> Map#{Key => Value};
+                _ -> throw(bad)
+            end;
+        _ ->
+            throw(bad)
+    end.
+
+value(<<"null", Rest/binary>>) -> {null, Rest};
+value(<<"true", Rest/binary>>) -> {true, Rest};
+value(<<"false", Rest/binary>>) -> {false, Rest};
+value(<<$", _/binary>> = Text) -> string(Text);
+value(Text) ->
+    case string:to_integer(Text) of
+        {N, Rest} when is_integer(N) -> {N, Rest};
+        _ -> throw(bad)
+    end.
+
+string(<<$", Text/binary>>) -> string(Text, <<>>);
+string(_) -> throw(bad).
+
+string(<<$", Rest/binary>>, Acc) -> {Acc, Rest};
+string(<<"\\u", Hex:4/binary, Rest/binary>>, Acc) ->
+    try binary_to_integer(Hex, 16) of
+        C when C < 16#D800 -> string(Rest, <<Acc/binary, C/utf8>>);
+        _ -> throw(bad)
+    catch
+        error:badarg -> throw(bad)
+    end;
+string(<<$\\, C, Rest/binary>>, Acc) when C =:= $\\; C =:= $"; C =:= $/ -> string(Rest, <<Acc/binary, C>>);
+string(<<C, Rest/binary>>, Acc) when C >= 32, C =/= $\\ -> string(Rest, <<Acc/binary, C>>);
+string(_, _) -> throw(bad).
+
+%% @doc As JSON in UTF-8; texts must be UTF-8.
+-spec encode(object()) -> iodata().
+encode(Map) ->
+    [${, lists:join($,, [[text(K), $:, encode_value(V)] || {K, V} <- lists:sort(maps:to_list(Map))]), $}].
+
+encode_value(N) when is_integer(N) -> integer_to_list(N);
+encode_value(B) when is_boolean(B) -> atom_to_list(B);
+encode_value(null) -> "null";
+encode_value(Text) -> text(Text).
+
+text(Text) -> [$", [escaped(C) || C <- unicode:characters_to_list(Text)], $"].
+
+escaped(C) when C =:= $"; C =:= $\\ -> [$\\, C];
+escaped(C) when C < 32; C =:= 127 -> io_lib:format("\\u~4.16.0b", [C]);
+escaped(C) -> <<C/utf8>>.

@@ -1,0 +1,317 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @private The triggers of one recorder: runs the command `kymo watch', which judges the
+%% recording from outside the node, and does what its firings ask for. The process belongs to
+%% the server of the recorder, which starts it again when it is killed; what {@link info/1}
+%% shows is in a table of the server, so it outlives this process.
+-module(kymo_trigger_server).
+
+-behaviour(gen_server).
+
+-export([new/2, down/2, again/1, info/1, stop/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export_type([handle/0]).
+
+-opaque handle() :: none | #{plan := kymo_trigger:plan(), about := about(), process := none | {pid(), reference()}}.
+
+-type about() :: #{server := pid(), state := reference(), dir := binary(), table := ets:table(), start := integer()}.
+
+%% How long until the command is started again, in ms: doubled until it has run for the
+%% longest of these times.
+-define(FIRST_PAUSE, 1000).
+-define(LONGEST_PAUSE, 60000).
+
+%% Firings that are remembered for info, and to tell those that come twice when the command
+%% was started again.
+-define(REMEMBERED, 100).
+-define(SHOWN, 20).
+
+%% What info shows of one.
+-define(KEYS, [
+    trigger, kind, value, limit, open, start_ns, end_ns, process, process_pid, server, server_pid, function, reason,
+    fired_ms, held
+]).
+
+-record(triggers, {
+    plan :: kymo_trigger:plan(),
+    about :: about(),
+    port = none :: none | port(),
+    since = 0 :: integer(),
+    pause = ?FIRST_PAUSE :: pos_integer(),
+    quiet = #{} :: #{binary() => integer()},
+    seen = [] :: [term()],
+    info :: map()
+}).
+
+%% ---- for the server of the recorder ------------------------------------------
+
+%% @doc Starts the triggers of the calling process, just after its recorder was opened.
+-spec new(kymo_trigger:plan() | none, reference()) -> handle().
+new(none, _) ->
+    none;
+new(Plan, State) ->
+    #{dir := Dir, complete_from := Start} = kymo_tracer:info(State),
+    Table = ets:new(?MODULE, [public]),
+    About = #{server => self(), state => State, dir => filename:absname(Dir), table => Table, start => Start},
+    Folder =
+        case Plan of
+            #{folder := default} -> <<(maps:get(dir, About))/binary, ".triggered">>;
+            #{folder := Given} -> native(filename:absname(Given))
+        end,
+    true = ets:insert(Table, {info, first_info(Plan, Folder)}),
+    started(#{plan => Plan#{folder := Folder}, about => About, process => none}).
+
+%% A binary, as `dir' is.
+native(Name) when is_list(Name) -> unicode:characters_to_binary(Name, unicode, file:native_name_encoding());
+native(Name) -> Name.
+
+started(#{plan := Plan, about := About} = Handle) ->
+    {ok, Process} = gen_server:start_monitor(?MODULE, {Plan, About}, []),
+    Handle#{process := Process}.
+
+first_info(#{action := Action} = Plan, Folder) ->
+    #{
+        watcher =>
+            case kymo_trigger:watched(Plan) of
+                [] -> none;
+                _ -> starting
+            end,
+        watcher_starts => 0,
+        watcher_error => none,
+        judged_until => 0,
+        missed => 0,
+        action => Action,
+        folder => Folder,
+        fired => 0,
+        suppressed => 0,
+        suppressed_by_watcher => 0,
+        acted => 0,
+        removed => 0,
+        error => none,
+        restarts => 0,
+        firings => []
+    }.
+
+%% @doc A message to the server of the recorder. When it says that the triggers' process has died, which
+%% it does not by itself before the recorder does, the message `triggers' comes soon.
+-spec down(term(), handle()) -> handle().
+down({'DOWN', Monitor, process, _, _}, #{process := {_, Monitor}, about := #{table := Table}} = Handle) ->
+    [{info, #{restarts := N} = Info}] = ets:lookup(Table, info),
+    true = ets:insert(Table, {info, Info#{restarts := N + 1}}),
+    _ = erlang:send_after(?FIRST_PAUSE, self(), triggers),
+    Handle#{process := none};
+down(_, Handle) ->
+    Handle.
+
+%% @doc Starts the process that has died again.
+-spec again(handle()) -> handle().
+again(#{process := none} = Handle) -> started(Handle);
+again(Handle) -> Handle.
+
+%% @doc What `triggers' of kymo:info/1 is.
+-spec info(handle()) -> none | map().
+info(none) ->
+    none;
+info(#{about := #{table := Table}}) ->
+    [{info, #{suppressed := Here, suppressed_by_watcher := There, firings := Firings} = Info}] = ets:lookup(Table, info),
+    (maps:remove(suppressed_by_watcher, Info))#{
+        suppressed := Here + There, firings := lists:sublist(Firings, ?SHOWN)
+    }.
+
+%% @doc Nothing fires any more. The command notices the end of its standard input.
+-spec stop(handle()) -> handle().
+stop(#{process := {Pid, Monitor}} = Handle) ->
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, process, _, _} -> ok end,
+    close_watcher(Handle),
+    Handle#{process := none};
+stop(Handle) ->
+    Handle.
+
+%% Its port ends with the process; this is what info says.
+close_watcher(#{about := #{table := Table}}) ->
+    [{info, Info}] = ets:lookup(Table, info),
+    case Info of
+        #{watcher := none} -> ok;
+        _ -> ets:insert(Table, {info, Info#{watcher := stopped}}), ok
+    end.
+
+%% ---- the process --------------------------------------------------------------
+
+%% @private
+-spec init({kymo_trigger:plan(), about()}) -> {ok, #triggers{}}.
+init({Plan, #{server := Server, table := Table} = About}) ->
+    process_flag(sensitive, true),
+    _ = monitor(process, Server),
+    [{info, Info}] = ets:lookup(Table, info),
+    _ = [kymo_trigger_look:start_link(Text, Looked) || {Text, Looked} <- kymo_trigger:looked(Plan)],
+    {ok, watching(#triggers{plan = Plan, about = About, info = Info})}.
+
+%% @private
+-spec handle_call(term(), gen_server:from(), #triggers{}) -> {noreply, #triggers{}}.
+handle_call(_, _, S) -> {noreply, S}.
+
+%% @private
+-spec handle_cast(term(), #triggers{}) -> {noreply, #triggers{}}.
+handle_cast(_, S) -> {noreply, S}.
+
+%% @private
+-spec handle_info(term(), #triggers{}) -> {noreply, #triggers{}} | {stop, normal, #triggers{}}.
+handle_info({Port, {data, {eol, Line}}}, #triggers{port = Port} = S) ->
+    {noreply, line(kymo_trigger_json:decode(Line), Line, S)};
+handle_info({Port, {exit_status, Status}}, #triggers{port = Port} = S) ->
+    {noreply, ended(Status, S#triggers{port = none})};
+handle_info({looked, Text, Firing}, S) ->
+    {noreply, looked(Text, Firing, S)};
+handle_info(watch, S) ->
+    {noreply, watching(S)};
+handle_info({'DOWN', _, process, Server, _}, #triggers{about = #{server := Server}} = S) ->
+    {stop, normal, S};
+handle_info(_, S) ->
+    {noreply, S}.
+
+noted(#triggers{about = #{table := Table}} = S, Changes) ->
+    Info = maps:merge(S#triggers.info, Changes),
+    true = ets:insert(Table, {info, Info}),
+    S#triggers{info = Info}.
+
+add(Key, N, #triggers{info = Info} = S) -> noted(S, #{Key => maps:get(Key, Info) + N}).
+
+%% ---- the command --------------------------------------------------------------
+
+watching(#triggers{plan = Plan} = S) ->
+    case kymo_trigger:watched(Plan) of
+        [] -> S;
+        Watched -> watching(Watched, S)
+    end.
+
+watching(Watched, #triggers{plan = #{cooldown := Cooldown}, about = #{dir := Dir}, info = Info} = S) ->
+    #{judged_until := Until, watcher_starts := Starts} = Info,
+    Args =
+        ["watch", "--piped", "--quiet", "--from", micros(Until), "--cooldown", micros(Cooldown * 1000000)] ++
+            lists:append([["--trigger", Text] || Text <- Watched]) ++ ["--", Dir],
+    try
+        open_port(
+            {spawn_executable, kymo:cli_path()},
+            [{args, Args}, {line, 65536}, exit_status, stderr_to_stdout, binary, hide]
+        )
+    of
+        Port ->
+            noted(S#triggers{port = Port, since = now_ms()}, #{watcher => running, watcher_starts => Starts + 1})
+    catch
+        error:Reason -> again_later(text("~0tp", [Reason]), S)
+    end.
+
+micros(Ns) -> integer_to_list(Ns div 1000) ++ "us".
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+%% It follows the recording to its end, which ends this process too; any other end is an error.
+ended(Status, #triggers{info = #{watcher_error := Error}} = S) ->
+    again_later(
+        case Status of
+            _ when Error =/= none -> Error;
+            _ when Status >= 128 -> text("ended by signal ~b", [Status - 128]);
+            _ -> text("ended with status ~b", [Status])
+        end,
+        S
+    ).
+
+again_later(Error, #triggers{pause = Pause, since = Since, port = none} = S) ->
+    Now =
+        case now_ms() - Since >= ?LONGEST_PAUSE of
+            true -> ?FIRST_PAUSE;
+            false -> Pause
+        end,
+    _ = erlang:send_after(Now, self(), watch),
+    noted(S#triggers{pause = min(2 * Now, ?LONGEST_PAUSE)}, #{watcher => waiting, watcher_error => Error}).
+
+line({ok, #{<<"seen_ns">> := Seen, <<"suppressed">> := Suppressed}}, _, #triggers{info = Info} = S) ->
+    noted(S, #{
+        judged_until => Seen,
+        watcher_error => none,
+        suppressed_by_watcher => max(Suppressed, maps:get(suppressed_by_watcher, Info))
+    });
+line({ok, #{<<"missed">> := true}}, _, S) ->
+    add(missed, 1, S);
+line({ok, #{<<"kind">> := _, <<"number">> := Number, <<"start_ns">> := Start, <<"process_pid">> := Pid} = Firing}, _, S) ->
+    Key = {Number, Start, Pid},
+    case lists:member(Key, S#triggers.seen) of
+        true -> S;
+        false -> fired(Firing, S#triggers{seen = lists:sublist([Key | S#triggers.seen], ?REMEMBERED)})
+    end;
+line(_, Line, S) ->
+    noted(S, #{watcher_error => Line}).
+
+%% ---- what the node has seen -----------------------------------------------------
+
+looked(Text, #{<<"kind">> := failed, <<"reason">> := Why}, S) ->
+    noted(S, #{error => text("~ts: ~ts", [Text, Why])});
+looked(Text, #{ns := Ago} = Firing, #triggers{plan = #{cooldown := Cooldown}, about = #{start := Start}} = S) ->
+    Now = now_ms(),
+    case S#triggers.quiet of
+        #{Text := Until} when Now < Until ->
+            add(suppressed, 1, S);
+        Quiet ->
+            End = erlang:system_time(nanosecond),
+            Times = #{
+                <<"trigger">> => Text,
+                <<"open">> => true,
+                <<"start_ns">> => End - Ago - Start,
+                <<"end_ns">> => End - Start,
+                <<"start_unix_ns">> => End - Ago
+            },
+            fired(maps:merge(maps:remove(ns, Firing), Times), S#triggers{quiet = Quiet#{Text => Now + Cooldown}})
+    end.
+
+%% ---- firings ----------------------------------------------------------------------
+
+fired(Firing, #triggers{plan = #{action := Action, max := Max}, info = #{acted := Acted}} = S) ->
+    Times = Firing#{<<"fired_ms">> => erlang:system_time(millisecond)},
+    case Action of
+        note -> remembered(Times, #{}, S);
+        _ when Acted >= Max -> remembered(Times, #{error => max_reached}, S);
+        snapshot -> snapshot(Times, add(acted, 1, S));
+        stop -> stop_recorder(Times, add(acted, 1, S))
+    end.
+
+snapshot(Firing, #triggers{plan = #{folder := Folder} = Plan, about = #{server := Server}} = S) ->
+    #{<<"kind">> := Kind, <<"fired_ms">> := Ms} = Firing,
+    Dir = kymo_trigger_folder:new(Folder, Ms, Kind),
+    case kymo_folder:with_parent(Dir, fun() -> taken(kymo_server:call(Server, {snapshot, Dir})) end) of
+        {ok, _} ->
+            Held = is_held(Firing, S),
+            Whole = Firing#{<<"held">> => Held},
+            case kymo_trigger_folder:write(Dir, Whole) of
+                ok ->
+                    Removed = kymo_trigger_folder:remove_old(Folder, Plan),
+                    remembered(Whole, #{snapshot => Dir}, add(removed, Removed, S));
+                {error, Reason} ->
+                    remembered(Whole, #{snapshot => Dir, error => Reason}, noted(S, #{error => Reason}))
+            end;
+        {error, Reason} ->
+            remembered(Firing, #{error => Reason}, noted(S, #{error => Reason}))
+    end.
+
+taken(gone) -> {error, already_stopped};
+taken(Answer) -> Answer.
+
+%% What was overwritten until after the snapshot may be missing in it, and nothing else.
+is_held(#{<<"start_unix_ns">> := Start}, #triggers{about = #{state := State}}) ->
+    #{complete_from := From} = kymo_tracer:info(State),
+    Start >= From.
+
+%% The server ends this process too: what is to be done is done before.
+stop_recorder(Firing, #triggers{about = #{server := Server, dir := Dir}} = S) ->
+    Whole = Firing#{<<"held">> => is_held(Firing, S)},
+    Written = kymo_trigger_folder:write(Dir, Whole),
+    More = maps:from_list([{error, Reason} || {error, Reason} <- [Written]]),
+    Noted = remembered(Whole, More, S),
+    _ = kymo_server:call(Server, stop),
+    Noted.
+
+%% The newest first.
+remembered(Firing, More, #triggers{info = #{firings := Firings, fired := Fired}} = S) ->
+    Known = maps:from_list([{K, V} || K <- ?KEYS, {ok, V} <- [maps:find(atom_to_binary(K, utf8), Firing)], V =/= null]),
+    noted(S, #{fired => Fired + 1, firings => lists:sublist([maps:merge(Known, More) | Firings], ?REMEMBERED)}).
+
+text(Format, Args) -> unicode:characters_to_binary(io_lib:format(Format, Args)).
