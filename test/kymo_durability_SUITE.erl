@@ -348,8 +348,17 @@ check(Rec, Confirmed) ->
         maps:groups_from_list(fun({_, _, W, _}) -> W end, fun({_, _, _, N}) -> N end, Calls)
     ),
     Last = maps:from_list([{W, N} || {_, _, W, N} <- Calls]),
+    %% A worker that got no processor for long may have nothing after the horizon.
     Total =:= 0 andalso
-        maps:foreach(fun(W, N) -> ?assert(maps:get(W, Last, 0) >= N) end, Confirmed),
+        maps:foreach(
+            fun(W, N) ->
+                case Last of
+                    #{W := Newest} -> ?assert(Newest >= N);
+                    #{} -> ?assertNot(Whole)
+                end
+            end,
+            Confirmed
+        ),
     ct:log("~ts", [output(["info", Rec])]),
     Info.
 
