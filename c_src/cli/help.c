@@ -322,10 +322,10 @@ const char *cli_help(const char *command)
 {
     static const struct {
         const char *name, *text;
-    } texts[] = {{"info", info},   {"print", print},         {"export", export}, {"stats", stats},
-                 {"calls", calls}, {"mailboxes", mailboxes}, {"why", why},       {"diff", diff},
-                 {"sql", sql},     {"report", report},       {"attach", attach}, {"watch", watch},
-                 {"top", top},     {"live", live}};
+    } texts[] = {
+        {"info", info},           {"print", print}, {"export", export}, {"stats", stats}, {"calls", calls},
+        {"mailboxes", mailboxes}, {"why", why},     {"diff", diff},     {"sql", sql},     {"report", report},
+        {"attach", attach},       {"watch", watch}, {"top", top},       {"live", live}};
 
     if (command == NULL)
         return general;
