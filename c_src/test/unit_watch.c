@@ -422,6 +422,7 @@ static void sensitive(void **state)
     struct film x;
     open_film(&x);
     add(&x, "schedule,1us");
+    wm(&x, 10, KYMO_E_EXIT, PID(8), x.normal);
     wm(&x, 10, KYMO_E_IN, PID(1), x.f);
     x.now += 1000 * MS;
     struct kymo_reader *r = developed(&x);
@@ -443,9 +444,13 @@ static void paused(void **state)
     struct film x;
     open_film(&x);
     add(&x, "call,m:f,1ms");
+    add(&x, "request,_,1ms");
+    wm(&x, 10, KYMO_E_EXIT, PID(8), x.normal);
     wm(&x, 10, KYMO_E_CALL, PID(1), x.f);
     wm(&x, 10, KYMO_E_RETURN_FROM, PID(1), x.f);
     wm(&x, 10, KYMO_E_CALL, PID(1), x.f);
+    wm(&x, 10, KYMO_E_CALL, PID(2), x.f); /* of which nothing more is heard */
+    message(&x, 10, KYMO_E_SEND, PID(1), PID(2), KYMO_MSG_CALL, 77);
     note_state(&x, 10, KYMO_PAUSED);
     struct kymo_reader *r = developed(&x);
     x.now += 10 * MS;

@@ -36,8 +36,10 @@ struct kymo_triggers {
     struct kymo_map fired_runs;     /* process -> struct fired_run */
     struct kymo_map full;           /* process -> triggers whose number its mailbox exceeds, a bit each */
     int64_t now;
-    bool exits;  /* events of the life of processes are recorded, so their exits are */
-    bool paused; /* what is open may end unseen */
+    int64_t sure_from; /* events before it are missing: what was open then may have ended */
+    bool gap;          /* and they are missing just before the next event */
+    bool exits;        /* events of the life of processes are recorded, so their exits are */
+    bool paused;       /* what is open may end unseen */
     bool failed;
 };
 
@@ -48,7 +50,7 @@ struct kymo_triggers *kymo_triggers_new(void (*fired)(void *arg, const struct ky
         return NULL;
     t->fired = fired;
     t->arg = arg;
-    t->from = INT64_MIN;
+    t->from = t->sure_from = INT64_MIN;
     kymo_map_init(&t->fired_requests, sizeof(uint64_t));
     kymo_map_init(&t->fired_runs, sizeof(struct fired_run));
     kymo_map_init(&t->full, sizeof(uint64_t));
@@ -275,7 +277,8 @@ static void on_request(void *arg, const struct kymo_request *q)
 static void on_open_request(void *arg, const struct kymo_request *q)
 {
     struct kymo_triggers *t = arg;
-    if (q->sent == KYMO_NO_TIME || q->kind == KYMO_REQ_CAST || q->kind == KYMO_REQ_SPAWN)
+    if (q->sent == KYMO_NO_TIME || q->sent < t->sure_from || q->kind == KYMO_REQ_CAST ||
+        q->kind == KYMO_REQ_SPAWN)
         return;
     for (uint32_t i = 0; i < t->n; i++) {
         if (!is_kind(t, i, KYMO_TRIG_REQUEST) || t->now - q->sent <= t->g[i].limit || !wants_request(t, i, q))
@@ -331,7 +334,8 @@ static void on_run(void *arg, const struct kymo_run *run)
  * become sensitive. */
 static void on_open_run(void *arg, const struct kymo_run *run)
 {
-    if (run->waited != KYMO_NO_TIME)
+    const struct kymo_triggers *t = arg;
+    if (run->waited != KYMO_NO_TIME && run->start >= t->sure_from)
         on_run(arg, run);
 }
 
@@ -456,7 +460,7 @@ static void look_at_state(struct kymo_triggers *t, uint8_t state)
 {
     bool paused = state == KYMO_PAUSED;
     if (paused || t->paused)
-        kymo_live_gap(t->live);
+        kymo_triggers_gap(t);
     t->paused = paused;
 }
 
@@ -464,6 +468,9 @@ static void look_at_state(struct kymo_triggers *t, uint8_t state)
 static void look_at(struct kymo_triggers *t, const struct kymo_event *ev)
 {
     kymo_naming_event(t->naming, ev);
+    if (t->gap || ev->id == KYMO_E_LOST)
+        t->sure_from = ev->ns;
+    t->gap = false;
     if (ev->id == KYMO_E_CALL)
         look_at_call(t, ev->mfa);
     else if (ev->id == KYMO_E_RETURN_FROM || ev->id == KYMO_E_EXCEPTION_FROM)
@@ -492,6 +499,7 @@ bool kymo_triggers_event(struct kymo_triggers *t, const struct kymo_event *ev, b
 void kymo_triggers_gap(struct kymo_triggers *t)
 {
     t->failed = !kymo_live_gap(t->live) || t->failed;
+    t->gap = true;
 }
 
 /* Whether the recording has the ends of this function's calls: without them nothing says
@@ -505,6 +513,8 @@ static void fire_open_calls(struct kymo_triggers *t, uint32_t i)
 {
     struct kymo_waiting w;
     while (kymo_opens_next(&t->opens[i], t->now - t->g[i].limit, &w)) {
+        if (w.start < t->sure_from)
+            continue;
         if (has_ends(t, w.mfa))
             fire_call(t, i, w.process, w.mfa, w.start, t->now, true);
         else if (!kymo_opens_keep(&t->opens[i], w.id))
@@ -516,7 +526,7 @@ bool kymo_triggers_round(struct kymo_triggers *t, int64_t now)
 {
     bool requests = false, runs = false;
     t->now = now;
-    if (t->paused || !t->exits) /* a process that has exited unseen would seem to go on */
+    if (t->gap || !t->exits) /* a process that has exited unseen would seem to go on */
         return !t->failed;
     for (uint32_t i = 0; i < t->n; i++) {
         requests = requests || is_kind(t, i, KYMO_TRIG_REQUEST);
