@@ -436,7 +436,7 @@ refusals(Config) ->
                 {0, "no time in common with the others", ["print", "-n", "1", DirB, Again]},
                 {2, "ctf takes one recording, there are 2", ["export", "ctf", DirA, DirB, "-o", "x"]},
                 {2, "is inside the recording", ["export", "perfetto", DirA, DirB, "-o", filename:join(DirB, "x")]},
-                {2, "one recording is needed", ["print", "-f", DirA, DirB]}
+                {2, "name one recording, not 2", ["print", "-f", DirA, DirB]}
             ]
         ]
     end).

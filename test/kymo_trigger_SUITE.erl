@@ -744,10 +744,10 @@ from_a_shell(Config) ->
             {[Rec], <<"at least one --trigger is needed">>},
             {["--trigger", "slow,x,1ms", Rec], <<"no kind of trigger; allowed: call,FUNCTIONS,TIME">>},
             {["--trigger", "call,x", Rec], <<"has no time">>},
-            {["--cooldown", "soon" | Slow] ++ [Rec], <<"--cooldown: 'soon' is not a time">>},
+            {["--cooldown", "soon" | Slow] ++ [Rec], <<"--cooldown: 'soon' is not a time such as">>},
             {["--from", "noon" | Slow] ++ [Rec], <<"--from: 'noon' is not a time">>},
             {["-n", "x" | Slow] ++ [Rec], <<"--limit: 'x' is not a number">>},
-            {Slow, <<"one recording is needed">>}
+            {Slow, <<"name one recording, not 0">>}
         ]
     ].
 
