@@ -162,7 +162,7 @@ static const char *json(const char *p, unsigned depth)
     if (*p == '"')
         return json_string(p);
     const char *start = p;
-    while (isalnum((unsigned char)*p) || *p == '-')
+    while (isalnum((unsigned char)*p) || *p == '-' || *p == '+' || *p == '.')
         p++;
     ENSURE(p > start);
     return p;
