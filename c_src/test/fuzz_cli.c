@@ -393,7 +393,7 @@ static uint64_t sql(const char *query)
 static void tabled(uint64_t events)
 {
     static const char *const tables[] = {"events",      "spans",   "messages",  "requests", "processes",
-                                         "collections", "running", "functions", "losses"};
+                                         "collections", "running", "functions", "losses",   "shed"};
     struct text t;
     char path[512], all[512] = "";
     uint64_t rows = 0;
