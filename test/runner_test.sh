@@ -12,6 +12,8 @@ project() {
     cp -r "$TOP/scripts" "$TOP/Makefile" project/
     cp "$TOP/test/kymo_ct.erl" project/test/
     cp "$TOP/src/kymo.app.src" project/src/
+    mkdir project/priv
+    cp -r "$TOP/priv/example" project/priv/
     printf 'all tests fuzzers:\n\t@true\n' >project/c_src/Makefile
     # What is missing here is of no concern.
     printf '#!/bin/sh\n' >project/scripts/bootstrap
