@@ -187,8 +187,8 @@ completions() {
     PATH=$1/bin:$PATH
     for shell in bash zsh fish; do
         echo "$shell"
-        same "why" "$("${shell}_offers" kymo w)"
-        same "why" "$("${shell}_offers" kymo help w)"
+        same "watch why" "$("${shell}_offers" kymo w)"
+        same "watch why" "$("${shell}_offers" kymo help w)"
         same "speedscope" "$("${shell}_offers" kymo export s)"
         same "--sort --strict" "$("${shell}_offers" kymo stats --s)"
         # Files are the shell's own.
