@@ -320,11 +320,25 @@ format_error(badarg, [{?MODULE, define_process, [State, Pid, Name, MFA | Relativ
                  {N, Relative} <- lists:zip(lists:seq(5, 4 + length(Relatives)), Relatives)]]);
 format_error(badarg, [{?MODULE, note_taken, [State, Count], _} | _]) ->
     explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
-             {2, is_integer(Count) andalso Count >= 0 andalso Count < 1 bsl 64, <<"not a number from 0 to 2^64 - 1">>}]);
+             {2, is_uint64(Count), <<"not a number from 0 to 2^64 - 1">>}]);
+format_error(badarg, [{?MODULE, budget, [State, Millionths, Events], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>} |
+             [{N, is_uint64(Arg), <<"not a number from 0 to 2^64 - 1">>} || {N, Arg} <- [{2, Millionths}, {3, Events}]]]);
+format_error(badarg, [{?MODULE, sample, [State, Since, Most], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
+             {2, is_uint64(Since), <<"not a number from 0 to 2^64 - 1">>},
+             {3, is_uint64(Most) andalso Most =< 65536, <<"not a number from 0 to 65536">>}]);
+format_error(badarg, [{?MODULE, note_shed, [State, What, Kinds, Functions], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
+             {2, lists:member(What, [shed, given_back]), <<"neither shed nor given_back">>},
+             {3, is_list(Kinds), <<"not a list of kinds of events">>},
+             {4, is_list(Functions), <<"not a list of {Module, Function, Arity}, at most 65536">>}]);
 format_error(badarg, [{?MODULE, _, _, _} | _]) ->
     #{1 => <<"not a recorder of kymo_tracer">>};
 format_error(_, _) ->
     #{}.
+
+is_uint64(N) -> is_integer(N) andalso N >= 0 andalso N < 1 bsl 64.
 
 explain(Checks) ->
     maps:from_list([{N, Text} || {N, false, Text} <- Checks]).

@@ -25,7 +25,10 @@
     {enabled_running_procs, trace_running_procs, {in, out, in_exiting, out_exiting, out_exited}},
     {enabled_send, trace_send, {send, send_to_non_existing_process}}
 ]).
--define(CONTROL, [{stop, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {define_process, 6}, {note_taken, 2}]).
+-define(CONTROL, [
+    {stop, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {define_process, 6},
+    {note_taken, 2}, {budget, 3}, {rates, 1}, {sample, 3}, {note_shed, 4}
+]).
 
 all() -> [every_function, callbacks, callbacks_of_ended, control, open, classic].
 
@@ -187,6 +190,14 @@ control(Config) ->
 
 %% A folder must be none, for that is where the snapshot would be.
 argument(snapshot, Odd) -> no_name(Odd);
+%% Often almost what the function is for.
+argument(F, Odd) when F =:= budget; F =:= sample; F =:= note_shed ->
+    case rand:uniform(4) of
+        1 -> pick({0, 1, 100, 1 bsl 16, 1 bsl 63, 1 bsl 64, -1});
+        2 -> pick({shed, given_back, [], [calls, messages], [calls | messages], [{lists, map, 2}]});
+        3 -> pick({[{lists, map, 256}], [{lists, map, 2} | term(Odd, 1)], [{lists, map, term(Odd, 1)}]});
+        4 -> term(Odd, 2)
+    end;
 argument(_, Odd) -> term(Odd, 2).
 
 answers(_, false, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) -> ok;
@@ -195,6 +206,18 @@ answers(snapshot, true, [_, Dir], {error, {bad_option, dir, Dir}}) -> ok;
 answers(define_process, true, _, ok) -> ok;
 answers(define_process, true, _, {error, Why}) when is_atom(Why) -> ok;
 answers(define_process, true, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) -> ok;
+answers(budget, true, [_, Millionths, Events], ok) when is_integer(Millionths), is_integer(Events) -> ok;
+answers(rates, true, _, not_recorded) -> ok;
+answers(rates, true, _, {Time, Events}) when is_integer(Time), is_list(Events) -> ok;
+answers(sample, true, [_, _, Most], {ok, {#{}, Functions}}) when length(Functions) =< Most -> ok;
+answers(sample, true, _, {error, busy}) -> ok;
+answers(note_shed, true, [_, Which, Kinds, Functions], ok) when length(Kinds) >= 0, length(Functions) >= 0 ->
+    ?assert(lists:member(Which, [shed, given_back]));
+answers(note_shed, true, _, {error, not_recorded}) -> ok;
+answers(F, true, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) when
+    F =:= budget; F =:= sample; F =:= note_shed
+->
+    ok;
 answers(note_taken, true, [_, N], ok) when is_integer(N), N >= 0, N < 1 bsl 64 -> ok;
 answers(note_taken, true, [_, N] = Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) ->
     ?assertNot(is_integer(N) andalso N >= 0 andalso N < 1 bsl 64);
