@@ -11,9 +11,10 @@
 -spec calls(Patterns :: term(), kymo:asked()) -> kymo:answer().
 calls(Functions, Options) ->
     asked(Options, #{time => 10000, count => 20}, fun(#{time := Time, count := Count} = Asked) ->
-        Start = #{calls => arguments, returns => values, limit => #{duration => Time}},
+        Start = #{calls => arguments, returns => values},
         Spec = #{functions => Functions, returns => true},
-        recorded(Asked, Start, Spec, fun(_Recorder, Dir) ->
+        recorded(Asked, Start, Spec, fun(Recorder, Dir) ->
+            stop_in(Time, Recorder),
             Tags = "call,return_from,exception_from",
             shown(["print", "--follow", "--quiet", "--tag", Tags, "--limit", integer_to_list(Count), Dir])
         end)
@@ -89,6 +90,16 @@ remove_after(Caller, {kymo_recorder, Server, _}, Dir) ->
         Ended = monitor(process, Server),
         receive {'DOWN', Ended, process, _, _} -> ok end,
         kymo_folder:remove_recording(Dir)
+    end).
+
+%% Stops it when the time is over, which counts from now. It may have ended before.
+stop_in(Time, {kymo_recorder, Server, _} = Recorder) ->
+    spawn(fun() ->
+        Monitor = monitor(process, Server),
+        receive
+            {'DOWN', Monitor, process, _, _} -> ok
+        after Time -> kymo:stop(Recorder)
+        end
     end).
 
 ended(Recorder, #{time := Time}) ->

@@ -121,12 +121,11 @@ errors(_) ->
         {match, _} = re:run(kymo:format_error(Reason), "KYMO_PRIV")
     end).
 
-%% A folder with the library and without the command.
+%% The library is loaded already; there is no command in this folder.
 with_wrong_command(Fun) ->
-    Priv = filename:dirname(filename:dirname(kymo:cli_path())),
-    Away = filename:join(Priv, "bin.away"),
-    ok = file:rename(filename:join(Priv, "bin"), Away),
-    try Fun() after ok = file:rename(Away, filename:join(Priv, "bin")) end.
+    Priv = filename:join(kymo_folder:unused(), "priv"),
+    true = os:putenv("KYMO_PRIV", Priv),
+    try Fun() after os:unsetenv("KYMO_PRIV") end.
 
 %% The shell's process is killed while the answer is awaited.
 interrupted(_) ->
