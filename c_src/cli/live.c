@@ -142,14 +142,26 @@ int64_t cli_live_newest(struct kymo_reader *r, bool over, int64_t now, int64_t *
     return now + *ahead - LIVE_MARGIN_NS;
 }
 
-/* Reads up to `edge`. *end: how far it came. 0 or an exit status. */
-static int read_window(struct cli_live *l, int64_t edge, int64_t *end)
+/* Events that the reader still has, which belong to later windows. */
+static uint64_t count_left(struct kymo_reader *r)
+{
+    struct kymo_event ev;
+    uint64_t n = 0;
+    while (kymo_reader_next(r, &ev) == 1)
+        n += ev.id < KYMO_E_FIRST_NOTE;
+    return n;
+}
+
+/* Reads up to `edge`. *end: how far it came. *left: where it did not go on from the window before, how many
+ * events there are after that. 0 or an exit status. */
+static int read_window(struct cli_live *l, int64_t edge, int64_t *end, uint64_t *left)
 {
     struct kymo_event ev;
     int64_t begun = clock_ns(), most = l->interval > 500000000 ? l->interval : 500000000;
     uint64_t n = 0;
     int rc;
     *end = edge;
+    *left = 0;
     l->slow = false;
     while ((rc = kymo_reader_next(l->a.r, &ev)) == 1 && ev.ns <= edge) {
         bool seen = !cli_follow_is_new(&l->follow, &ev);
@@ -165,6 +177,8 @@ static int read_window(struct cli_live *l, int64_t edge, int64_t *end)
             break;
         }
     }
+    if ((l->skipped != 0 || l->jump || !l->begun) && rc == 1)
+        *left = (ev.ns > edge && ev.id < KYMO_E_FIRST_NOTE) + count_left(l->a.r);
     return rc < 0 ? cli_fail(cli_read_status(rc), "%s: reading stopped: %s", l->dir, strerror(-rc))
                   : KYMO_EXIT_OK;
 }
@@ -174,7 +188,7 @@ int cli_live_round(struct cli_live *l)
     int status = l->begun ? look_again(l) : KYMO_EXIT_OK;
     if (status != KYMO_EXIT_OK)
         return status;
-    uint64_t lost = kymo_reader_lost(l->a.r), all = recorded(l->a.r);
+    uint64_t lost = kymo_reader_lost(l->a.r), all = recorded(l->a.r), left;
     l->over = cli_follow_is_over(l->a.r);
     int64_t end, edge = cli_live_newest(l->a.r, l->over, clock_ns(), &l->ahead);
     if (l->begun && edge <= l->end) /* nothing has happened since */
@@ -185,14 +199,14 @@ int cli_live_round(struct cli_live *l)
         return status;
     cli_follow_round(&l->follow, l->a.r, true);
     kymo_live_reader(l->an, l->a.r);
-    status = read_window(l, edge, &end);
+    status = read_window(l, edge, &end, &left);
     if (status != KYMO_EXIT_OK)
         return status;
     kymo_window_cut(&l->window, end);
-    if (l->skipped != 0 && all > l->accounted + l->window.events)
-        l->skipped_events = all - l->accounted - l->window.events;
+    if (l->skipped != 0 && all > l->accounted + l->window.events + left)
+        l->skipped_events = all - l->accounted - l->window.events - left;
     if (!l->begun || l->jump || l->skipped != 0)
-        l->accounted = all;
+        l->accounted = all > left ? all - left : 0;
     else
         l->accounted += l->window.events;
     l->end = end;
