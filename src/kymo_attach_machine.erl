@@ -39,15 +39,23 @@ known(Architecture) ->
         false -> unknown
     end.
 
+%% In a list: with a pattern of a binary, the code of an older compiler could not be loaded
+%% by OTP 29, and the command runs with the user's release.
 of_library(File) ->
     case read(File) of
-        {ok, <<16#7f, "ELF", _, 1, _:12/binary, Number:16/little, _/binary>>} -> of_number(Number);
-        {ok, <<16#7f, "ELF", _, 2, _:12/binary, Number:16/big, _/binary>>} -> of_number(Number);
-        _ -> unknown
+        {ok, [16#7f, $E, $L, $F, _, Order | _] = Header} when length(Header) =:= ?HEADER ->
+            [A, B] = lists:nthtail(?HEADER - 2, Header),
+            case Order of
+                1 -> of_number(B bsl 8 + A);
+                2 -> of_number(A bsl 8 + B);
+                _ -> unknown
+            end;
+        _ ->
+            unknown
     end.
 
 read(File) ->
-    case file:open(File, [read, raw, binary]) of
+    case file:open(File, [read, raw]) of
         {ok, Device} ->
             try file:read(Device, ?HEADER) after file:close(Device) end;
         {error, _} = Error ->

@@ -9,53 +9,59 @@
 -type value() :: integer() | binary() | boolean() | null.
 -type object() :: #{binary() => value()}.
 
+%% In lists: with patterns of binaries, the code of an older compiler could not be loaded by
+%% OTP 29, and a node may have another release than the one that kymo was built with.
+
 %% @doc The object of a line; `error' for anything else.
 -spec decode(binary()) -> {ok, object()} | error.
-decode(<<"{}">>) ->
-    {ok, #{}};
-decode(<<"{", Rest/binary>>) ->
-    try {ok, members(Rest, #{})}
-    catch
-        throw:bad -> error
-    end;
-decode(_) ->
-    error.
+decode(Line) ->
+    case binary_to_list(Line) of
+        "{}" ->
+            {ok, #{}};
+        "{" ++ Rest ->
+            try {ok, members(Rest, #{})}
+            catch
+                throw:bad -> error
+            end;
+        _ ->
+            error
+    end.
 
 members(Text, Map) ->
     case string(Text) of
-        {Key, <<":", After/binary>>} ->
+        {Key, ":" ++ After} ->
             case value(After) of
-                {Value, <<",", Rest/binary>>} -> members(Rest, Map#{Key => Value});
-                {Value, <<"}">>} -> Map#{Key => Value};
+                {Value, "," ++ Rest} -> members(Rest, Map#{Key => Value});
+                {Value, "}"} -> Map#{Key => Value};
                 _ -> throw(bad)
             end;
         _ ->
             throw(bad)
     end.
 
-value(<<"null", Rest/binary>>) -> {null, Rest};
-value(<<"true", Rest/binary>>) -> {true, Rest};
-value(<<"false", Rest/binary>>) -> {false, Rest};
-value(<<$", _/binary>> = Text) -> string(Text);
+value("null" ++ Rest) -> {null, Rest};
+value("true" ++ Rest) -> {true, Rest};
+value("false" ++ Rest) -> {false, Rest};
+value([$" | _] = Text) -> string(Text);
 value(Text) ->
     case string:to_integer(Text) of
         {N, Rest} when is_integer(N) -> {N, Rest};
         _ -> throw(bad)
     end.
 
-string(<<$", Text/binary>>) -> string(Text, <<>>);
+string([$" | Text]) -> string(Text, []);
 string(_) -> throw(bad).
 
-string(<<$", Rest/binary>>, Acc) -> {Acc, Rest};
-string(<<"\\u", Hex:4/binary, Rest/binary>>, Acc) ->
-    try binary_to_integer(Hex, 16) of
-        C when C < 16#D800 -> string(Rest, <<Acc/binary, C/utf8>>);
+string([$" | Rest], Acc) -> {list_to_binary(lists:reverse(Acc)), Rest};
+string([$\\, $u, A, B, C, D | Rest], Acc) ->
+    try list_to_integer([A, B, C, D], 16) of
+        Code when Code >= 0, Code < 16#D800 -> string(Rest, [<<Code/utf8>> | Acc]);
         _ -> throw(bad)
     catch
         error:badarg -> throw(bad)
     end;
-string(<<$\\, C, Rest/binary>>, Acc) when C =:= $\\; C =:= $"; C =:= $/ -> string(Rest, <<Acc/binary, C>>);
-string(<<C, Rest/binary>>, Acc) when C >= 32, C =/= $\\ -> string(Rest, <<Acc/binary, C>>);
+string([$\\, C | Rest], Acc) when C =:= $\\; C =:= $"; C =:= $/ -> string(Rest, [C | Acc]);
+string([C | Rest], Acc) when C >= 32, C =/= $\\ -> string(Rest, [C | Acc]);
 string(_, _) -> throw(bad).
 
 %% @doc As JSON in UTF-8; texts must be UTF-8.

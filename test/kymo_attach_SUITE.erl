@@ -358,6 +358,17 @@ other_release(Config) ->
         Erl ->
             {ok, Peer, Name} = start_peer(Config, #{exec => {Erl, []}}, []),
             ?assertNotEqual(erlang:system_info(otp_release), peer:call(Peer, erlang, system_info, [otp_release])),
+            %% Any release may load what this one has compiled: those, and the command's.
+            _ = application:load(kymo),
+            {ok, Modules} = application:get_key(kymo, modules),
+            [
+                begin
+                    {M, Code, _} = code:get_object_code(M),
+                    ?assertMatch({M, Prepared} when is_reference(Prepared),
+                                 {M, peer:call(Peer, erlang, prepare_loading, [M, Code])})
+                end
+             || M <- Modules
+            ],
             records_from(Peer, atom_to_list(Name), [], Config)
     end.
 
