@@ -406,7 +406,14 @@ unset_tracees(_, _, none, _) ->
     ok;
 unset_tracees(_, _, _, []) ->
     ok;
-unset_tracees(#tracing{mode = session} = T, Kind, Who, Flags) when is_atom(Who) ->
+%% Whatever flags for new ones are taken away, the runtime forgets the tracer, and with it
+%% those that were to stay: they are set again.
+unset_tracees(#tracing{mode = session, session = Session} = T, Kind, new, Flags) ->
+    {flags, Held} = (api()):info(Session, plural(new, Kind), flags),
+    set_flags(T, Kind, new, false, Flags),
+    _ = [set_flags(T, Kind, new, true, Held -- Flags) || Held -- Flags =/= []],
+    ok;
+unset_tracees(#tracing{mode = session} = T, Kind, Who, Flags) when is_atom(Who), Who =/= all ->
     set_flags(T, Kind, Who, false, Flags),
     ok;
 unset_tracees(T, Kind, all, Flags) ->
