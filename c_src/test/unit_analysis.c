@@ -294,12 +294,9 @@ static void names_are_quoted(void **state)
     (void)state;
     static const struct {
         const char *module, *name;
-    } all[] = {{"Elixir.MyApp.Worker_2", "MyApp.Worker_2"},
-               {"Elixir.\033]0;x\007", ":'Elixir.\\e]0;x\\007'"},
-               {"Elixir.A\nB", ":'Elixir.A\\nB'"},
-               {"Elixir.A\177", ":'Elixir.A\\d'"},
-               {"Elixir.A\302\233", ":'Elixir.A\\233'"},
-               {"Elixir.A B", ":'Elixir.A B'"}};
+    } all[] = {{"Elixir.MyApp.Worker_2", "MyApp.Worker_2"}, {"Elixir.\033]0;x\007", ":'Elixir.\\e]0;x\\007'"},
+               {"Elixir.A\nB", ":'Elixir.A\\nB'"},          {"Elixir.A\177", ":'Elixir.A\\d'"},
+               {"Elixir.A\302\233", ":'Elixir.A\\233'"},    {"Elixir.A B", ":'Elixir.A B'"}};
     enum { ALL = sizeof all / sizeof *all };
     struct scene x;
     char text[256], function[256];

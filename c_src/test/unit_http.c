@@ -135,8 +135,8 @@ static void port_of_http(void **state)
     (void)state;
     static const char *const good[] = {"Host: 127.0.0.1", "Host: localhost", "Host: 127.0.0.1:80",
                                        "Host: 127.0.0.1\r\nOrigin: http://127.0.0.1"};
-    static const char *const bad[] = {"Host: 127.0.0.1:8080", "Host: evil.example", "Host: 127.0.0.1:",
-                                      "Host: 127.0.0.1\r\nOrigin: http://localhost",
+    static const char *const bad[] = {"Host: 127.0.0.1:8080", "Host: evil.example",
+                                      "Host: 127.0.0.1:", "Host: 127.0.0.1\r\nOrigin: http://localhost",
                                       "Host: 127.0.0.1\r\nOrigin: https://127.0.0.1"};
     for (size_t i = 0; i < sizeof good / sizeof *good + sizeof bad / sizeof *bad; i++) {
         bool is_good = i < sizeof good / sizeof *good;
@@ -151,8 +151,8 @@ static void port_of_http(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(taken), cmocka_unit_test(refused),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(taken),     cmocka_unit_test(refused),
                                        cmocka_unit_test(too_large), cmocka_unit_test(in_pieces),
-                                       cmocka_unit_test(ours), cmocka_unit_test(port_of_http)};
+                                       cmocka_unit_test(ours),      cmocka_unit_test(port_of_http)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
