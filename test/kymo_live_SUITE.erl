@@ -11,7 +11,7 @@
 -compile(nowarn_export_all).
 
 all() ->
-    [numbers, window, waits_for_news, token, foreign, methods, listens_locally, bad_requests, slow_clients,
+    [numbers, window, waits_for_news, waits_long, waits_in_vain, token, foreign, methods, listens_locally, bad_requests, slow_clients,
      reads_only, node_dies, replaced, port_in_use, refusals, {group, browser}].
 
 groups() -> [{browser, [], [page_moves, page_pauses, page_ends, page_accessible]}].
@@ -172,6 +172,25 @@ waits_for_news(Config) ->
     {_, Over} = report(Live, 1000000),
     ?assert(is_over(Over)),
     stop(element(1, Live)).
+
+%% Who waits longer than reports are made for nobody keeps them coming.
+waits_long(Config) ->
+    R = start(Config),
+    Live = live(["-d", "12s", ?config(rec, Config)]),
+    {First, _} = report(Live, 0),
+    {Second, _} = report(Live, First),
+    ?assert(Second > First),
+    {ok, _} = kymo:stop(R),
+    stop(element(1, Live)).
+
+%% No report is no failure: the page asks again at once.
+waits_in_vain(Config) ->
+    R = start(Config),
+    {Port, _, Number, Token} = Live = live(["-d", "1h", ?config(rec, Config)]),
+    {First, _} = report(Live, 0),
+    ?assertMatch({200, _, <<"null">>, 4}, get(Number, ["/", Token, "/data?", integer_to_list(First)])),
+    {ok, _} = kymo:stop(R),
+    stop(Port).
 
 %% ---- who gets nothing --------------------------------------------------------------
 

@@ -12,7 +12,7 @@
 -compile(nowarn_export_all).
 
 all() ->
-    [counts, times, processes, table, sorting, skips, node_dies, ended, replaced, refusals, output_goes_away,
+    [counts, times, processes, table, sorting, skips, other_clock, node_dies, ended, replaced, refusals, output_goes_away,
      signals, screen, screen_restored, screen_resized, screen_ends].
 
 init_per_suite(Config) ->
@@ -67,9 +67,11 @@ functions() -> ["kymo_top_SUITE:counted/1", "kymo_top_SUITE:outer/1", "kymo_top_
 
 %% ---- the command -------------------------------------------------------------
 
-top(Args) ->
-    open_port({spawn_executable, kymo:cli_path()}, [
-        {args, ["top" | Args]}, {line, 1 bsl 20}, exit_status, stderr_to_stdout, binary, hide
+top(Args) -> run(kymo:cli_path(), ["top" | Args]).
+
+run(Program, Args) ->
+    open_port({spawn_executable, Program}, [
+        {args, Args}, {line, 1 bsl 20}, exit_status, stderr_to_stdout, binary, hide
     ]).
 
 line(Port) -> receive {Port, {data, {eol, Line}}} -> Line after 60000 -> error(no_line) end.
@@ -234,6 +236,27 @@ skips(Config) ->
     ?assert(abs(Skipped + Called - N) < N div 100).
 
 %% ---- how it ends ---------------------------------------------------------------
+
+%% A node whose monotonic clock is an hour behind, or some seconds ahead: windows are about
+%% the present all the same.
+other_clock(Config) ->
+    case os:cmd("unshare -T --monotonic 3600 --fork echo can") of
+        "can\n" ->
+            {R, W} = start(Config, #{}, #{functions => functions()}),
+            [begin
+                 Port = run(os:find_executable("unshare"),
+                            ["-T", "--monotonic", Offset, "--fork", kymo:cli_path(), "top", "-n", "3", "--json",
+                             "-d", "500ms", ?config(rec, Config)]),
+                 _ = ask(W, fun() -> ?MODULE:counted(1) end),
+                 {Windows, [], 0} = rest(Port),
+                 ?assertEqual(3, length(Windows)),
+                 Now = erlang:system_time(nanosecond),
+                 [?assert(abs(Now - Unix) < 60_000_000_000) || #{<<"unix_ns">> := Unix} <- Windows]
+             end || Offset <- ["3600", "-5"]],
+            {ok, _} = kymo:stop(R);
+        Said ->
+            {skip, "no time namespaces: " ++ string:trim(Said)}
+    end.
 
 %% A node of its own that records, and is killed.
 node_dies(Config) ->

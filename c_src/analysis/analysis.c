@@ -121,7 +121,8 @@ static void progress(const struct kymo_an *x)
     x->o->progress(x->o->progress_arg, done, total);
 }
 
-void kymo_an_finish(struct kymo_an *x)
+/* No event follows: reports what is open. */
+static void finish(struct kymo_an *x)
 {
     x->now = x->newest;
     kymo_an_requests_end(x);
@@ -178,7 +179,7 @@ static int run(struct kymo_an *x)
     }
     if (rc < 0)
         return rc;
-    kymo_an_finish(x);
+    finish(x);
     progress(x);
     return x->failed ? -ENOMEM : 0;
 }

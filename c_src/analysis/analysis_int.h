@@ -151,8 +151,6 @@ int kymo_an_init(struct kymo_an *x);
 void kymo_an_clear(struct kymo_an *x);
 /* The next event, which is before the end of the window; loss_epoch as that of the reader. */
 void kymo_an_event(struct kymo_an *x, const struct kymo_event *ev, uint64_t loss_epoch);
-/* No event follows: reports what is open. */
-void kymo_an_finish(struct kymo_an *x);
 /* kymo_reader_next, as kymo_lesson_take wants it. */
 int kymo_an_next(void *reader, struct kymo_event *ev);
 

@@ -100,11 +100,6 @@ bool kymo_live_gap(struct kymo_live *l)
     return !x->failed;
 }
 
-void kymo_live_finish(struct kymo_live *l)
-{
-    kymo_an_finish(l->x);
-}
-
 const struct kymo_analysis_result *kymo_live_result(const struct kymo_live *l)
 {
     return &l->res;

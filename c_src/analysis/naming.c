@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kymo_naming.h"
 
+#include <ctype.h>
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,9 +31,18 @@ struct kymo_naming {
 static const char prefix[] = "Elixir.";
 enum { PREFIX = sizeof prefix - 1 };
 
+/* An atom that Elixir writes without its prefix. What has other characters is no alias there
+ * either, and a terminal may obey them. */
 static bool is_elixir(struct kymo_text t)
 {
-    return t.len > PREFIX && memcmp(t.s, prefix, PREFIX) == 0;
+    if (t.len <= PREFIX || memcmp(t.s, prefix, PREFIX) != 0)
+        return false;
+    for (uint32_t i = PREFIX; i < t.len; i++) {
+        unsigned char c = (unsigned char)t.s[i];
+        if (c >= 128 || (c != '_' && c != '.' && !isalnum(c)))
+            return false;
+    }
+    return true;
 }
 
 static bool is_atom(const struct kymo_reader *r, uint32_t id, const char *text)

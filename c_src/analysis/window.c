@@ -208,10 +208,8 @@ static void on_event(void *arg, const struct kymo_event *ev)
 {
     struct kymo_window *w = arg;
     w->now = ev->ns;
-    if (ev->id >= KYMO_E_FIRST_NOTE) {
-        w->lost += ev->id == KYMO_E_LOST ? ev->value : 0;
+    if (ev->id >= KYMO_E_FIRST_NOTE)
         return;
-    }
     w->events++;
     struct kymo_window_process *p = process_row(w, ev->who);
     if (p != NULL)
@@ -301,6 +299,6 @@ void kymo_window_next(struct kymo_window *w, int64_t start, bool gap)
         *t = (struct kymo_window_thread){.process = gap ? KYMO_IDENT_NONE : t->process,
                                          .since = gap ? KYMO_NO_TIME : start};
     }
-    w->events = w->calls = w->messages = w->collections = w->lost = w->others = 0;
+    w->events = w->calls = w->messages = w->collections = w->others = 0;
     w->start = w->now = start;
 }

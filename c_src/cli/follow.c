@@ -100,6 +100,13 @@ void cli_follow_jump(struct cli_follow *f, uint64_t ticks)
     f->newest = ticks > f->newest ? ticks : f->newest;
 }
 
+/* A folder may be replaced while it is followed. */
+static bool is_same(const struct kymo_reader *older, const struct kymo_reader *r)
+{
+    const struct kymo_meta *a = kymo_reader_meta(older), *b = kymo_reader_meta(r);
+    return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0 && a->n_slots == b->n_slots;
+}
+
 int cli_follow_reopen(const struct cli_follow *f, const char *dir, const struct kymo_reader *older,
                       struct kymo_reader **out)
 {
@@ -109,17 +116,11 @@ int cli_follow_reopen(const struct cli_follow *f, const char *dir, const struct 
     int rc = kymo_reader_reopen(dir, f->before, f->n_slots, out, err, sizeof err);
     if (rc != 0)
         return cli_fail(cli_read_status(rc), "%s", err);
-    if (cli_follow_is_same(older, *out))
+    if (is_same(older, *out))
         return KYMO_EXIT_OK;
     kymo_reader_close(*out);
     *out = NULL;
     return cli_fail(KYMO_EXIT_READ, "%s: another recording has taken its place", dir);
-}
-
-bool cli_follow_is_same(const struct kymo_reader *older, const struct kymo_reader *r)
-{
-    const struct kymo_meta *a = kymo_reader_meta(older), *b = kymo_reader_meta(r);
-    return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0 && a->n_slots == b->n_slots;
 }
 
 bool cli_follow_is_over(const struct kymo_reader *r)

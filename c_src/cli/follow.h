@@ -42,8 +42,6 @@ void cli_follow_jump(struct cli_follow *f, uint64_t ticks);
 int cli_follow_reopen(const struct cli_follow *f, const char *dir, const struct kymo_reader *older,
                       struct kymo_reader **out);
 
-/* Whether r reads what `older` has read: a folder may be replaced meanwhile. */
-bool cli_follow_is_same(const struct kymo_reader *older, const struct kymo_reader *r);
 /* Whether nothing will be added to what r reads. */
 bool cli_follow_is_over(const struct kymo_reader *r);
 /* Waits until it is worth looking again; false: a signal asks to end. */

@@ -6,7 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { LOOK_UP = 4096 }; /* events between two looks at clock and signals */
+enum { LOOK_UP = 4096 };          /* events between two looks at clock and signals */
+#define FAR_NS (INT64_C(1) << 61) /* a clock is not that far from another one, but for damage */
 
 static int64_t clock_ns(void)
 {
@@ -26,6 +27,7 @@ int cli_live_open(struct cli_live *l, const char *command, const char *dir, int6
     if (status != KYMO_EXIT_OK)
         return status;
     uint32_t n;
+    l->ahead = cli_live_ahead(l->a.r);
     (void)kymo_reader_slots(l->a.r, &n);
     if (kymo_window_init(&l->window, n) != 0 || cli_follow_begin(&l->follow, l->a.r) != 0)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
@@ -130,6 +132,17 @@ static int look_again(struct cli_live *l)
     return KYMO_EXIT_OK;
 }
 
+int64_t cli_live_ahead(const struct kymo_reader *r)
+{
+    struct timespec wall;
+    const struct kymo_meta *meta = kymo_reader_meta(r);
+    clock_gettime(CLOCK_REALTIME, &wall);
+    uint64_t here = (uint64_t)wall.tv_sec * 1000000000 + (uint64_t)wall.tv_nsec - (uint64_t)clock_ns();
+    uint64_t there = (uint64_t)meta->t0_wall_ns - (uint64_t)meta->t0_mono_ns;
+    int64_t ahead = (int64_t)(here - there);
+    return ahead < -FAR_NS ? 0 : ahead < 0 ? ahead : 0;
+}
+
 int64_t cli_live_newest(struct kymo_reader *r, bool over, int64_t now, int64_t *ahead)
 {
     int64_t first, last;
@@ -137,6 +150,7 @@ int64_t cli_live_newest(struct kymo_reader *r, bool over, int64_t now, int64_t *
         last = kymo_reader_meta(r)->t0_mono_ns;
     if (over)
         return last;
+    last = last < -FAR_NS ? -FAR_NS : last > FAR_NS ? FAR_NS : last;
     if (last - now > *ahead)
         *ahead = last - now;
     return now + *ahead - LIVE_MARGIN_NS;

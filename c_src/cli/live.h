@@ -54,9 +54,12 @@ void cli_live_jump(struct cli_live *l);
 void cli_live_close(struct cli_live *l);
 
 /* The newest time that can be read for good; `over`: nothing will follow. now:
- * CLOCK_MONOTONIC. *ahead, 0 at first, is by how much the recording's clock is ahead of that:
+ * CLOCK_MONOTONIC. *ahead, cli_live_ahead at first, is by how much the recording's clock is ahead of that:
  * the node may be in a time namespace of its own. */
 int64_t cli_live_newest(struct kymo_reader *r, bool over, int64_t now, int64_t *ahead);
+/* By how much the recording's clock is behind this program's, as a number below 0, or 0. As
+ * far as the wall clock says: it may have been set since, so events that are newer say more. */
+int64_t cli_live_ahead(const struct kymo_reader *r);
 /* Why nothing will follow: a sentence without an end, in buf. */
 const char *cli_live_why_over(const struct kymo_reader *r, char *buf, size_t size);
 

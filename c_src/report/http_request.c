@@ -132,15 +132,22 @@ enum http_parsed http_parse(const char *bytes, size_t n, struct http_request *ou
 
 /* ---- who asks ---- */
 
+static bool is_of(const struct http_request *r, const char *host)
+{
+    char origin[48];
+    snprintf(origin, sizeof origin, "http://%s", host);
+    return http_text_is(r->host, host) && (r->origin.s == NULL || http_text_is(r->origin, origin));
+}
+
 bool http_is_ours(const struct http_request *r, unsigned port)
 {
+    enum { PORT_OF_HTTP = 80 }; /* which browsers leave out */
     static const char *const names[] = {"127.0.0.1", "localhost"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char host[32], origin[48];
+        char host[32];
         snprintf(host, sizeof host, "%s:%u", names[i], port);
-        snprintf(origin, sizeof origin, "http://%s", host);
-        if (http_text_is(r->host, host))
-            return r->origin.s == NULL || http_text_is(r->origin, origin);
+        if (is_of(r, host) || (port == PORT_OF_HTTP && is_of(r, names[i])))
+            return true;
     }
     return false;
 }

@@ -56,6 +56,8 @@ static struct kymo_reader *open_newest(struct live_data *d, char *why, size_t si
         snprintf(why, size, "%s: another recording has taken its place", d->dir);
         return NULL;
     }
+    if (d->before == NULL)
+        d->ahead = cli_live_ahead(r);
     memcpy(d->uuid, meta->uuid, sizeof d->uuid);
     return r;
 }

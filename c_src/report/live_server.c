@@ -30,7 +30,8 @@
 #include "kymo_cli.h"
 #include "page.h"
 
-enum { SECOND_MS = 1000, TOKEN = 32, PIECES = 4, HEADERS = 1024 };
+/* How often those who wait are said to want reports: before live_data_want is forgotten. */
+enum { SECOND_MS = 1000, WANT_MS = 5 * SECOND_MS, TOKEN = 32, PIECES = 4, HEADERS = 1024 };
 enum state { FREE = 0, READING, WAITING, WRITING, DRAINING };
 
 struct connection {
@@ -132,6 +133,13 @@ static void send_report(struct connection *c)
     char number[64];
     snprintf(number, sizeof number, "Kymo-Report: %" PRIu64 "\r\n", c->report->number);
     answer(c, "200 OK", "application/json", &body, 1, number);
+}
+
+static void send_nothing_new(struct connection *c)
+{
+    static char none[] = "null";
+    const struct iovec body = {none, sizeof none - 1};
+    answer(c, "200 OK", "application/json", &body, 1, "");
 }
 
 /* Takes the newest report if it is new to the client. */
@@ -305,14 +313,17 @@ static int end_late(struct live_server *s)
         struct connection *c = &s->connections[i];
         if (c->state != FREE && c->deadline <= now) {
             if (c->state == WAITING)
-                say(c, "503 Service Unavailable", "There is no newer report.\n");
+                send_nothing_new(c);
             else
                 drop(s, c);
         }
-        if (c->state == WAITING)
+        int64_t left = c->deadline - now;
+        if (c->state == WAITING) {
             live_data_want(s->data);
-        if (c->state != FREE && (next < 0 || c->deadline - now < next))
-            next = c->deadline - now;
+            left = left < WANT_MS ? left : WANT_MS;
+        }
+        if (c->state != FREE && (next < 0 || left < next))
+            next = left;
     }
     return (int)next;
 }

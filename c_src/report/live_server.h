@@ -2,7 +2,8 @@
  *
  * The HTTP server of kymo live. It listens on 127.0.0.1 only, and answers GET and HEAD of
  *   /TOKEN/      the page
- *   /TOKEN/data  the newest report, as JSON; /TOKEN/data?N waits for one newer than number N
+ *   /TOKEN/data  the newest report, as JSON; /TOKEN/data?N waits for one newer than number N,
+ *                and answers null if there is none within 30 seconds
  * to this very origin; everything else is an error. TOKEN is random, and known to those only
  * who were given the address. One thread.
  *

@@ -287,6 +287,44 @@ static void names(void **state)
     close_scene(&x);
 }
 
+/* What is no name of a module in Elixir is written as Erlang does: nothing in a recording
+ * reaches the terminal as it is. */
+static void names_are_quoted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *module, *name;
+    } all[] = {{"Elixir.MyApp.Worker_2", "MyApp.Worker_2"}, {"Elixir.\033]0;x\007", ":'Elixir.\\e]0;x\\007'"},
+               {"Elixir.A\nB", ":'Elixir.A\\nB'"},          {"Elixir.A\177", ":'Elixir.A\\d'"},
+               {"Elixir.A\302\233", ":'Elixir.A\\233'"},    {"Elixir.A B", ":'Elixir.A B'"}};
+    enum { ALL = sizeof all / sizeof *all };
+    struct scene x;
+    char text[256], function[256];
+    uint32_t module[ALL], mfa[ALL];
+    open_scene(&x);
+    for (int i = 0; i < ALL; i++) {
+        module[i] = tr_atom(&x.t, all[i].module);
+        mfa[i] = tr_mfa(&x.t, module[i], tr_atom(&x.t, "run"), 1);
+        atom(&x, 0, (uint64_t)(20 + i), KYMO_E_REGISTER, PID(40 + (uint64_t)i), module[i]);
+    }
+    open_recording(&x);
+    struct kymo_naming *n = kymo_naming_new(x.r);
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_analysis_sink sink = {.arg = n, .event = kymo_naming_event};
+    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, text, sizeof text), 0);
+    for (int i = 0; i < ALL; i++) {
+        kymo_name_module(n, module[i], text, sizeof text);
+        assert_string_equal(text, all[i].name);
+        snprintf(function, sizeof function, "%s.run/1", all[i].name);
+        kymo_name_function(n, mfa[i], text, sizeof text);
+        assert_string_equal(text, function);
+        kymo_name_short(n, PID(40 + (uint64_t)i), text, sizeof text);
+        assert_null(strpbrk(text, "\033\007\n\177"));
+    }
+    kymo_naming_free(n);
+    close_scene(&x);
+}
+
 /* Processes 20 to 26 are what the dictionary says, 30 and 31 were spawned while it was
  * recorded. */
 static void names_of_relatives(void **state)
@@ -363,7 +401,7 @@ int main(void)
         T(calls_nest),         T(lesson_is_kept),         T(unknown_stays_unknown),
         T(lost_out),           T(loss_ends_what_is_open), T(requests_are_paired),
         T(order_of_replies),   T(open_and_dead),          T(names),
-        T(names_of_relatives),
+        T(names_of_relatives), T(names_are_quoted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,10 +129,30 @@ static void ours(void **state)
     }
 }
 
+/* Browsers leave the port of http out. */
+static void port_of_http(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"Host: 127.0.0.1", "Host: localhost", "Host: 127.0.0.1:80",
+                                       "Host: 127.0.0.1\r\nOrigin: http://127.0.0.1"};
+    static const char *const bad[] = {"Host: 127.0.0.1:8080", "Host: evil.example",
+                                      "Host: 127.0.0.1:", "Host: 127.0.0.1\r\nOrigin: http://localhost",
+                                      "Host: 127.0.0.1\r\nOrigin: https://127.0.0.1"};
+    for (size_t i = 0; i < sizeof good / sizeof *good + sizeof bad / sizeof *bad; i++) {
+        bool is_good = i < sizeof good / sizeof *good;
+        char text[256];
+        struct http_request r;
+        snprintf(text, sizeof text, "GET / HTTP/1.1\r\n%s\r\n\r\n",
+                 is_good ? good[i] : bad[i - sizeof good / sizeof *good]);
+        assert_int_equal(parse(text, &r), HTTP_DONE);
+        assert_int_equal(http_is_ours(&r, 80), is_good);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(taken), cmocka_unit_test(refused),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(taken),     cmocka_unit_test(refused),
                                        cmocka_unit_test(too_large), cmocka_unit_test(in_pieces),
-                                       cmocka_unit_test(ours)};
+                                       cmocka_unit_test(ours),      cmocka_unit_test(port_of_http)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,8 @@
 struct kymo_live;
 
 /* Learns from what r has (see kymo_lesson.h) and rewinds it. The n sinks are copied, what
- * their args point to must live as long; they may be called by kymo_live_event,
- * kymo_live_gap and kymo_live_finish. 0, or a negative errno with
- * *out NULL: -ENOMEM, -EIO. */
+ * their args point to must live as long; they may be called by kymo_live_event and
+ * kymo_live_gap. 0, or a negative errno with *out NULL: -ENOMEM, -EIO. */
 int kymo_live_new(struct kymo_live **out, struct kymo_reader *r, const struct kymo_analysis_sink *sinks,
                   size_t n);
 void kymo_live_free(struct kymo_live *l);
@@ -30,8 +29,6 @@ bool kymo_live_event(struct kymo_live *l, const struct kymo_event *ev, bool is_n
 /* Events are left out before the next one: what is open is reported without an end, and
  * forgotten. False: no memory. */
 bool kymo_live_gap(struct kymo_live *l);
-/* No event follows: reports what is open, as the end of kymo_analyse. */
-void kymo_live_finish(struct kymo_live *l);
 
 /* What kymo_analyse would return, as far as it is known now. */
 const struct kymo_analysis_result *kymo_live_result(const struct kymo_live *l);

@@ -51,7 +51,6 @@ struct kymo_window_thread {
 struct kymo_window {
     int64_t start; /* of this window, CLOCK_MONOTONIC; KYMO_NO_TIME before the first cut */
     uint64_t events, calls, messages, collections;
-    uint64_t lost;             /* events, as far as notes in this window report them */
     uint64_t others;           /* facts of functions and processes that found no room */
     struct kymo_map functions; /* canonical id -> struct kymo_window_function */
     struct kymo_map processes; /* ident -> struct kymo_window_process */

@@ -6,11 +6,13 @@ import { button, el, forgetThemeWatchers, replace } from "./dom.js";
 
 const RETRY_MS = 2000;
 
-// The report after the one with this number; the server answers when there is one.
+// The report after the one with this number; the server answers when there is one, or after
+// a while that there is none yet.
 async function ask(number) {
   const answer = await fetch("data?" + number, { cache: "no-store" });
   if (!answer.ok) throw new Error("status " + answer.status);
-  return [Number(answer.headers.get("Kymo-Report")), await answer.json()];
+  const report = await answer.json();
+  return [report === null ? number : Number(answer.headers.get("Kymo-Report")), report];
 }
 
 const pause = (ms) => new Promise((done) => { setTimeout(done, ms); });
@@ -66,6 +68,10 @@ export function follow(build, page) {
       } catch (error) {
         tell("No answer from kymo live");
         await pause(RETRY_MS);
+        continue;
+      }
+      if (report === null) {
+        label();
         continue;
       }
       if (report.recording) {
