@@ -16,7 +16,7 @@
 all() ->
     [refusals, calls, requests, exits, mailboxes, schedules, collections, checks, nothing_fires, stopped,
      cooldown, maximum, retention, retention_by_size, earlier_files_stay, stop_action, note_action,
-     overwritten_cause, missed, killed_watcher, killed_process, killed_recorder, nothing_left, bad_folder,
+     overwritten_cause, missed, killed_watcher, killed_process, killed_recorder, looks_end, nothing_left, bad_folder,
      full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, at_node_start, from_a_shell,
      damaged_firing].
 
@@ -542,6 +542,31 @@ killed_recorder(Config) ->
     {connected, Pid} = erlang:port_info(hd(ports()), connected),
     exit(Server, kill),
     true = kymo_cli:until(fun() -> not is_process_alive(Pid) andalso ports() =:= [] andalso is_gone(Os) end).
+
+%% What looks for triggers ends with the recorder, however that ends, and so does a fun that
+%% it waits for.
+looks_end(Config) ->
+    {ok, First} = kymo:start(#{dir => rec(Config) ++ "0"}),
+    {ok, _} = kymo:stop(First),
+    [looks_end(Config, How) || How <- [stop, kill]].
+
+looks_end(Config, How) ->
+    Before = processes(),
+    Test = self(),
+    Hanging = fun() ->
+        Test ! {asked, self()},
+        receive never -> ok end
+    end,
+    {ok, {kymo_recorder, Server, _} = R} = kymo:start(#{
+        dir => filename:join(?config(dir, Config), How),
+        triggers => [{mailbox, 1000000}, {mailbox, [self()], 1000000}, {check, fun() -> false end, 1000}, {check, Hanging}]
+    }),
+    Asked = receive {asked, Pid} -> Pid end,
+    case How of
+        stop -> {ok, _} = kymo:stop(R);
+        kill -> exit(Server, kill)
+    end,
+    true = kymo_cli:until(fun() -> not is_process_alive(Asked) andalso processes() -- Before =:= [] end).
 
 nothing_left(Config) ->
     {ok, First} = kymo:start(#{dir => rec(Config) ++ "0"}),
