@@ -17,7 +17,7 @@ all() ->
     [refusals, calls, requests, exits, mailboxes, schedules, collections, checks, nothing_fires, stopped,
      cooldown, maximum, retention, retention_by_size, earlier_files_stay, stop_action, note_action,
      overwritten_cause, missed, killed_watcher, killed_process, killed_recorder, looks_end, nothing_left, bad_folder,
-     full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, at_node_start, from_a_shell,
+     full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, too_many_snapshots, at_node_start, from_a_shell,
      damaged_firing].
 
 init_per_suite(Config) ->
@@ -722,6 +722,23 @@ many_snapshots(Config) ->
      || Name <- snapshots(Folder)
     ],
     ?assertEqual([], [text(P) || P <- Pids] -- Found).
+
+%% More firings than snapshots can be taken: what waits is bounded, and the rest is counted.
+too_many_snapshots(Config) ->
+    R = start(Config, [{exit, boom}], #{cooldown => 0, max => infinity, keep => 1}),
+    _ = judged(R),
+    [Port] = ports(),
+    {connected, Triggers} = erlang:port_info(Port, connected),
+    true = erlang:suspend_process(Triggers),
+    _ = [died(boom) || _ <- lists:seq(1, 500)],
+    true = kymo_cli:until(fun() -> element(2, process_info(Triggers, message_queue_len)) >= 500 end),
+    true = erlang:resume_process(Triggers),
+    #{fired := Fired, acted := Fired, suppressed := Suppressed} =
+        until(R, fun(#{fired := F, suppressed := N}) -> F + N =:= 500 end),
+    %% 99 others waited behind the first of the last 100, or some more about what was judged.
+    ?assert(Fired =< 101),
+    ?assert(Suppressed >= 399),
+    {ok, _} = kymo:stop(R).
 
 %% ---- without code ---------------------------------------------------------------------------------
 
