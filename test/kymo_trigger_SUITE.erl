@@ -815,5 +815,24 @@ damaged_firing(Config) ->
         end
      || Bad <- lists:sublist(Cut, 40) ++ Others
     ],
+    %% Nothing that a terminal takes for a command, and nothing but characters.
+    Evil = <<"\\u009b2J\\u001b[2J\\ud800\\r ", 16#c2, 16#9b, " ", 16#9b, " ", 127, " ", 16#f0, 16#9f>>,
+    ok = file:write_file(File, [<<"{\"kind\":\"exit\",\"trigger\":\"">>, Evil, <<" \",\"process\":\"">>, lists:duplicate(200, <<"\x{1f600}"/utf8>>), <<"\"}">>]),
+    {0, Shown} = kymo_cli:run(["info", "-q", Dir]),
+    ?assertMatch({_, _}, binary:match(Shown, <<"?2J?[2J?? ? ? ? ??">>)),
+    ?assertEqual(127, length(binary:matches(Shown, <<"\x{1f600}"/utf8>>))),
+    ?assertEqual(nomatch, re:run(Shown, "[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f]", [unicode, {capture, none}])),
+    %% Times that no recording has.
+    [
+        begin
+            Times = io_lib:format("{\"kind\":\"exit\",\"process_pid\":\"<0.1.0>\",\"start_ns\":~b,\"end_ns\":~b}", [From, To]),
+            ok = file:write_file(File, Times),
+            Firing = json(["info", "--json", "-q", Dir], <<"firing">>),
+            ?assertNotMatch(#{<<"held">> := true}, Firing),
+            {0, _} = kymo_cli:run(["info", "-q", Dir]),
+            {0, _} = kymo_cli:run(["why", "-q", Dir])
+        end
+     || {From, To} <- [{1 bsl 63 - 1, 1 bsl 63 - 1}, {0, 1 bsl 63 - 1}, {1000, 0}, {1 bsl 63 - 1, -(1 bsl 63)}]
+    ],
     ok = file:write_file(File, Good),
     #{<<"kind">> := <<"exit">>} = json(["info", "--json", "-q", Dir], <<"firing">>).
