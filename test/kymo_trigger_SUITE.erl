@@ -412,6 +412,8 @@ earlier_files_stay(Config) ->
     [ok = file:make_dir(filename:join(Folder, N)) || N <- Others],
     Earlier = "20000101T000000.000Z-001-call",
     ok = file:make_dir(filename:join(Folder, Earlier)),
+    %% As a node leaves it that is killed while it writes.
+    ok = file:write_file(filename:join([Folder, Earlier, "firing.json.new"]), "{"),
     R = start(Config, [{exit, '_'}], #{cooldown => 0, keep => 1}),
     died(boom),
     _ = until(R, fun(#{removed := N}) -> N =:= 1 end),
