@@ -226,9 +226,9 @@
 %%   now, 1.0 for all of it), `shed' (the `functions' and kinds of `events' that are not
 %%   recorded now) and `times' (how often something was shed or given back).</li>
 %% <li>`triggers': `none', or a map: how often triggers have `fired' and firings were
-%%   `suppressed' by the cool-down; how many were `acted' upon; the last 20 `firings', the newest
-%%   first, with their `trigger', `kind', `value' and `limit' (nanoseconds or messages), `process',
-%%   `function', `snapshot', and whether it `held' the cause; `folder', and how many snapshots were
+%%   `suppressed' by the cool-down or because too many came at once; how many were `acted' upon;
+%%   the last 20 `firings', the newest first, with their `trigger', `kind', `value' and `limit'
+%%   (nanoseconds or messages), `process', `function', `snapshot', and whether it `held' the cause; `folder', and how many snapshots were
 %%   `removed' from it; the last `error'; the state of the `watcher', the command that judges the
 %%   recording (`running', `waiting' to be started again after `watcher_error', `stopped', or `none'
 %%   where no trigger needs it), how often it was started, up to which time it has judged the

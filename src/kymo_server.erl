@@ -411,9 +411,10 @@ keep_budget({shed, Items}, #server{state = State, budget = Budget} = S) ->
 keep_budget({give_back, Items}, #server{tracing = T, budget = Budget} = S) ->
     {Functions, All} = split_items(Items),
     {Kinds, Never} = lists:partition(fun(K) -> kymo_tracing:can_give_back(T, K) end, All),
-    Back = give_back(Functions, Kinds, S),
+    {Stay, Back} = give_back(Functions, Kinds, S),
     Now = now_ms(),
-    Back#server{budget = kymo_budget:kept(Never, Now, kymo_budget:given_back(Functions ++ Kinds, Now, Budget))}.
+    Given = kymo_budget:given_back((Functions -- Stay) ++ Kinds, Now, Budget),
+    Back#server{budget = kymo_budget:kept(Stay ++ Never, Now, Given)}.
 
 %% Under a flood of calls the schedulers take long to agree on each function, and the node
 %% would suffer for as long. Then no calls at all are recorded until it is done.
@@ -421,7 +422,7 @@ without_calls(N, Fun, #server{state = State, tracing = T} = S) ->
     Short = kymo_tracing:is_slow(T, N) andalso kymo_tracing:can_give_back(T, calls) andalso
         kymo_tracer:note_shed(State, shed, [calls], []) =:= ok,
     case Short of
-        true -> give_back([], [calls], Fun(shed([], [calls], S)));
+        true -> element(2, give_back([], [calls], Fun(shed([], [calls], S))));
         false -> Fun(S)
     end.
 
@@ -431,15 +432,15 @@ shed(Functions, Kinds, #server{tracing = T} = S) ->
     Updated = update(Planned, S),
     Updated#server{tracing = kymo_tracing:apply_shed(Planned, Unset, Kinds)}.
 
-%% Until the note all of it counts as missing.
+%% Until the note all of it counts as missing. Also the functions that stay shed.
 give_back([], [], S) ->
-    S;
+    {[], S};
 give_back(Functions, Kinds, #server{state = State, tracing = T} = S) ->
-    {Set, Planned} = kymo_tracing:give_back(T, Functions, Kinds),
+    {Set, Stay, Planned} = kymo_tracing:give_back(T, Functions, Kinds),
     Updated = update(Planned, S),
     Back = kymo_tracing:apply_give_back(Planned, Set, Kinds),
-    _ = kymo_tracer:note_shed(State, given_back, Kinds, Functions),
-    Updated#server{tracing = Back}.
+    _ = kymo_tracer:note_shed(State, given_back, Kinds, Functions -- Stay),
+    {Stay, Updated#server{tracing = Back}}.
 
 split_items(Items) -> lists:partition(fun is_tuple/1, Items).
 

@@ -528,16 +528,15 @@ can_give_back(#tracing{asked = Asked}, Kind) ->
         Asked
     ).
 
-%% @doc Plans to give back what was shed, as far as it is still wanted.
--spec give_back(t(), [mfa()], [kind()]) -> {Set :: kymo_wanted:set(), t()}.
+%% @doc Plans to give back what was shed, as far as it is still wanted. What another tracer
+%% has set meanwhile stays shed.
+-spec give_back(t(), [mfa()], [kind()]) -> {Set :: kymo_wanted:set(), Stay :: [mfa()], t()}.
 give_back(#tracing{functions = Old, shed = Shed, muted = Muted, patterns = Patterns} = T, MFAs, Kinds) ->
-    New = T#tracing{shed = maps:without(MFAs, Shed), muted = Muted -- Kinds},
-    %% Another tracer may have set some meanwhile.
-    Set = maps:filter(
-        fun(MFA, _) -> New#tracing.mode =:= session orelse is_free(New, MFA) end,
-        maps:with(MFAs, wanted(New, Patterns, cover))
-    ),
-    {Set, wants(New, Patterns, maps:merge(Old, Set))}.
+    Wanted = maps:with(MFAs, wanted(T#tracing{shed = maps:without(MFAs, Shed)}, Patterns, cover)),
+    Stay = [MFA || MFA <- maps:keys(Wanted), T#tracing.mode =/= session, not is_free(T, MFA)],
+    Set = maps:without(Stay, Wanted),
+    New = T#tracing{shed = maps:without(MFAs -- Stay, Shed), muted = Muted -- Kinds},
+    {Set, Stay, wants(New, Patterns, maps:merge(Old, Set))}.
 
 %% @doc Does it.
 -spec apply_give_back(t(), kymo_wanted:set(), [kind()]) -> t().

@@ -6,6 +6,7 @@
 -export([check/1, new/3, write/2, remove_old/2]).
 
 -define(FIRING, "firing.json").
+-define(UNFINISHED, "firing.json.new").
 
 %% @doc Whether snapshots can be put there: the folder, or the one that it will be made in, exists.
 -spec check(default | file:name_all()) -> ok | {error, {missing_folder, file:filename_all()}}.
@@ -38,7 +39,7 @@ new(Folder, UnixMs, Kind, N) ->
 -spec write(file:name_all(), kymo_trigger_json:object()) -> ok | {error, file:posix()}.
 write(Dir, Firing) ->
     File = filename:join(Dir, ?FIRING),
-    New = filename:join(Dir, ?FIRING ++ ".new"),
+    New = filename:join(Dir, ?UNFINISHED),
     Written =
         case file:write_file(New, [kymo_trigger_json:encode(Firing), $\n]) of
             ok ->
@@ -93,4 +94,6 @@ size_of(Dir) ->
 
 remove(Dir) ->
     _ = file:delete(filename:join(Dir, ?FIRING)),
+    %% Left by a node that was killed just then.
+    _ = file:delete(filename:join(Dir, ?UNFINISHED)),
     kymo_folder:remove_recording(Dir).

@@ -20,6 +20,7 @@ start_link(Text, Looked) ->
     Tell = {self(), Text},
     spawn_link(fun() ->
         process_flag(sensitive, true),
+        process_flag(trap_exit, true),
         look(Looked, Tell)
     end).
 
@@ -129,7 +130,11 @@ asked(Fun) ->
             demonitor(Monitor, [flush]),
             Answer;
         {'DOWN', Monitor, process, Pid, Reason} ->
-            {failed, Reason}
+            {failed, Reason};
+        {'EXIT', _, Reason} ->
+            %% Nobody wants to know any more, and the fun may go on for ever.
+            exit(Pid, kill),
+            exit(Reason)
     after ?CHECK_TIME ->
         exit(Pid, kill),
         receive {'DOWN', Monitor, process, Pid, _} -> ok end,
@@ -148,6 +153,11 @@ answered(Fun) ->
 
 %% ---- small things -----------------------------------------------------------
 
-wait(Ms) -> receive after Ms -> ok end.
+%% Whoever has started this process may have ended normally, too.
+wait(Ms) ->
+    receive
+        {'EXIT', _, Reason} -> exit(Reason)
+    after Ms -> ok
+    end.
 
 text(Format, Args) -> unicode:characters_to_binary(io_lib:format(Format, Args)).

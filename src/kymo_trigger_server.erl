@@ -25,6 +25,10 @@
 -define(REMEMBERED, 100).
 -define(SHOWN, 20).
 
+%% While so many messages wait no snapshot is taken: one takes longer than a firing takes to
+%% arrive, and nothing slows the command down.
+-define(MOST_WAITING, 100).
+
 %% What info shows of one.
 -define(KEYS, [
     trigger, kind, value, limit, open, start_ns, end_ns, process, process_pid, server, server_pid, function, reason,
@@ -270,9 +274,12 @@ fired(Firing, #triggers{plan = #{action := Action, max := Max}, info = #{acted :
     case Action of
         note -> remembered(Times, #{}, S);
         _ when Acted >= Max -> remembered(Times, #{error => max_reached}, S);
-        snapshot -> snapshot(Times, add(acted, 1, S));
+        snapshot -> snapshot_in_time(process_info(self(), message_queue_len), Times, S);
         stop -> stop_recorder(Times, add(acted, 1, S))
     end.
+
+snapshot_in_time({_, Waiting}, _, S) when Waiting > ?MOST_WAITING -> add(suppressed, 1, S);
+snapshot_in_time(_, Firing, S) -> snapshot(Firing, add(acted, 1, S)).
 
 snapshot(Firing, #triggers{plan = #{folder := Folder} = Plan, about = #{server := Server}} = S) ->
     #{<<"kind">> := Kind, <<"fired_ms">> := Ms} = Firing,

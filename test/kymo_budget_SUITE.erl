@@ -16,7 +16,7 @@
 all() -> [{group, M} || M <- [decisions | lists:sort(kymo_tracing:modes())]] ++ [bad_options, options_of_attach].
 
 groups() ->
-    Cases = [functions, kinds, patterns, ends_at_any_time, server_killed, calibration],
+    Cases = [functions, kinds, patterns, held_by_another, ends_at_any_time, server_killed, calibration],
     [
         {decisions, [], [loudest_first, kinds_last, slow_mix, burst, comes_back, comes_back_less_often, both_limits, cleared]},
         {global, [], Cases},
@@ -244,6 +244,32 @@ patterns(Config) ->
     _ = stopped(Loud),
     back(R),
     %% As the pattern that is left wants it: without returns.
+    1 = loud(1),
+    _ = stop(R),
+    Since = "where time_ns > (select max(to_ns) from shed) and function = 'kymo_budget_SUITE:loud/1'",
+    ?assertEqual([#{<<"event">> => <<"call">>}], rows(Rec, "select event from events " ++ Since)).
+
+%% Without sessions another tracer may have set what is to come back: it stays shed until
+%% that is gone, and then is recorded.
+held_by_another(Config) ->
+    held_by_another(?config(mode, Config), Config).
+
+held_by_another(session, _) ->
+    {skip, "others set nothing in a session"};
+held_by_another(global, Config) ->
+    {R, Rec} = start(Config, #{events => 8000}),
+    MFA = {?MODULE, loud, 1},
+    {ok, _} = kymo:trace(R, #{functions => ["kymo_budget_SUITE:loud/1", "kymo_budget_SUITE:quiet/1"]}),
+    Loud = spawn_link(fun() -> loudly(0) end),
+    ?assert(until(fun() -> shed(R) =:= {[MFA], []} end)),
+    1 = erlang:trace_pattern(MFA, [{'_', [], [{return_trace}]}], [local]),
+    _ = stopped(Loud),
+    #{budget := #{times := Times}} = kymo:info(R),
+    ?assert(until(fun() -> maps:get(times, maps:get(budget, kymo:info(R))) > Times end)),
+    ?assertEqual({[MFA], []}, shed(R)),
+    ?assertEqual({match_spec, [{'_', [], [{return_trace}]}]}, erlang:trace_info(MFA, match_spec)),
+    1 = erlang:trace_pattern(MFA, false, [local]),
+    back(R),
     1 = loud(1),
     _ = stop(R),
     Since = "where time_ns > (select max(to_ns) from shed) and function = 'kymo_budget_SUITE:loud/1'",

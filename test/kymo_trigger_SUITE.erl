@@ -16,8 +16,8 @@
 all() ->
     [refusals, calls, requests, exits, mailboxes, schedules, collections, checks, nothing_fires, stopped,
      cooldown, maximum, retention, retention_by_size, earlier_files_stay, stop_action, note_action,
-     overwritten_cause, missed, killed_watcher, killed_process, killed_recorder, nothing_left, bad_folder,
-     full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, at_node_start, from_a_shell,
+     overwritten_cause, missed, killed_watcher, killed_process, killed_recorder, looks_end, nothing_left, bad_folder,
+     full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, too_many_snapshots, at_node_start, from_a_shell,
      damaged_firing].
 
 init_per_suite(Config) ->
@@ -412,6 +412,8 @@ earlier_files_stay(Config) ->
     [ok = file:make_dir(filename:join(Folder, N)) || N <- Others],
     Earlier = "20000101T000000.000Z-001-call",
     ok = file:make_dir(filename:join(Folder, Earlier)),
+    %% As a node leaves it that is killed while it writes.
+    ok = file:write_file(filename:join([Folder, Earlier, "firing.json.new"]), "{"),
     R = start(Config, [{exit, '_'}], #{cooldown => 0, keep => 1}),
     died(boom),
     _ = until(R, fun(#{removed := N}) -> N =:= 1 end),
@@ -542,6 +544,31 @@ killed_recorder(Config) ->
     {connected, Pid} = erlang:port_info(hd(ports()), connected),
     exit(Server, kill),
     true = kymo_cli:until(fun() -> not is_process_alive(Pid) andalso ports() =:= [] andalso is_gone(Os) end).
+
+%% What looks for triggers ends with the recorder, however that ends, and so does a fun that
+%% it waits for.
+looks_end(Config) ->
+    {ok, First} = kymo:start(#{dir => rec(Config) ++ "0"}),
+    {ok, _} = kymo:stop(First),
+    [looks_end(Config, How) || How <- [stop, kill]].
+
+looks_end(Config, How) ->
+    Before = processes(),
+    Test = self(),
+    Hanging = fun() ->
+        Test ! {asked, self()},
+        receive never -> ok end
+    end,
+    {ok, {kymo_recorder, Server, _} = R} = kymo:start(#{
+        dir => filename:join(?config(dir, Config), How),
+        triggers => [{mailbox, 1000000}, {mailbox, [self()], 1000000}, {check, fun() -> false end, 1000}, {check, Hanging}]
+    }),
+    Asked = receive {asked, Pid} -> Pid end,
+    case How of
+        stop -> {ok, _} = kymo:stop(R);
+        kill -> exit(Server, kill)
+    end,
+    true = kymo_cli:until(fun() -> not is_process_alive(Asked) andalso processes() -- Before =:= [] end).
 
 nothing_left(Config) ->
     {ok, First} = kymo:start(#{dir => rec(Config) ++ "0"}),
@@ -698,6 +725,23 @@ many_snapshots(Config) ->
     ],
     ?assertEqual([], [text(P) || P <- Pids] -- Found).
 
+%% More firings than snapshots can be taken: what waits is bounded, and the rest is counted.
+too_many_snapshots(Config) ->
+    R = start(Config, [{exit, boom}], #{cooldown => 0, max => infinity, keep => 1}),
+    _ = judged(R),
+    [Port] = ports(),
+    {connected, Triggers} = erlang:port_info(Port, connected),
+    true = erlang:suspend_process(Triggers),
+    _ = [died(boom) || _ <- lists:seq(1, 500)],
+    true = kymo_cli:until(fun() -> element(2, process_info(Triggers, message_queue_len)) >= 500 end),
+    true = erlang:resume_process(Triggers),
+    #{fired := Fired, acted := Fired, suppressed := Suppressed} =
+        until(R, fun(#{fired := F, suppressed := N}) -> F + N =:= 500 end),
+    %% 99 others waited behind the first of the last 100, or some more about what was judged.
+    ?assert(Fired =< 101),
+    ?assert(Suppressed >= 399),
+    {ok, _} = kymo:stop(R).
+
 %% ---- without code ---------------------------------------------------------------------------------
 
 at_node_start(Config) ->
@@ -772,6 +816,25 @@ damaged_firing(Config) ->
             {0, _} = kymo_cli:run(["why", "-q", Dir])
         end
      || Bad <- lists:sublist(Cut, 40) ++ Others
+    ],
+    %% Nothing that a terminal takes for a command, and nothing but characters.
+    Evil = <<"\\u009b2J\\u001b[2J\\ud800\\r ", 16#c2, 16#9b, " ", 16#9b, " ", 127, " ", 16#f0, 16#9f>>,
+    ok = file:write_file(File, [<<"{\"kind\":\"exit\",\"trigger\":\"">>, Evil, <<" \",\"process\":\"">>, lists:duplicate(200, <<"\x{1f600}"/utf8>>), <<"\"}">>]),
+    {0, Shown} = kymo_cli:run(["info", "-q", Dir]),
+    ?assertMatch({_, _}, binary:match(Shown, <<"?2J?[2J?? ? ? ? ??">>)),
+    ?assertEqual(127, length(binary:matches(Shown, <<"\x{1f600}"/utf8>>))),
+    ?assertEqual(nomatch, re:run(Shown, "[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f]", [unicode, {capture, none}])),
+    %% Times that no recording has.
+    [
+        begin
+            Times = io_lib:format("{\"kind\":\"exit\",\"process_pid\":\"<0.1.0>\",\"start_ns\":~b,\"end_ns\":~b}", [From, To]),
+            ok = file:write_file(File, Times),
+            Firing = json(["info", "--json", "-q", Dir], <<"firing">>),
+            ?assertNotMatch(#{<<"held">> := true}, Firing),
+            {0, _} = kymo_cli:run(["info", "-q", Dir]),
+            {0, _} = kymo_cli:run(["why", "-q", Dir])
+        end
+     || {From, To} <- [{1 bsl 63 - 1, 1 bsl 63 - 1}, {0, 1 bsl 63 - 1}, {1000, 0}, {1 bsl 63 - 1, -(1 bsl 63)}]
     ],
     ok = file:write_file(File, Good),
     #{<<"kind">> := <<"exit">>} = json(["info", "--json", "-q", Dir], <<"firing">>).

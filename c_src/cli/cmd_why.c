@@ -397,11 +397,12 @@ static bool is_same(const struct cli_why_target *a, const struct cli_why_target 
 static void put_firing_first(struct why *w)
 {
     const struct cli_firing *f = &w->firing;
-    struct cli_why_target t = {
-        .server = KYMO_IDENT_NONE, .start = w->a.t0 + f->start_ns, .end = w->a.t0 + f->end_ns};
+    struct cli_why_target t = {.server = KYMO_IDENT_NONE};
     if (!w->has_firing || f->end_ns <= f->start_ns || !cli_firing_is_held(f, w->a.r) ||
         !cli_parse_ident(f->process_pid, &t.process))
         return;
+    t.start = w->a.t0 + f->start_ns;
+    t.end = w->a.t0 + f->end_ns;
     if (!cli_parse_ident(f->server_pid, &t.server))
         t.server = KYMO_IDENT_NONE;
     size_t same = 0;

@@ -11,6 +11,7 @@
 
 #include "analyse.h"
 #include "json.h"
+#include "kymo_sink.h"
 
 /* ---- from kymo watch ---- */
 
@@ -69,21 +70,21 @@ void cli_firing_json(const struct kymo_reader *r, const struct kymo_naming *nami
 
 enum { FILE_MAX = 16384, KEY_MAX = 32 };
 
+/* It is printed to terminals, which take the characters from 0x80 on for commands, too. */
+static uint32_t printable(uint32_t c)
+{
+    bool control = c < 0x20 || (c >= 0x7f && c < 0xa0), surrogate = c >= 0xd800 && c < 0xe000;
+    return control || surrogate ? '?' : c;
+}
+
 /* Appends c in UTF-8 where it fits. */
 static size_t put_char(char *out, size_t n, size_t size, uint32_t c)
 {
     char b[4];
-    size_t len = c < 0x80 ? 1 : c < 0x800 ? 2 : 3;
-    if (len == 1) {
-        b[0] = (char)c;
-    } else if (len == 2) {
-        b[0] = (char)(0xc0 | c >> 6);
-        b[1] = (char)(0x80 | (c & 0x3f));
-    } else {
-        b[0] = (char)(0xe0 | c >> 12);
-        b[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        b[2] = (char)(0x80 | (c & 0x3f));
-    }
+    size_t len = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    b[0] = (char)(len == 1 ? c : (0xf00u >> len & 0xffu) | c >> 6 * (len - 1));
+    for (size_t i = 1; i < len; i++)
+        b[i] = (char)(0x80 | (c >> 6 * (len - 1 - i) & 0x3f));
     if (n + len + 1 > size) { /* nothing more fits */
         memset(out + n, 0, size - n);
         return size;
@@ -101,27 +102,31 @@ static bool take_text(const char **p, char *out, size_t size)
     if (*s++ != '"')
         return false;
     while (*s != '"') {
-        uint32_t c = (unsigned char)*s++;
-        const char *e;
-        if (c < 0x20)
-            return false; /* the end of the file, too */
-        if (c == '\\' && *s == 'u') {
-            char hex[5] = "", *end;
-            strncpy(hex, s + 1, 4);
-            c = (uint32_t)strtoul(hex, &end, 16);
-            if (end != hex + 4)
+        uint32_t c;
+        size_t len = kymo_utf8_decode((const uint8_t *)s, strnlen(s, 4), &c);
+        if (len != 0 && c < 0x20)
+            return false;
+        if (len == 0) {
+            if (*s++ == '\0') /* the end of the file */
                 return false;
-            s += 5;
-            n = put_char(out, n, size, c < 0x20 ? '?' : c);
+            c = '?';
+        } else if (c == '\\' && s[1] == 'u') {
+            char hex[5] = "";
+            strncpy(hex, s + 2, 4);
+            if (strspn(hex, "0123456789abcdefABCDEF") != 4)
+                return false;
+            c = (uint32_t)strtoul(hex, NULL, 16);
+            s += 6;
         } else if (c == '\\') {
-            e = *s != '\0' ? strchr(escapes, *s++) : NULL;
+            const char *e = s[1] != '\0' ? strchr(escapes, s[1]) : NULL;
             if (e == NULL)
                 return false;
             c = (unsigned char)plain[e - escapes];
-            n = put_char(out, n, size, c < 0x20 ? '?' : c); /* it is printed to terminals */
-        } else if (n + 1 < size && (c < 0x80 || n + 4 < size)) {
-            out[n++] = (char)c;
+            s += 2;
+        } else {
+            s += len;
         }
+        n = put_char(out, n, size, printable(c));
     }
     if (size > 0)
         out[n < size ? n : size - 1] = '\0';
@@ -235,18 +240,18 @@ bool cli_firing_read(const char *dir, struct cli_firing *f)
         {.key = "open", .flag = &f->open}};
     if (!take_object(text, members, sizeof members / sizeof *members) || f->kind[0] == '\0')
         return false;
-    f->has_times = start && end;
+    f->has_times = start && end && f->start_ns <= f->end_ns;
     return true;
 }
 
 bool cli_firing_is_held(const struct cli_firing *f, const struct kymo_reader *r)
 {
     uint64_t ticks;
-    int64_t horizon;
-    if (!f->has_times)
+    int64_t horizon, t0 = kymo_reader_meta(r)->t0_mono_ns, start, end;
+    if (!f->has_times || __builtin_add_overflow(t0, f->start_ns, &start) ||
+        __builtin_add_overflow(t0, f->end_ns, &end))
         return false;
-    return !kymo_reader_horizon(r, &ticks, &horizon) ||
-           kymo_reader_meta(r)->t0_mono_ns + f->start_ns >= horizon;
+    return !kymo_reader_horizon(r, &ticks, &horizon) || start >= horizon;
 }
 
 static bool is_kind(const struct cli_firing *f, const char *kind)
