@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,12 +107,23 @@ int kymo_write_all(int fd, const void *p, size_t len, uint64_t offset)
     return 0;
 }
 
-/* File systems that can't reserve get their zeros written. */
+/* False also where the file system does not say. */
+static bool is_too_large(int fd, uint64_t len)
+{
+    struct statvfs fs;
+
+    return fstatvfs(fd, &fs) == 0 && fs.f_blocks != 0 && fs.f_frsize != 0 && len / fs.f_frsize > fs.f_bavail;
+}
+
+/* File systems that can't reserve get their zeros written. One that has no room is not
+ * asked: it may reserve all it has before it says so, and until then nobody else has any. */
 static int reserve_space(int fd, uint64_t len)
 {
     static const char zeros[65536];
     int rc;
 
+    if (is_too_large(fd, len))
+        return -ENOSPC;
     do {
         rc = fallocate(fd, 0, 0, (off_t)len) == 0 ? 0 : -errno;
     } while (rc == -EINTR);
