@@ -19,6 +19,7 @@ typedef struct {
     HashBucket bucket;          /* Must be first */
     int module;                 /* Atom index */
     const BeamCodeHeader *code_hdr;
+    Uint left;                  /* Functions to be indexed, the first ones */
     int shift;                  /* Of hash values, to be slots of heads */
     Uint32 *heads;              /* First function of each chain */
     Uint32 *next;               /* And what comes after each function */
@@ -114,7 +115,7 @@ erts_bp_index_clear(void)
 }
 
 static void
-index_functions(ModuleIndex *ix, const BeamCodeHeader *code_hdr)
+begin_to_index(ModuleIndex *ix, const BeamCodeHeader *code_hdr)
 {
     const Uint n = (Uint) code_hdr->num_functions;
     int bits = 1;
@@ -127,23 +128,38 @@ index_functions(ModuleIndex *ix, const BeamCodeHeader *code_hdr)
     slots = (Uint) 1 << bits;
     ix->shift = 32 - bits;
     ix->code_hdr = code_hdr;
+    ix->left = n;
     ix->heads = erts_alloc(ERTS_ALC_T_BPD, (slots + n) * sizeof(Uint32));
     ix->next = ix->heads + slots;
 
     for (i = 0; i < slots; i++) {
         ix->heads[i] = NO_FUNCTION;
     }
-    for (i = n; i-- > 0; ) {
-        Uint32 *head = &ix->heads[slot_of(ix, code_hdr->functions[i]->mfa.function)];
+}
+
+/*
+ * Index the next functions, at most 'max'. Returns how many.
+ */
+static Uint
+index_some(ModuleIndex *ix, Uint max)
+{
+    const Uint n = MIN(ix->left, max);
+    Uint i;
+
+    for (i = ix->left; i-- > ix->left - n; ) {
+        const Eterm function = ix->code_hdr->functions[i]->mfa.function;
+        Uint32 *head = &ix->heads[slot_of(ix, function)];
 
         ix->next[i] = *head;
         *head = (Uint32) i;
     }
+    ix->left -= n;
+    return n;
 }
 
-void
+int
 erts_bp_index_match(BpFunctions *f, Module *modp, const ErtsCodeMFA *mfa,
-                    int specified)
+                    int specified, Uint max)
 {
     const BeamCodeHeader *code_hdr = modp->curr.code_hdr;
     ModuleIndex tmpl, *ix;
@@ -161,10 +177,13 @@ erts_bp_index_match(BpFunctions *f, Module *modp, const ErtsCodeMFA *mfa,
     ix = hash_put(&bp_index.modules, &tmpl);
     bp_index.is_used = 1;
     if (!ix->code_hdr) {
-        index_functions(ix, code_hdr);
-        f->looked_at += (Uint) code_hdr->num_functions;
+        begin_to_index(ix, code_hdr);
     }
     ASSERT(ix->code_hdr == code_hdr);
+    f->looked_at += index_some(ix, max);
+    if (ix->left > 0) {
+        return 0;
+    }
 
     first = ix->heads[slot_of(ix, mfa->function)];
     for (fi = first; fi != NO_FUNCTION; fi = ix->next[fi]) {
@@ -172,7 +191,7 @@ erts_bp_index_match(BpFunctions *f, Module *modp, const ErtsCodeMFA *mfa,
     }
     f->looked_at += f->room;
     if (f->room == 0) {
-        return;
+        return 1;
     }
 
     f->matching = erts_alloc(ERTS_ALC_T_BPD, f->room * sizeof(BpFunction));
@@ -186,4 +205,5 @@ erts_bp_index_match(BpFunctions *f, Module *modp, const ErtsCodeMFA *mfa,
             f->matched++;
         }
     }
+    return 1;
 }

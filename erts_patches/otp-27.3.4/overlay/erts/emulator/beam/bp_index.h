@@ -25,10 +25,12 @@ void erts_bp_index_init(void);
 
 /* Makes `f` the list of the functions in the current code of a module that are
  * named by the first `specified` parts of `mfa`, 2 or 3. The module has code.
+ * If the module has no index yet, at most `max` of its functions are indexed at
+ * a time: returns false, with an empty list, until that is done.
  * Sets f->looked_at to the number of functions that had to be looked at: those
- * of the same name, and all of the module when its index is made. */
-void erts_bp_index_match(BpFunctions *f, Module *modp, const ErtsCodeMFA *mfa,
-                         int specified);
+ * that have been indexed, and those of the same name. */
+int erts_bp_index_match(BpFunctions *f, Module *modp, const ErtsCodeMFA *mfa,
+                        int specified, Uint max);
 
 /* Frees all indexes. */
 void erts_bp_index_clear(void);

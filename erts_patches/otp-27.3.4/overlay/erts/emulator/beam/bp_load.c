@@ -476,6 +476,6 @@ erts_bp_load_unlink(void)
         erts_bp_unlink_instance(&bp_load.instances[j]);
     }
 
-    erts_free_breakpoints_later();
+    erts_free_breakpoints_later(NULL, NULL);
     reset();
 }
