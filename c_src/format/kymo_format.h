@@ -2,36 +2,36 @@
  *
  * The recording on disk and in the memory-mapped pool of segments.
  *
- * This header is the single definition of the format. The recorder writes it,
- * the reader decodes it, the CTF exporter describes it; nobody else repeats an
- * offset. doc/format.md explains it in prose.
+ * This header is the only definition of the format: the recorder, the reader and the CTF
+ * exporter take all offsets from it. doc/format.md explains it in prose.
  *
  * A recording is a directory:
- *   meta          struct kymo_meta, then the calibration table, then one
- *                 struct kymo_slot per tracing thread. Memory mapped by the
- *                 recorder, so counters survive the death of the node.
+ *   meta          struct kymo_meta, the calibration table, and one struct kymo_slot per
+ *                 tracing thread. Memory-mapped, so the counters survive the node.
  *   dict          append-only definitions: atoms, MFAs, terms, processes.
- *   ring          n_segments places of segment_bytes, one pool for all threads.
- *                 Absent in a snapshot, and once a discard recorder has ended
- *                 with everything in data files.
- *   data.NNNNNN   whole segments one after the other, each packet_size bits
- *                 long (policy discard, and every snapshot). NNNNNN from 1.
+ *   ring          n_segments places of segment_bytes: one pool for all threads. Absent in
+ *                 a snapshot, and after a discard recorder has written everything to data
+ *                 files.
+ *   data.NNNNNN   whole segments, one after the other, each packet_bits long (policy
+ *                 discard, and snapshots). NNNNNN counts from 1.
  *
- * One segment may be found both in `ring` and in a data file: the pair
- * (instance, seq) identifies it, readers keep one copy.
+ * A segment may be both in `ring` and in a data file. The pair (instance, seq) identifies
+ * it; readers use one copy.
  *
- * Everything is little-endian. All integers of the headers are naturally
- * aligned; records inside a segment are packed without padding.
+ * All integers are little-endian. Those of headers are naturally aligned; records in a
+ * segment are packed without padding.
  */
 #ifndef KYMO_FORMAT_H
 #define KYMO_FORMAT_H
 
 #include <stdint.h>
 
-/* The columns of these tables are for people. */
+/* The tables are aligned by hand. */
 /* clang-format off */
 
-#define KYMO_FORMAT_VERSION 2u
+/* Version 3 adds the events 38 to 44. Readers of version 3 read version 2 too. */
+#define KYMO_FORMAT_VERSION 3u
+#define KYMO_FORMAT_OLDEST 2u
 #define KYMO_META_MAGIC 0x314345524f4d594bull /* "KYMOREC1" */
 #define KYMO_SEG_MAGIC 0xC1FC1FC1u            /* CTF 1.8 packet magic */
 #define KYMO_DICT_MAGIC 0x444d594bu           /* "KYMD" */
@@ -41,7 +41,7 @@
 #define KYMO_RING_NAME "ring"
 #define KYMO_DATA_FMT "data.%06u"
 
-/* ---- limits: beyond them nothing was written by kymo --------------------- */
+/* ---- limits: kymo never writes anything beyond them ----------------------- */
 
 #define KYMO_SLOTS_MAX 4096u
 #define KYMO_SEGMENT_MIN 4096u
@@ -56,7 +56,7 @@
 
 enum kymo_policy { KYMO_OVERWRITE = 0, KYMO_DISCARD = 1 };
 
-/* Life of a recorder. state.c says which function makes which transition. */
+/* The states of a recorder. state.c has the transitions. */
 enum kymo_state {
     KYMO_IDLE = 0,
     KYMO_ACTIVE = 1,
@@ -65,7 +65,7 @@ enum kymo_state {
     KYMO_CLOSED = 4
 };
 
-/* Why a recorder left KYMO_ACTIVE for good. */
+/* Why a recorder ended. */
 enum kymo_reason {
     KYMO_R_NONE = 0,
     KYMO_R_STOP = 1,       /* stop was called */
@@ -77,19 +77,19 @@ enum kymo_reason {
     KYMO_R_COLLECTED = 7   /* the last reference to the state was dropped */
 };
 
-/* What ticks are: nanoseconds of CLOCK_MONOTONIC, or the counter of the processor
- * (TSC on x86-64, CNTVCT on ARM64) plus an offset that changes where the counter
- * was set back or ran on while CLOCK_MONOTONIC did not (suspend, a virtual machine
- * that was moved). Ticks of one recording follow CLOCK_MONOTONIC and never go back. */
+/* The unit of ticks: nanoseconds of CLOCK_MONOTONIC, or the processor's counter (TSC on
+ * x86-64, CNTVCT on ARM64) plus an offset. The offset is corrected when counter and
+ * CLOCK_MONOTONIC diverge (suspend, migration of a virtual machine), so the ticks of a
+ * recording follow CLOCK_MONOTONIC and never go back. */
 enum kymo_clock { KYMO_CLOCK_MONOTONIC = 0, KYMO_CLOCK_COUNTER = 1 };
 
-/* Causes of loss. A lost event is counted in exactly one of them. */
+/* Causes of loss. Each lost event is counted under exactly one. */
 enum kymo_loss {
     KYMO_LOST_RING_FULL = 0, /* discard: the drain thread was too slow */
     KYMO_LOST_IO = 1,        /* no room: segments could not be written (errno in meta) */
     KYMO_LOST_NO_SLOT = 2,   /* more tracing threads than slots (in meta only) */
     KYMO_LOST_TOO_BIG = 3,   /* a record that does not fit in a segment */
-    KYMO_LOST_BAD_TERM = 4,  /* the runtime handed over something unreadable */
+    KYMO_LOST_BAD_TERM = 4,  /* the runtime passed an unreadable term */
     KYMO_LOST_REENTRY = 5,   /* the thread was interrupted inside the recorder */
     KYMO_LOSS_CAUSES = 8     /* size of the tables; the rest is reserved, 0 */
 };
@@ -105,6 +105,11 @@ enum kymo_loss {
 #define KYMO_D_MSG 0x08u        /* messages carry their contents */
 #define KYMO_D_TERMS 0x10u      /* exit reasons, spawn arguments, seq_trace */
 #define KYMO_D_GC_SIZES 0x20u   /* garbage collections carry their sizes */
+
+/* Bits of kymo_meta.exact. */
+#define KYMO_EXACT_MESSAGES 0x01u /* sent and received messages have numbers */
+#define KYMO_EXACT_TAKEN 0x02u    /* messages that leave a mailbox are recorded */
+#define KYMO_EXACT_RUNNABLE 0x04u /* in: since when it could run; out: why */
 
 struct kymo_meta {
     uint64_t magic;         /* 0   KYMO_META_MAGIC, stored last at creation */
@@ -149,25 +154,26 @@ struct kymo_meta {
     uint8_t node[256];      /* 248 UTF-8, node_len bytes */
     char otp_release[16];   /* 504 NUL padded */
     char erts_version[16];  /* 520 NUL padded */
-    uint64_t taken;         /* 536 patterns, flags or sessions that somebody else took away (atomic) */
+    uint64_t taken;         /* 536 patterns, flags or sessions that other tracers removed (atomic) */
     uint64_t memory;        /* 544 bytes of the whole recorder, 0 in a snapshot */
-    uint32_t epochs;        /* 552 how often the offset of the counter changed (atomic) */
-    uint32_t locked;        /* 556 1: a living recorder has an OFD write lock on byte 0 of this file */
+    uint32_t epochs;        /* 552 how often the offset of the counter was corrected (atomic) */
+    uint32_t locked;        /* 556 1: a running recorder has an OFD write lock on byte 0 of this file */
     uint64_t no_slot_first; /* 560 ticks of the first event of no_slot, 0 = none (atomic) */
     uint64_t no_slot_last;  /* 568 ticks of the newest (atomic, maximum) */
     uint64_t budget_ppm;    /* 576 of the time of each scheduler, in millionths; 0 = no budget (atomic) */
     uint64_t budget_events; /* 584 events per second; 0 = no budget (atomic) */
-    uint64_t shed;          /* 592 functions and kinds of events that were shed, each as often as it was;
-                             *     KYMO_DICT_SHED says which and when (atomic) */
-    uint64_t shed_unnamed;  /* 600 of these and of what was given back: without a note, for lack of room
-                             *     in dict (atomic) */
-    uint8_t reserved[KYMO_META_BYTES - 624];
-    uint8_t boot_id[16];    /* 4080 of the machine since it was started, 0 = not known: recordings with the
-                               same one have the same CLOCK_MONOTONIC and counter */
+    uint64_t shed;          /* 592 how often a function or kind of events was shed; the notes
+                             *     KYMO_DICT_SHED have which and when (atomic) */
+    uint64_t shed_unnamed;  /* 600 how many of these, and of those given back, have no note because
+                             *     dict was full (atomic) */
+    uint32_t exact;         /* 608 KYMO_EXACT_*: what the runtime reports exactly; 0 in version 2 */
+    uint8_t reserved[KYMO_META_BYTES - 628];
+    uint8_t boot_id[16];    /* 4080 the kernel's boot id, 0 = unknown: recordings with the same one have
+                               the same CLOCK_MONOTONIC and counter */
 };
 
-/* One point (clock ticks, CLOCK_MONOTONIC ns) taken together. Entry 0 is the
- * creation; the recorder's worker adds one from time to time. */
+/* One calibration point: both clocks, read together. Entry 0 is from the creation; the
+ * worker appends more. */
 struct kymo_calib {
     uint64_t ticks;
     int64_t mono_ns;
@@ -180,10 +186,10 @@ enum kymo_thread {
     KYMO_T_DIRTY_IO = 3
 };
 
-/* Counters of one tracing thread, with relaxed atomic stores. Each block of 64
- * bytes says who stores there. */
+/* The counters of one tracing thread. All stores are atomic and relaxed. Each block of
+ * cache lines names the threads that store there. */
 struct kymo_slot {
-    /* Its thread. */
+    /* The slot's thread. */
     uint32_t used;          /* 0   1 once a thread has taken the slot (release) */
     uint32_t thread_kind;   /* 4   enum kymo_thread */
     uint32_t thread_no;     /* 8   scheduler number, 0 = unknown */
@@ -194,16 +200,16 @@ struct kymo_slot {
     uint64_t seq;           /* 48  sequence number of the open segment, 0 = none */
     uint64_t sampled_out;   /* 56  left out by sampling: not a loss */
     uint64_t lost[KYMO_LOSS_CAUSES]; /* 64 by enum kymo_loss */
-    /* Any thread that reuses a segment of this one, before it destroys it; the
-     * worker that removes old data files. */
+    /* Any thread that reuses a segment of this one, before it overwrites it; the worker
+     * when it removes data files. Exceptions are marked. */
     uint64_t overwritten;   /* 128 events in segments that were reused (fetch-add) */
-    uint64_t gone_until;    /* 136 ticks of the newest event that was reused or removed (maximum) */
-    uint64_t lost_last;     /* 144 ticks of its newest loss, 0 = none (its thread) */
+    uint64_t gone_until;    /* 136 ticks of the newest event that was overwritten or removed (maximum) */
+    uint64_t lost_last;     /* 144 ticks of the newest loss, 0 = none (by the slot's thread) */
     uint64_t reserved0[4];  /* 152 */
-    uint64_t place;         /* 184 of the open segment in the pool, valid with seq (its thread) */
+    uint64_t place;         /* 184 of the open segment in the pool, valid with seq (by its thread) */
     /* The worker. */
-    uint64_t drained_seq;   /* 192 last segment handed over */
-    uint64_t io_lost;       /* 200 events in segments that are in no file, not even ring */
+    uint64_t drained_seq;   /* 192 last segment written to a data file */
+    uint64_t io_lost;       /* 200 events in segments that could not be written and are not in ring */
     uint64_t reserved1[6];  /* 208 */
 };
 
@@ -211,48 +217,44 @@ struct kymo_slot {
 
 /* A CTF 1.8 packet: packet.header, packet.context, then records.
  *
- * The pool. Place i of the file `ring` holds bytes i * segment_bytes on. Each use
- * of a place has a number of its own, `order`, which counts up over all threads;
- * it is used by one thread (`instance`), as its segment number `seq`. They are reused
- * roughly in the order of `order`; a segment may survive others of its thread that
- * are newer.
+ * The pool. Place i of the file `ring` starts at byte i * segment_bytes. Each use of a
+ * place has a unique number, `order`, which increases over all threads. A place is used by
+ * one thread (`instance`) at a time, as its segment number `seq`. Places are reused roughly
+ * in the order of `order`, so a segment may outlive newer ones of its thread.
  *
- * The horizon. Of each thread that has lost a segment to others, gone_until of its
- * slot is the time of the newest event that is gone. ts_before of the oldest of its
- * newest segments without a gap in seq says the same where meta is older than the
- * pool (a power failure), and in a snapshot. The newest of all these times over all
- * threads is the horizon: after it the recording is complete but for losses that it
- * tells.
+ * The horizon. If segments of a thread have been overwritten, gone_until of its slot is
+ * the time of the newest event in them. In a snapshot, and if meta is older than the pool
+ * (after a power failure), ts_before of a segment has the same meaning: that of the oldest
+ * segment after which seq has no gap. The horizon is the latest of these times over all
+ * threads. After it the recording is complete, except for the losses that it reports.
  *
- * Publication. `commit` is the number of bytes of the segment, header
- * included, that are complete; the producer stores it with release order after
- * every record. 0 means that the segment is empty or being set up again.
- * A reader of a live or crashed pool loads order, then commit (both acquire),
- * copies that many bytes, and keeps the copy only if after an acquire fence commit
- * has not gone down and order, loaded last, is unchanged. content_bits is 0 until
- * the segment is closed. crc and flags are stored together, once, some time after
- * that. */
+ * Publication. `commit` is the number of complete bytes of the segment, header included.
+ * The producer stores it with release order after each record. 0: the segment is empty or
+ * being reused. A reader of a live or crashed pool loads order and then commit (both
+ * acquire), and copies that many bytes. After an acquire fence, it discards the copy if
+ * commit has decreased or order, loaded last, has changed. content_bits is 0 until the
+ * segment is closed. crc and flags are stored together, once, at some time after that. */
 struct kymo_segment {
     uint32_t magic;         /* 0   KYMO_SEG_MAGIC */
     uint8_t uuid[16];       /* 4 */
     uint32_t stream_id;     /* 20  always 0 */
     uint64_t instance;      /* 24  slot index */
-    uint64_t ts_begin;      /* 32  ticks, not after the first record, not before ts_before */
-    uint64_t ts_end;        /* 40  ticks of the last record, ts_begin without one; 0 while open */
+    uint64_t ts_begin;      /* 32  ticks; ts_before <= ts_begin <= the first record */
+    uint64_t ts_end;        /* 40  ticks of the last record, or ts_begin if there is none; 0 while open */
     uint64_t content_bits;  /* 48  header included; 0 while open */
     uint64_t packet_bits;   /* 56  space the segment takes where it is stored */
-    uint64_t seq;           /* 64  from 1, without gaps as written */
+    uint64_t seq;           /* 64  consecutive, from 1 */
     uint64_t discarded;     /* 72  events lost by this thread up to ts_end */
     uint64_t commit;        /* 80  see above */
     uint64_t events;        /* 88  records of real events, set when closed */
     uint32_t thread_kind;   /* 96  enum kymo_thread */
     uint32_t thread_no;     /* 100 */
     uint32_t crc;           /* 104 CRC-32 (zlib) of the records when KYMO_SEG_CRC */
-    uint32_t flags;         /* 108 KYMO_SEG_CRC; the bits from KYMO_SEG_TURN_SHIFT are the recorder's own */
+    uint32_t flags;         /* 108 KYMO_SEG_CRC; bits from KYMO_SEG_TURN_SHIFT on are private to the recorder */
     uint64_t lost_before;   /* 112 `discarded` when the segment was opened */
     uint64_t events_before; /* 120 events of this instance in segments with lower seq */
-    uint64_t order;         /* 128 of this use among all uses of the pool, never 0 */
-    uint64_t ts_before;     /* 136 ticks of the last record of this instance in the segment before */
+    uint64_t order;         /* 128 number of this use of the pool, never 0 */
+    uint64_t ts_before;     /* 136 ticks of the last record in the previous segment of this instance */
     int64_t mono_ns;        /* 144 CLOCK_MONOTONIC at ts_begin */
     uint32_t epoch;         /* 152 kymo_meta.epochs at ts_begin */
     uint32_t reserved;      /* 156 */
@@ -266,10 +268,10 @@ struct kymo_segment {
 /* Record = header, base fields, [content], [options].
  *   header   u8 id, u32 low 32 bits of the time in ticks      (compact), or
  *            u8 255, u32 id, u64 ticks                        (extended)
- * The compact form is used when less than 2^32 ticks have passed since the
- * previous record of the segment (since ts_begin for the first one); the full
- * time is the smallest value >= the previous one with these low bits. Times in
- * a segment never go down.
+ * The compact form is used if less than 2^32 ticks have passed since the previous record
+ * of the segment (for the first one, since ts_begin). The time is then the smallest value
+ * with these low bits that is not less than the previous one. Times in a segment never
+ * decrease.
  *
  * id = base id | KYMO_HAS_CONTENT | KYMO_HAS_OPTS. */
 #define KYMO_ID_EXTENDED 255u
@@ -280,20 +282,27 @@ struct kymo_segment {
 #define KYMO_HDR_EXTENDED 13u
 
 /* Field letters of the table below:
- *   W  who, ident u64: the tracee
+ *   W  tracee, ident u64
  *   P  peer, ident u64
  *   M  mfa, u32 dictionary id, 0 = unknown or undefined
  *   A  atom, u32 dictionary id, 0 = not an atom, unknown or undefined
  *   S  size, u32 heap words of the message (as erts_debug:flat_size/1);
- *      KYMO_SIZE_MORE is set when the count stopped at its bound,
- *      KYMO_SIZE_UNKNOWN means that sizes were not asked for
+ *      with KYMO_SIZE_MORE it is a lower bound,
+ *      KYMO_SIZE_UNKNOWN means that sizes were not requested
  *   K  kind, u8
  *   Q  value, u64
  *   U  u32 previous, u32 current: a seq_trace serial
- *   R  u8 enum kymo_message_kind, u64 hash of the reference in the message
- *   I  u32 mfa id: the function that a process of proc_lib really runs
+ *   R  u8 enum kymo_message_kind, u64 hash of the reference in the message; for a cast
+ *      between nodes, of its contents
+ *   I  u32 mfa id: the function that a process started by proc_lib runs
+ *   N  u64 number of the message: the same in send, receive and taken, and different from that
+ *      of any other message of the node; 0 = unknown
+ *   L  u32 messages before it in the mailbox, KYMO_PASSED_MANY: more than the runtime counted
  *   G  u8 count, count x u64: garbage collection sizes in words, in the order
  *      of enum kymo_gc; count is 0 or KYMO_GC_SIZES
+ *   J  u32 mfa id: the function in which a process was scheduled in
+ *   C  u16 count, count x { u16 enum kymo_counter, u16 number of the scheduler or 0,
+ *      u64 value }; at most KYMO_COUNTERS_MAX
  *
  * content  u8 flags (KYMO_C_*), u16 length, that many bytes of external term
  *          format without the leading version byte 131
@@ -301,7 +310,8 @@ struct kymo_segment {
  *          u16 length, external term of the match spec result (no 131) */
 #define KYMO_SIZE_MORE 0x80000000u
 #define KYMO_SIZE_UNKNOWN 0xffffffffu
-#define KYMO_C_CUT 1u  /* something over the bound was replaced by '...' */
+#define KYMO_PASSED_MANY 0xffffffffu
+#define KYMO_C_CUT 1u  /* the part beyond the bound was replaced by '...' */
 #define KYMO_C_PAIR 2u /* the content is the tuple {Content, Peer}: the peer has no exact ident */
 #define KYMO_CONTENT_HDR 3u
 #define KYMO_O_SCHED 1u
@@ -322,7 +332,7 @@ enum kymo_ts {
     KYMO_TS_STRICT = 4
 };
 
-/* X(id, SYMBOL, "name", "fields"); content in the comment. */
+/* X(id, SYMBOL, "name", "fields"); the comment has the content. */
 #define KYMO_EVENTS(X)                                                         \
     X(1, CALL, "call", "WM")                     /* argument list */           \
     X(2, RETURN_TO, "return_to", "WM")                                         \
@@ -358,14 +368,27 @@ enum kymo_ts {
     X(32, GC_MAJOR_END, "gc_major_end", "WG")                                  \
     X(33, SEQ_TRACE, "seq_trace", "WPKUQS") /* W from, P to, K enum kymo_seq,  \
                                                Q label; {Label, Info} */       \
-    X(34, OTHER, "other", "WA") /* A tag, of a later runtime; [Term | Extra] */ \
-    /* The same events with what a reader needs to pair requests with replies, and to \
-       name a process: decoded as SEND, RECEIVE and SPAWNED. */                \
+    X(34, OTHER, "other", "WA") /* A tag that only later runtimes have; [Term | Extra] */ \
+    /* Decoded as SEND, RECEIVE and SPAWNED, with data that pairs requests with replies, \
+       and names a process. */                                                 \
     X(35, SEND_REF, "send", "WPSR")              /* message */                 \
     X(36, RECEIVE_REF, "receive", "WPSR")        /* message */                 \
     X(37, SPAWNED_PROC, "spawned", "WPMI")       /* argument list */           \
+    /* From a runtime with version 2 of erl_nif_tracer.h: decoded as SEND, RECEIVE, IN and \
+       OUT, with more data. TAKEN is an event of its own. */                   \
+    X(38, SEND_NUMBERED, "send", "WPSN")         /* message */                 \
+    X(39, RECEIVE_NUMBERED, "receive", "WPSN")   /* message */                 \
+    X(40, SEND_REF_NUMBERED, "send", "WPSRN")    /* message */                 \
+    X(41, RECEIVE_REF_NUMBERED, "receive", "WPSRN") /* message */              \
+    X(42, TAKEN, "taken", "WNL") /* out of the mailbox; N 0: sent before the tracing */ \
+    X(43, IN_RUNNABLE, "in", "WMKQ") /* K enum kymo_runnable, Q ns in the run queue */ \
+    X(44, OUT_REASON, "out", "WMK")  /* K enum kymo_out_reason */              \
+    X(58, COUNTERS, "counters", "C")             /* of the node, at one time */ \
+    X(59, MONITOR, "system_monitor", "WPKQMJ")   /* W process or port, P the port of busy_port, \
+                                                    K enum kymo_monitor, Q its value, M where it \
+                                                    was scheduled out, J where in */ \
     X(60, STATE, "kymo_state", "K")              /* K enum kymo_state */       \
-    X(61, LOST, "kymo_lost", "KQ")               /* K enum kymo_loss, Q how many */
+    X(61, LOST, "kymo_lost", "KQ")               /* K enum kymo_loss, Q count */
 
 enum kymo_event_id {
 #define KYMO_X(id, sym, name, fields) KYMO_E_##sym = id,
@@ -374,24 +397,40 @@ enum kymo_event_id {
     KYMO_E_COUNT = 64
 };
 
-/* Ids from here on are notes of the recorder, not events of the node. */
-#define KYMO_E_FIRST_NOTE 60u
+/* Ids from here on are notes of the recorder, not events of the node. 63 is no id: with all
+ * KYMO_HAS_* it would be KYMO_ID_EXTENDED. */
+#define KYMO_E_FIRST_NOTE 58u
 
-/* What a message is, as far as OTP's own protocols tell. Tag is a reference, or
- * [alias | Reference]; its hash is that of the reference, as in KYMO_I_REF. */
+/* The kind of a message in OTP's own protocols. Tag is a reference, or [alias |
+ * Reference]; the hash is that of the reference, as in KYMO_I_REF. */
 enum kymo_message_kind {
-    KYMO_MSG_PLAIN = 0,    /* anything else, or not looked at */
+    KYMO_MSG_PLAIN = 0,    /* anything else, or not examined */
     KYMO_MSG_CALL = 1,     /* {Label, {Pid, Tag}, Request}: gen:call */
-    KYMO_MSG_CAST = 2,     /* {'$gen_cast', Request}; no reference: the hash is 0 */
+    KYMO_MSG_CAST = 2,     /* {'$gen_cast', Request}; between processes of one node the hash is 0 */
     KYMO_MSG_REPLY = 3,    /* {Tag, Reply} */
     KYMO_MSG_DOWN = 4,     /* {'DOWN', Reference, Type, Object, Reason} */
     KYMO_MSG_IO = 5,       /* {io_request, Pid, Reference, Request} */
     KYMO_MSG_IO_REPLY = 6, /* {io_reply, Reference, Reply} */
     KYMO_MSG_SPAWNED = 7,  /* {spawn_reply, Reference, ok | error, PidOrReason} */
-    KYMO_MSG_TIMEOUT = 8,  /* received only: the atom timeout, and no process is known to have sent
-                              it: how the runtime tells of a `receive ... after` that waited in vain */
+    KYMO_MSG_TIMEOUT = 8,  /* receive only: the atom timeout without a known sender, with which the
+                              runtime reports that a `receive ... after` timed out */
     KYMO_MSG_KINDS = 9
 };
+
+/* What made a process runnable that is scheduled in, and why one is scheduled out: the
+ * numbers of ErlNifTraceRunnable and ErlNifTraceOut. */
+#define KYMO_RUNNABLE_NAMES(X) \
+    X(UNKNOWN, "unknown") X(OUT, "out") X(MESSAGE, "message") X(PORT, "port") X(TIMER, "timer") \
+    X(SPAWN, "spawn") X(RESUME, "resume") X(SIGNAL, "signal")
+#define KYMO_OUT_NAMES(X) \
+    X(UNKNOWN, "unknown") X(EXITING, "exiting") X(SUSPENDED, "suspended") X(DIRTY, "dirty") \
+    X(WAITING, "waiting") X(TRAP, "trap") X(REDUCTIONS, "reductions") X(PORT, "port")
+#define KYMO_X(sym, text) KYMO_RUNNABLE_##sym,
+enum kymo_runnable { KYMO_RUNNABLE_NAMES(KYMO_X) KYMO_RUNNABLES };
+#undef KYMO_X
+#define KYMO_X(sym, text) KYMO_OUT_##sym,
+enum kymo_out_reason { KYMO_OUT_NAMES(KYMO_X) KYMO_OUTS };
+#undef KYMO_X
 
 enum kymo_seq {
     KYMO_SEQ_SEND = 1,
@@ -401,9 +440,71 @@ enum kymo_seq {
     KYMO_SEQ_LABEL_TERM = 0x80 /* or-ed in: the label is not a small integer, Q is its hash */
 };
 
+/* X(number, SYMBOL, "name", UNIT, SUM): a counter of the node. SUM is 1 for what counts up
+ * from the start of the node, and 0 for a level. The names of memory are those of
+ * erlang:memory/0; the others follow erlang:statistics/1 and erlang:system_info/1. Units:
+ * a number, bytes, nanoseconds, or a share in millionths. */
+#define KYMO_COUNTERS_OF_NODE(X)                                               \
+    X(1, RUN_QUEUE, "run_queue", COUNT, 0)                                     \
+    X(2, RUN_QUEUE_CPU, "run_queue_dirty_cpu", COUNT, 0)                       \
+    X(3, RUN_QUEUE_IO, "run_queue_dirty_io", COUNT, 0)                         \
+    X(4, SCHEDULER, "scheduler_utilization", SHARE, 0) /* of one scheduler */  \
+    X(5, SCHEDULERS, "schedulers_utilization", SHARE, 0) /* of all that are online */ \
+    X(6, DIRTY_CPU, "dirty_cpu_utilization", SHARE, 0)                         \
+    X(7, DIRTY_IO, "dirty_io_utilization", SHARE, 0)                           \
+    X(8, PROCESSES, "process_count", COUNT, 0)                                 \
+    X(9, PORTS, "port_count", COUNT, 0)                                        \
+    X(10, ATOMS, "atom_count", COUNT, 0)                                       \
+    X(11, ETS, "ets_count", COUNT, 0)                                          \
+    X(12, MEMORY_TOTAL, "memory_total", BYTES, 0)                              \
+    X(13, MEMORY_PROCESSES, "memory_processes", BYTES, 0)                      \
+    X(14, MEMORY_SYSTEM, "memory_system", BYTES, 0)                            \
+    X(15, MEMORY_ATOM, "memory_atom", BYTES, 0)                                \
+    X(16, MEMORY_BINARY, "memory_binary", BYTES, 0)                            \
+    X(17, MEMORY_CODE, "memory_code", BYTES, 0)                                \
+    X(18, MEMORY_ETS, "memory_ets", BYTES, 0)                                  \
+    X(19, REDUCTIONS, "reductions", COUNT, 1)                                  \
+    X(20, CONTEXT_SWITCHES, "context_switches", COUNT, 1)                      \
+    X(21, COLLECTIONS, "garbage_collections", COUNT, 1)                        \
+    X(22, RECLAIMED, "garbage_reclaimed", BYTES, 1)                            \
+    X(23, INPUT, "io_input", BYTES, 1)                                         \
+    X(24, OUTPUT, "io_output", BYTES, 1)                                       \
+    X(25, CPU_TIME, "cpu_time", NS, 1) /* of all threads of the node */        \
+    X(26, BUSY_PROCESS, "busy_process", COUNT, 0) /* ident of the next value's process */ \
+    X(27, MAILBOX, "mailbox_length", COUNT, 0)    /* index: rank, 1 = the longest */ \
+    X(28, HEAP, "heap_size", BYTES, 0)            /* index: rank, 1 = the largest */
+enum kymo_counter {
+#define KYMO_X(n, sym, name, unit, sum) KYMO_N_##sym = n,
+    KYMO_COUNTERS_OF_NODE(KYMO_X)
+#undef KYMO_X
+    KYMO_N_COUNT /* one more than the highest number */
+};
+enum kymo_unit { KYMO_UNIT_COUNT = 0, KYMO_UNIT_BYTES = 1, KYMO_UNIT_NS = 2, KYMO_UNIT_SHARE = 3 };
+#define KYMO_COUNTER_BYTES 12u
+#define KYMO_COUNTERS_MAX 128u
+
+/* X(number, SYMBOL, "name"): what erlang:system_monitor/2 reports, by its names there, and
+ * then what the recorder notes about it. Q is: for long_gc and long_schedule the time in
+ * milliseconds, which ended shortly before that of the record; for large_heap the words of
+ * the heap; for long_message_queue 1 when it has become long, 0 when it is short again. */
+#define KYMO_MONITORED(X)                                                      \
+    X(1, LONG_GC, "long_gc") X(2, LONG_SCHEDULE, "long_schedule")              \
+    X(3, LARGE_HEAP, "large_heap") X(4, BUSY_PORT, "busy_port")                \
+    X(5, BUSY_DIST_PORT, "busy_dist_port") X(6, LONG_QUEUE, "long_message_queue") \
+    X(16, SET, "set")          /* from here on they are recorded */            \
+    X(17, HELD, "held")        /* not from here on: process W has set system_monitor */ \
+    X(18, TOO_MANY, "too_many") /* Q of them were left out, until the next SET */
+enum kymo_monitor {
+#define KYMO_X(n, sym, name) KYMO_M_##sym = n,
+    KYMO_MONITORED(KYMO_X)
+#undef KYMO_X
+    KYMO_M_COUNT
+};
+#define KYMO_M_FIRST_NOTE 16u
+
 /* X(SYMBOL, "name"): kinds of events that a budget sheds as a whole, by their names in
- * kymo:trace/2. Calls go with their returns; they are shed by function, and all of them
- * only while that is being done. */
+ * kymo:trace/2. Calls, with their returns, are normally shed by function; the kind CALLS
+ * is shed only during changes of trace patterns. */
 #define KYMO_KINDS_OF_EVENTS(X)                                                \
     X(MESSAGES, "messages") X(RUNNING, "running") X(GC, "garbage_collection")  \
     X(PROCS, "procs") X(PORTS, "ports") X(CALLS, "calls")
@@ -414,12 +515,12 @@ enum kymo_kind {
     KYMO_KINDS
 };
 
-/* What happens to the functions and kinds of a KYMO_DICT_SHED. From the time of SHED to
- * that of GIVEN_BACK their events may be missing; outside of it they are not. */
+/* What a note KYMO_DICT_SHED reports. Events of its functions and kinds may be missing from
+ * the time of SHED to that of GIVEN_BACK, and at no other time. */
 enum kymo_shedding { KYMO_SHED = 1, KYMO_GIVEN_BACK = 2 };
 
-/* Order of the sizes in field G, the order in which the runtime lists them.
- * wordsize: words needed at the start, words reclaimed at the end. */
+/* The sizes in field G, in the runtime's order. wordsize is the number of words needed (at
+ * the start) or reclaimed (at the end). */
 #define KYMO_GC_NAMES(X)                                                       \
     X(wordsize) X(old_heap_block_size) X(heap_block_size) X(mbuf_size) X(recent_size)      \
     X(stack_size) X(old_heap_size) X(heap_size) X(bin_vheap_size)              \
@@ -441,7 +542,7 @@ enum kymo_ident {
     KYMO_I_ATOM = 3, /* dictionary id of an atom: a registered name */
     KYMO_I_REF = 4,  /* hash of a reference (an alias) */
     KYMO_I_OTHER = 5,/* hash of anything else */
-    KYMO_I_NONE = 15 /* undefined, or not known */
+    KYMO_I_NONE = 15 /* undefined or unknown */
 };
 #define KYMO_IDENT(kind, data)                                                 \
     (((uint64_t)(kind) << 60) | ((uint64_t)(data) & 0x0fffffffffffffffull))
@@ -453,12 +554,10 @@ enum kymo_ident {
 
 /* ---- dictionary ----------------------------------------------------------------- */
 
-/* Entries start at multiples of 8. A reserved entry that was never completed
- * (its thread died between reserving and writing) has no valid magic and CRC:
- * readers go on 8 bytes at a time until the next valid entry.
- * Ids count from 1 over all kinds. An entry refers only to entries with
- * lower ids. The same thing may be defined twice (two threads at once): both
- * ids are good. */
+/* Entries start at multiples of 8. If the node dies between reserving and writing an entry,
+ * it has no valid magic and CRC: readers skip 8 bytes at a time to the next valid entry.
+ * Ids count from 1 over all kinds. An entry refers only to entries with lower ids. Two
+ * threads may define the same thing at the same time; both ids are valid. */
 struct kymo_dict_entry {
     uint32_t magic; /* KYMO_DICT_MAGIC, stored last, with release order */
     uint32_t crc;   /* CRC-32 (zlib) of the bytes from `kind` to the end of the payload */
@@ -475,11 +574,11 @@ enum kymo_dict_kind {
     KYMO_DICT_MFA = 2,  /* u32 module atom id, u32 function atom id, u32 arity */
     KYMO_DICT_TERM = 3, /* external term format without 131 */
     KYMO_DICT_PROC = 4, /* u64 ident, u64 ticks, u32 name atom id or 0, u32 initial call mfa id or 0,
-                           u64 ident of its parent or none, u64 ident of its caller or none (a name is
-                           an ident, too); the last two may be missing. A later entry of the same
-                           ident adds to the earlier */
-    KYMO_DICT_SHED = 5, /* u64 ticks, u32 enum kymo_shedding, u32 bits 1 << enum kymo_kind, and any number
-                           of u32 mfa ids, 0 for a function without a name: a note of the budget */
+                           u64 ident of its parent or none, u64 ident of its caller or none (both may
+                           be registered names). The last two may be absent. A later entry of the
+                           same ident adds to earlier ones */
+    KYMO_DICT_SHED = 5, /* a note of the budget: u64 ticks, u32 enum kymo_shedding, u32 bits 1 << enum
+                           kymo_kind, and any number of u32 mfa ids, 0 for an unknown function */
     KYMO_DICT_KINDS = 6
 };
 #define KYMO_DICT_SHED_HDR 16u

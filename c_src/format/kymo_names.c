@@ -36,6 +36,20 @@ const char *kymo_message_name(unsigned kind)
     return kind < KYMO_MSG_KINDS ? names[kind] : NULL;
 }
 
+#define KYMO_X(sym, text) (text),
+const char *kymo_runnable_name(unsigned by)
+{
+    static const char *const names[KYMO_RUNNABLES] = {KYMO_RUNNABLE_NAMES(KYMO_X)};
+    return by < KYMO_RUNNABLES ? names[by] : "unknown";
+}
+
+const char *kymo_out_name(unsigned reason)
+{
+    static const char *const names[KYMO_OUTS] = {KYMO_OUT_NAMES(KYMO_X)};
+    return reason < KYMO_OUTS ? names[reason] : "unknown";
+}
+#undef KYMO_X
+
 const char *kymo_state_name(unsigned state)
 {
     static const char *const names[] = {"idle", "active", "paused", "stopping", "closed"};
@@ -57,4 +71,45 @@ const char *kymo_kind_name(unsigned kind)
 #undef KYMO_X
     };
     return kind < KYMO_KINDS ? names[kind] : NULL;
+}
+
+static const struct {
+    const char *name;
+    enum kymo_unit unit;
+    bool sum;
+} counters[KYMO_N_COUNT] = {
+#define KYMO_X(n, sym, text, unit, sum) [n] = {(text), KYMO_UNIT_##unit, sum},
+    KYMO_COUNTERS_OF_NODE(KYMO_X)
+#undef KYMO_X
+};
+
+const char *kymo_counter_name(unsigned counter)
+{
+    return counter < KYMO_N_COUNT ? counters[counter].name : NULL;
+}
+
+bool kymo_counter_is_sum(unsigned counter)
+{
+    return counter < KYMO_N_COUNT && counters[counter].sum;
+}
+
+enum kymo_unit kymo_counter_unit(unsigned counter)
+{
+    return counter < KYMO_N_COUNT ? counters[counter].unit : KYMO_UNIT_COUNT;
+}
+
+const char *kymo_unit_name(enum kymo_unit unit)
+{
+    static const char *const names[] = {"count", "bytes", "ns", "millionths"};
+    return names[unit];
+}
+
+const char *kymo_monitor_name(unsigned kind)
+{
+    static const char *const names[KYMO_M_COUNT] = {
+#define KYMO_X(n, sym, text) [n] = (text),
+        KYMO_MONITORED(KYMO_X)
+#undef KYMO_X
+    };
+    return kind < KYMO_M_COUNT ? names[kind] : NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records. Nothing is taken from a record before the bytes are known to be
- * there; the field letters of kymo_format.h say how many there are.
+ * Decodes records. The number of bytes, given by the field letters of kymo_format.h, is
+ * checked before they are read.
  */
 #include <stddef.h>
 #include <string.h>
@@ -51,14 +51,14 @@ enum kymo_peek kymo_scan_peek(struct kymo_scan *s)
     return KYMO_PEEK_RECORD;
 }
 
-/* Gives up unless n more bytes are there. */
+/* Returns NULL from the caller unless n more bytes are left. */
 #define TAKE(n) \
     do { \
         if ((size_t)(end - p) < (n)) \
             return NULL; \
     } while (0)
 
-/* One field. Where the letter is known when this is compiled a few instructions are left. */
+/* Decodes one field. Compiles to a few instructions if the letter is a constant. */
 static inline __attribute__((always_inline)) const uint8_t *field(char letter, const uint8_t *p,
                                                                   const uint8_t *end, struct kymo_event *ev)
 {
@@ -99,12 +99,32 @@ static inline __attribute__((always_inline)) const uint8_t *field(char letter, c
     case 'R':
         TAKE(9);
         ev->message = *p;
-        ev->ref = kymo_get64(p + 1);
+        *(ev->message == KYMO_MSG_CAST ? &ev->digest : &ev->ref) = kymo_get64(p + 1);
         return p + 9;
+    case 'N':
+        TAKE(8);
+        ev->number = kymo_get64(p);
+        return p + 8;
+    case 'L':
+        TAKE(4);
+        ev->passed = kymo_get32(p);
+        return p + 4;
     case 'I':
         TAKE(4);
         ev->initial = kymo_get32(p);
         return p + 4;
+    case 'J':
+        TAKE(4);
+        ev->in_mfa = kymo_get32(p);
+        return p + 4;
+    case 'C':
+        TAKE(2);
+        ev->n_counters = kymo_get16(p);
+        ev->counters = p += 2;
+        if (ev->n_counters > KYMO_COUNTERS_MAX)
+            return NULL;
+        TAKE((size_t)ev->n_counters * KYMO_COUNTER_BYTES);
+        return p + (size_t)ev->n_counters * KYMO_COUNTER_BYTES;
     case 'G':
         TAKE(1);
         ev->n_gc = *p++;
@@ -125,7 +145,7 @@ enum { FIELDS_MAX = 6 };
 KYMO_EVENTS(KYMO_X)
 #undef KYMO_X
 
-/* All fields of an event, for letters that are known when this is compiled. */
+/* Decodes all fields of an event whose letters are constants. */
 static inline __attribute__((always_inline)) const uint8_t *fields(const char *f, size_t n, const uint8_t *p,
                                                                    const uint8_t *end, struct kymo_event *ev)
 {
@@ -181,12 +201,18 @@ static const uint8_t *options(const uint8_t *p, const uint8_t *end, struct kymo_
     return p + ev->msr_len;
 }
 
-/* Readers need not know that an event comes in two forms. */
+/* Readers see one id for all forms of an event. */
 static uint8_t plain_id(uint8_t id)
 {
     switch (id) {
-    case KYMO_E_SEND_REF: return KYMO_E_SEND;
-    case KYMO_E_RECEIVE_REF: return KYMO_E_RECEIVE;
+    case KYMO_E_SEND_REF:
+    case KYMO_E_SEND_NUMBERED:
+    case KYMO_E_SEND_REF_NUMBERED: return KYMO_E_SEND;
+    case KYMO_E_RECEIVE_REF:
+    case KYMO_E_RECEIVE_NUMBERED:
+    case KYMO_E_RECEIVE_REF_NUMBERED: return KYMO_E_RECEIVE;
+    case KYMO_E_IN_RUNNABLE: return KYMO_E_IN;
+    case KYMO_E_OUT_REASON: return KYMO_E_OUT;
     case KYMO_E_SPAWNED_PROC: return KYMO_E_SPAWNED;
     default: return id;
     }
@@ -196,8 +222,8 @@ bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev)
 {
     const uint8_t *p = s->base + s->body;
     const uint8_t *end = s->base + s->end;
-    /* All but gc, whose entries mean nothing beyond n_gc: half of the time here
-     * would go into zeroing it. */
+    /* gc is not zeroed, which would take half of the time here: its entries are valid
+     * only below n_gc. */
     memset(ev, 0, offsetof(struct kymo_event, gc));
     memset((uint8_t *)ev + offsetof(struct kymo_event, content), 0,
            sizeof *ev - offsetof(struct kymo_event, content));

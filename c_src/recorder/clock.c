@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clocks. The counter of the processor is read in a third of the time of
- * CLOCK_MONOTONIC. The TSC is used where the CPU promises that it is constant and
- * never stops, and the kernel itself trusts it across cores; CNTVCT is such by its
- * architecture. Pairs of both clocks let readers convert.
+ * Clocks. Reading the processor's counter takes less than half as long as reading
+ * CLOCK_MONOTONIC. The TSC is used only if the CPU reports it as constant and non-stop and
+ * the kernel trusts it across cores; on aarch64, CNTVCT has these properties by
+ * definition. Readers convert ticks with the calibration table, which holds pairs of both
+ * clocks.
  *
- * A suspended machine may wake up with a counter that began anew, or that ran on
- * while CLOCK_MONOTONIC stood still; so may a virtual machine that was moved. Ticks
- * are the counter plus an offset, which is corrected so that they stay on the line
- * of CLOCK_MONOTONIC. Producers notice a difference with the first event that is
- * 2^32 ticks (1.4 s at 3 GHz) after the one before, or before it; the worker notices
- * it within a second.
+ * After a suspend, or the migration of a virtual machine, the counter may have restarted, or
+ * may have advanced while CLOCK_MONOTONIC did not. Therefore ticks are the counter plus an
+ * offset, which is corrected so that ticks stay on a line, the linear relation to
+ * CLOCK_MONOTONIC. A producer notices a deviation at its first event whose ticks are below
+ * those of the previous event, or 2^32 (1.4 s at 3 GHz) or more above; the worker notices it
+ * within a second.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@
 #include "kymo_internal.h"
 
 #define KYMO_CHECK_NS 1000000000u
-#define KYMO_RATE_NS 100000000 /* a rate that was measured over less is not better than the last */
+#define KYMO_RATE_NS 100000000 /* the minimum time over which a new rate is measured */
 
 #if defined(__x86_64__)
 static bool tsc_invariant(void)
@@ -32,7 +33,8 @@ static bool tsc_invariant(void)
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
 }
 
-/* The kernel watches the TSCs of all cores and leaves them when they disagree. */
+/* The kernel compares the TSCs of all cores, and switches to another clock source when they
+ * disagree. */
 static bool tsc_trusted(void)
 {
     char buf[8] = "";
@@ -72,7 +74,7 @@ struct kymo_calib kymo_clock_pair(enum kymo_clock c, uint64_t offset)
         best.mono_ns = (int64_t)best.ticks;
         return best;
     }
-    /* An interrupt between the readings widens the pair: keep the tightest. */
+    /* An interrupt between the two readings makes a pair inaccurate: keep the best pair. */
     for (int i = 0; i < 8; i++) {
         uint64_t a = kymo_counter();
         uint64_t ns = kymo_clock_mono();
@@ -104,7 +106,7 @@ struct line {
     uint64_t ticks, ns, rate;
 };
 
-/* With ctl held, or before there are others. */
+/* With ctl held, or before other threads use the recorder. */
 static void set_line(struct kymo_recorder *r, struct kymo_calib at, uint64_t rate)
 {
     struct kymo_clockline *l = &r->line;
@@ -117,7 +119,7 @@ static void set_line(struct kymo_recorder *r, struct kymo_calib at, uint64_t rat
     kymo_set_release(&l->version, l->version + 1);
 }
 
-/* False: it is being changed. */
+/* Returns false if the line is being changed. */
 static bool get_line(const struct kymo_recorder *r, struct line *out)
 {
     const struct kymo_clockline *l = &r->line;
@@ -128,7 +130,7 @@ static bool get_line(const struct kymo_recorder *r, struct line *out)
     return version % 2 == 0 && kymo_get(&l->version) == version && out->rate != 0;
 }
 
-/* The same; whoever changes it needs a few stores for that. */
+/* As get_line, but waits while another thread changes the line, which takes a few stores. */
 static bool wait_line(const struct kymo_recorder *r, struct line *out)
 {
     for (unsigned tries = 0; tries < 1000; tries++) {
@@ -154,8 +156,8 @@ int64_t kymo_clock_ns_of(const struct kymo_recorder *r, uint64_t ticks)
     return (int64_t)l.ns + (int64_t)((wide)(int64_t)(ticks - l.ticks) * 1000000000 / (wide)l.rate);
 }
 
-/* What may lie between the line and the counter, in ticks: the kernel slews
- * CLOCK_MONOTONIC by up to 0.05 %. */
+/* True if `ticks` is within the tolerated distance of `want`: slack_ns, plus 0.1 % of the
+ * time since the line's origin, because the kernel slews CLOCK_MONOTONIC by up to 0.05 %. */
 static bool near(const struct line *l, uint64_t ticks, uint64_t want, uint64_t ns, uint64_t slack_ns)
 {
     uint64_t distance = ticks > want ? ticks - want : want - ticks;
@@ -164,8 +166,8 @@ static bool near(const struct line *l, uint64_t ticks, uint64_t want, uint64_t n
     return distance <= (uint64_t)((wide)(slack_ns + since / 1000) * (wide)l->rate / 1000000000);
 }
 
-/* Gives all threads the offset with which the counter is on the line: `by` more than
- * `old`. False when another thread is at it, or has done so. */
+/* Increases the offset of all threads from `old` by `by`, which puts ticks back on the line.
+ * Returns false if another thread is doing this or has done it. */
 static bool move_to(struct kymo_recorder *r, uint64_t old, uint64_t by)
 {
     uint64_t offset = old + by;
@@ -186,7 +188,7 @@ static bool move_to(struct kymo_recorder *r, uint64_t old, uint64_t by)
 
 #define KYMO_PRODUCER_SLACK_NS 10000000u
 #define KYMO_WORKER_SLACK_NS 1000000u
-#define KYMO_PAIRS_PER_SEC 50000u /* what is read in less than 20 us was read together */
+#define KYMO_PAIRS_PER_SEC 50000u /* readings within 20 us of each other are taken as a pair */
 
 uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now)
 {
@@ -197,7 +199,8 @@ uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now)
 
     if (r->clock != KYMO_CLOCK_COUNTER)
         return now;
-    /* A time that is too late would stay: none of the thread's may be before it. */
+    /* Without the line, do not use `now`: if it is too high, all later times of this thread
+     * would be too high as well, because they never decrease. */
     if (!wait_line(r, &l))
         return w->seq == 0 ? now : w->last;
     offset = kymo_get(&w->offset); /* another thread may have corrected it */
@@ -206,7 +209,7 @@ uint64_t kymo_clock_correct(struct kymo_writer *w, uint64_t now)
     ns = kymo_clock_mono();
     if (near(&l, now, ticks_at(&l, ns), ns, KYMO_PRODUCER_SLACK_NS))
         return now;
-    /* The system may have taken the processor away between the two readings. */
+    /* The thread may have been preempted between the two readings. */
     pair = kymo_clock_pair(r->clock, offset);
     want = ticks_at(&l, (uint64_t)pair.mono_ns);
     if (near(&l, pair.ticks, want, (uint64_t)pair.mono_ns, KYMO_PRODUCER_SLACK_NS))
@@ -228,7 +231,7 @@ int64_t kymo_clock_mono_at(const struct kymo_writer *w, uint64_t ticks)
         if (after - before < rate / KYMO_PAIRS_PER_SEC || i == 3)
             break;
     }
-    /* Where the clock has gone back, `ticks` may be of later. */
+    /* If the clock was set back, `ticks` may be in the future. */
     if (before <= ticks || rate == 0)
         return (int64_t)ns;
     return (int64_t)(ns - (uint64_t)((wide)(before - ticks) * 1000000000 / (wide)rate));
@@ -236,8 +239,9 @@ int64_t kymo_clock_mono_at(const struct kymo_writer *w, uint64_t ticks)
 
 /* ---- the table ------------------------------------------------------------------- */
 
-/* The table keeps one place for the end. Thinning out is announced by n_calib = 1,
- * so that whoever reads the file at that moment still finds valid points. */
+/* One entry of the table is reserved for the last point. A full table is thinned: every other
+ * point is dropped. During that n_calib is 1, so that a concurrent reader of the file finds
+ * only valid points. */
 static void append_point(struct kymo_recorder *r, struct kymo_calib now, bool last)
 {
     uint32_t n = r->meta->n_calib;
@@ -270,8 +274,8 @@ void kymo_clock_start(struct kymo_recorder *r)
     r->calib_next_ns = (uint64_t)now.mono_ns + KYMO_CHECK_NS;
 }
 
-/* True when the pair had left the line; then it is on it again, or the line begins
- * anew where ticks would have to go back a little, which they never do. */
+/* Returns true if the pair was off the line. Then the offset has been corrected, or the caller
+ * has to start a new line at *now: ticks that are slightly ahead are never set back. */
 static bool back_on_line(struct kymo_recorder *r, uint64_t offset, struct kymo_calib *now)
 {
     struct line l;
@@ -297,7 +301,7 @@ void kymo_calibrate(struct kymo_recorder *r, enum kymo_calibration what)
     uint64_t rate = r->meta->ticks_per_sec;
 
     if (left)
-        r->line_from = now; /* what was measured before says nothing of what follows */
+        r->line_from = now; /* earlier points do not predict the rate from here on */
     if (left || what != KYMO_CALIB_LOOK || (uint64_t)now.mono_ns >= r->calib_point_ns)
         append_point(r, now, what == KYMO_CALIB_END);
     if (now.mono_ns - r->line_from.mono_ns >= KYMO_RATE_NS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data files of a discard recorder: whole packets only, closed at a size or age,
- * the oldest removed. Used by the worker alone.
+ * Data files of a discard recorder. They contain whole packets only, are closed at a size or
+ * age, and the oldest ones are removed beyond max_files. Used by the worker only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +25,9 @@ static void note(struct kymo_recorder *r, int error)
     kymo_set(&r->meta->io_errno, (uint32_t)error);
 }
 
-/* Events of a data file that is to be removed, from its packet headers: remembering
- * them would need memory for each file. Moves the horizon, too. */
+/* Returns the number of events in a data file that is about to be removed, and moves the
+ * horizon past them. Reads the packet headers, as keeping the numbers would need memory for
+ * each file. */
 static uint64_t take_leave(struct kymo_recorder *r, const char *name)
 {
     int fd = openat(r->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -60,7 +61,7 @@ static void remove_old(struct kymo_recorder *r)
             kymo_set(&r->meta->files_removed, r->meta->files_removed + 1);
             kymo_set(&r->meta->events_removed, r->meta->events_removed + events);
         } else if (errno != ENOENT) {
-            note(r, errno); /* tried again with the next file */
+            note(r, errno); /* retried when the next file is opened */
             return;
         }
         r->files.oldest++;
@@ -73,7 +74,7 @@ static int open_next(struct kymo_recorder *r)
     uint64_t number = r->meta->files;
     int fd;
 
-    do { /* a number that someone else put there is passed over */
+    do { /* skips names that another program has created in the folder */
         file_name(name, ++number);
         fd = kymo_file_create(r->dirfd, name, 0);
     } while (fd == -EEXIST);
@@ -87,8 +88,8 @@ static int open_next(struct kymo_recorder *r)
     return 0;
 }
 
-/* Waiting for the disk here would let the pool fill: writing back is only
- * started, kymo_datafile_sync waits for it at the end. */
+/* Only starts the write-back; kymo_datafile_sync waits for it at the end. Waiting for the disk
+ * here would let the pool fill up. */
 void kymo_datafile_close(struct kymo_recorder *r)
 {
     if (r->files.fd < 0)
@@ -110,7 +111,7 @@ int kymo_datafile_sync(struct kymo_recorder *r)
         file_name(name, n);
         fd = openat(r->dirfd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
-            continue; /* removed by someone else */
+            continue; /* removed by another program */
         if (fsync(fd) != 0) {
             rc = -errno;
             note(r, errno);
@@ -126,7 +127,7 @@ void kymo_datafile_age(struct kymo_recorder *r, uint64_t now_ns)
         kymo_datafile_close(r);
 }
 
-/* Drops what was written from the front of the vector. */
+/* Removes `written` bytes from the front of the vector. */
 static void advance(struct iovec *v, int n, size_t written)
 {
     for (int i = 0; i < n; i++) {
@@ -183,7 +184,7 @@ int kymo_datafile_write(struct kymo_recorder *r, const struct kymo_segment *seg)
             return 0;
         }
         (void)ftruncate(r->files.fd, (off_t)r->files.size);
-        /* A file at the size limit of the process: the next one has room. */
+        /* The file has reached the process's limit on file sizes: continue in a new one. */
         if (rc != -EFBIG || r->files.size == 0)
             return rc;
         kymo_datafile_close(r);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The dictionary: an append-only mapped file, and a hash table in memory that
- * finds what is in it. Lock-free: a thread that stops anywhere in here keeps
- * nobody waiting, and at worst leaves a hole in the file that readers skip.
+ * The dictionary: an append-only mapped file, and a hash table in memory that indexes it.
+ * Lock-free: a thread that stops at any point here blocks no other thread. At worst it leaves
+ * a hole in the file, which readers skip.
  *
- * Keys of the table: the word of an atom; the atom ids and arity of an MFA; the
- * caller's hash of a term, whose bytes are compared as well.
+ * Keys of the table: the word of an atom; the atom ids and arity of an MFA; the caller's hash
+ * of a term (the bytes are compared as well).
  */
 #include <zlib.h>
 
@@ -13,16 +13,16 @@
 
 #define KYMO_CLAIMED 1u
 #define KYMO_ENTRY_MIN 24u
-/* A definition up to this size that finds no room closes the dictionary: naming
- * things costs the tracee far more than asking whether that makes sense. */
+/* If a definition of up to this size does not fit, the dictionary is marked as full, and no
+ * more definitions are tried: building one costs the tracee far more than testing the mark. */
 #define KYMO_ENTRY_COMMON 2048u
 
 /* Ids stay below 2^26: 1 GiB of entries of 24 bytes. */
 _Static_assert((1u << 30) / KYMO_ENTRY_MIN < (1u << 26), "an id fits in 26 bits of an MFA key");
 #define KYMO_ARITY_MAX 4095u
 
-/* A place for 32 bytes of dictionary: what is usual is longer. Entries fill at most
- * seven eighths of the table, so that a search always ends. */
+/* The table has one place for each 32 bytes of dictionary; most definitions are longer. At
+ * most seven eighths of the places are used, so that a search always ends. */
 static unsigned table_bits(uint64_t dict_bytes)
 {
     unsigned bits = 8;
@@ -90,7 +90,7 @@ static uint32_t find(const struct kymo_dict *d, const struct definition *def)
     }
 }
 
-/* Returns val's id, or the id of whoever was first. */
+/* Returns the id of val, or that of an equal entry if another thread has added one first. */
 static uint32_t insert(struct kymo_dict *d, const struct definition *def, uint64_t val)
 {
     for (uint64_t i = first_place(d, def);; i = (i + 1) & d->mask) {
@@ -107,7 +107,8 @@ static uint32_t insert(struct kymo_dict *d, const struct definition *def, uint64
     }
 }
 
-/* No further definition of that size will find room. */
+/* Counts a definition that did not fit. If it was of common size, marks the dictionary as
+ * full. */
 static uint32_t no_room(struct kymo_recorder *r, uint64_t total)
 {
     if (total <= KYMO_ENTRY_COMMON)
@@ -116,7 +117,7 @@ static uint32_t no_room(struct kymo_recorder *r, uint64_t total)
     return 0;
 }
 
-/* Appends an entry: its id, 0 when there is no room. *offset says where. */
+/* Appends an entry at *offset. Returns its id, or 0 if there is no room. */
 static uint32_t append(struct kymo_recorder *r, const struct definition *def, uint64_t *offset)
 {
     uint64_t total = KYMO_DICT_HDR + kymo_round8(def->len);

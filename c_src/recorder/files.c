@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folders and files. Space is reserved when a file is created, so that writing
- * through a mapping can't fail later: there, a full disk is a SIGBUS.
+ * Folders and files. Disk space is reserved when a file is created, because a store through a
+ * mapping raises SIGBUS if the disk is full.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -107,7 +107,8 @@ int kymo_write_all(int fd, const void *p, size_t len, uint64_t offset)
     return 0;
 }
 
-/* False also where the file system does not say. */
+/* True if the file system has less free space than len. False also if it does not report
+ * its free space. */
 static bool is_too_large(int fd, uint64_t len)
 {
     struct statvfs fs;
@@ -115,8 +116,9 @@ static bool is_too_large(int fd, uint64_t len)
     return fstatvfs(fd, &fs) == 0 && fs.f_blocks != 0 && fs.f_frsize != 0 && len / fs.f_frsize > fs.f_bavail;
 }
 
-/* File systems that can't reserve get their zeros written. One that has no room is not
- * asked: it may reserve all it has before it says so, and until then nobody else has any. */
+/* Reserves disk space; on a file system without fallocate(2), by writing zeros. Tries neither
+ * if there is too little free space, because the file system might use all of it before it
+ * reports the error, and other programs would run out of space until then. */
 static int reserve_space(int fd, uint64_t len)
 {
     static const char zeros[65536];
@@ -160,8 +162,8 @@ int kymo_file_create(int dirfd, const char *name, uint64_t len)
     return rc;
 }
 
-/* Makes every page present. The kernel's own way reports what a plain store would
- * turn into a signal; kernels before 5.14 don't know it. */
+/* Faults in all pages. madvise(2) returns an error where a store would raise a signal; it is
+ * not available before Linux 5.14. */
 static int touch(uint8_t *mem, size_t len)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

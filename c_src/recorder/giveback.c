@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end: gives the disk back what the pool holds nothing in. While events are
- * recorded all of it stays reserved, so that no store into it can meet a full
- * disk; from KYMO_STOPPING on nobody stores any more, but for losses to tell.
+ * At the end of a recording, frees the disk space of unused places of the pool. During the
+ * recording all of it stays reserved, so that no store can fail because the disk is full.
+ * From KYMO_STOPPING on nothing is stored, except notes of losses.
  *
- * Places that were given back must not be touched through the mapping either:
- * on tmpfs even a load from a hole takes a page, or raises SIGBUS when there is
- * none.
+ * Places that were freed must not be accessed through the mapping: on tmpfs even a load
+ * from a hole allocates a page, or raises SIGBUS if there is none.
  */
 #include "kymo_internal.h"
 
@@ -17,7 +16,8 @@ static bool needed(const struct kymo_recorder *r, uint64_t place, enum kymo_give
     return what == KYMO_GIVE_UNUSED && kymo_segment_at(r, place)->order != 0;
 }
 
-/* How many free places are left for losses that the stream does not know yet. */
+/* The number of writers with losses that are not noted in the stream. Each needs a free
+ * place. */
 static uint64_t untold(const struct kymo_recorder *r)
 {
     uint64_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counters, read by any thread while producers go on.
+ * Reads the counters of a recorder. Any thread, while producers keep recording.
  */
 #include <errno.h>
 
@@ -16,7 +16,7 @@ static void copy_slot(const struct kymo_slot *from, struct kymo_slot *to)
     memcpy(to, words, sizeof words);
 }
 
-/* Content of the open segment of slot i, which its thread may close meanwhile. */
+/* Bytes in the slot's open segment, which its thread may close concurrently. */
 static uint64_t open_bytes(const struct kymo_recorder *r, const struct kymo_slot *slot)
 {
     uint64_t place = kymo_get(&slot->place);
@@ -37,7 +37,7 @@ int kymo_recorder_slot(struct kymo_recorder *r, uint32_t i, struct kymo_slot *ou
 
     if (i >= kymo_get_acquire(&r->meta->slots_used))
         return -ERANGE;
-    do { /* between the two a segment may be closed: its bytes are in one of them */
+    do { /* repeated if a segment was closed between the two reads, to count its bytes once */
         closed = kymo_get_acquire(&slot->bytes);
         open = kymo_get(&slot->seq) == 0 ? 0 : open_bytes(r, slot);
         kymo_acquire_fence();
@@ -47,7 +47,7 @@ int kymo_recorder_slot(struct kymo_recorder *r, uint32_t i, struct kymo_slot *ou
     return 0;
 }
 
-/* Ticks of the newest event that is gone, 0: none is. */
+/* Ticks of the newest event that was overwritten or removed, 0 = none. */
 static uint64_t horizon(struct kymo_recorder *r, uint32_t used)
 {
     uint64_t until = 0;
@@ -57,7 +57,7 @@ static uint64_t horizon(struct kymo_recorder *r, uint32_t used)
     return until;
 }
 
-/* Bytes of the pool and the dictionary that have held something. */
+/* Bytes of the pool and the dictionary that have been used at least once. */
 static uint64_t used_bytes(const struct kymo_recorder *r)
 {
     uint64_t taken = kymo_get(&r->pool.next) - r->pool.n;

@@ -56,7 +56,7 @@ static void fill_meta(struct kymo_recorder *r, const struct kymo_options *o, str
     m->version = KYMO_FORMAT_VERSION;
     m->meta_bytes = KYMO_META_BYTES;
     if (getrandom(m->uuid, sizeof m->uuid, GRND_NONBLOCK) != (ssize_t)sizeof m->uuid) {
-        /* Early at boot: unique is enough. */
+        /* No random numbers yet, early at boot. The id must only be unique. */
         uint64_t parts[2] = {kymo_mix(t0.ticks) ^ (uint64_t)wall,
                              kymo_mix((uint64_t)r->pid) ^ r->head.generation};
 
@@ -65,12 +65,13 @@ static void fill_meta(struct kymo_recorder *r, const struct kymo_options *o, str
     m->uuid[6] = (uint8_t)((m->uuid[6] & 0x0fu) | 0x40u);
     m->uuid[8] = (uint8_t)((m->uuid[8] & 0x3fu) | 0x80u);
     m->policy = o->policy;
-    m->state = KYMO_ACTIVE; /* it is, when the caller sees the recorder */
+    m->state = KYMO_ACTIVE; /* which it will be when open returns */
     m->n_slots = o->n_slots;
     m->segment_bytes = r->layout.segment_bytes;
     m->n_segments = r->layout.n_segments;
     m->clock = r->clock;
     m->detail = o->detail;
+    m->exact = o->exact;
     m->t0_ticks = t0.ticks;
     m->t0_mono_ns = t0.mono_ns;
     m->t0_wall_ns = wall;
@@ -117,8 +118,8 @@ static void place_private(struct kymo_recorder *r)
     }
 }
 
-/* Maps the files and the private memory. The meta file comes first: creating it
- * takes the folder. */
+/* Maps the files and the private memory. The meta file is created first: it claims the
+ * folder, since its creation fails if it exists. */
 static int map_all(struct kymo_recorder *r)
 {
     const struct kymo_layout *s = &r->layout;
@@ -144,7 +145,7 @@ static void unmap_all(struct kymo_recorder *r)
     kymo_mapping_close(&r->meta_map);
 }
 
-/* Removes what this open created: a file that is mapped is one of them. */
+/* Removes the files that this open has created, which are those that are mapped. */
 static void remove_files(struct kymo_recorder *r)
 {
     if (r->ring_map.mem != NULL)
@@ -204,8 +205,9 @@ static void release(struct kymo_recorder *r)
     free(r);
 }
 
-/* So that readers in any process, of any PID namespace, see whether the recorder is
- * alive: the lock belongs to the open file and goes with it, whatever closes it. */
+/* Locks the meta file, so that readers in any process and PID namespace can see whether the
+ * recorder is alive. The lock belongs to the open file description, so the kernel releases it
+ * however the process ends. */
 static void lock_meta(struct kymo_recorder *r)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
@@ -213,7 +215,7 @@ static void lock_meta(struct kymo_recorder *r)
     r->meta->locked = fcntl(r->meta_map.fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/* What an open that failed for want of space would have needed. */
+/* Reports how much disk space a failed open needed, and how much there is. */
 static void note_space(const struct kymo_options *o, const struct kymo_layout *l, struct kymo_open_error *why)
 {
     char path[4096];
@@ -243,7 +245,7 @@ int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out,
     if (kymo_options_check(o, &layout, why) != NULL)
         return -EINVAL;
     clock = kymo_clock_choose(o->clock);
-    t0 = kymo_clock_pair(clock, 0); /* near the caller's erl_mono_ns */
+    t0 = kymo_clock_pair(clock, 0); /* as soon as possible after the caller's erl_mono_ns */
     clock_gettime(CLOCK_REALTIME, &wall);
     rc = kymo_registry_take(&index);
     if (rc != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of a recorder, and how its memory is divided.
+ * Defaults and checks of a recorder's options, and the division of its memory.
  */
 #include <string.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
     (KYMO_D_ARGS | KYMO_D_RETURNS | KYMO_D_MSG_SIZE | KYMO_D_MSG | KYMO_D_TERMS | KYMO_D_GC_SIZES)
 #define KYMO_MEMORY_DEFAULT (48ull << 20)
 #define KYMO_SEGMENT_LARGE (64u * 1024u)
-/* Segments are made smaller until there are that many for each thread: one that
- * records little takes a new one four times in each lap of the pool. */
+/* Segments are made smaller until there are this many per thread. A thread that records
+ * little changes segments four times per lap of the pool (see pool.c). */
 #define KYMO_SEGMENTS_WANTED 16u
 
 void kymo_options_init(struct kymo_options *o)
@@ -23,7 +23,7 @@ void kymo_options_init(struct kymo_options *o)
     o->policy = KYMO_OVERWRITE;
     o->clock = KYMO_CLOCK_COUNTER;
     o->memory = KYMO_MEMORY_DEFAULT;
-    /* Whoever knows the runtime says how many threads it has. */
+    /* An estimate. A caller that knows the runtime's number of threads replaces it. */
     o->n_slots = (uint32_t)(cpus < 1 ? 1 : cpus > 1024 ? 1024 : cpus) * 2 + 14;
     o->detail = KYMO_D_MSG_SIZE | KYMO_D_GC_SIZES;
     o->content_max = 512;
@@ -39,7 +39,7 @@ static bool fits(const char *s, size_t max)
     return s == NULL || strlen(s) <= max;
 }
 
-/* The first bad option that can be judged without the layout, or NULL. */
+/* The first invalid option among those that can be checked without the layout, or NULL. */
 static const char *bad_option(const struct kymo_options *o)
 {
     if (o->dir == NULL || o->dir[0] == '\0')
@@ -91,7 +91,7 @@ static uint64_t least_segments(const struct kymo_options *o)
     return n < KYMO_SEGMENTS_MIN ? KYMO_SEGMENTS_MIN : n;
 }
 
-/* As many segments of that size as there is room for. */
+/* The number of segments of this size that fit into memory. */
 static uint64_t segments(const struct kymo_options *o, const struct kymo_layout *l, uint64_t memory,
                          uint64_t bytes)
 {
@@ -101,7 +101,7 @@ static uint64_t segments(const struct kymo_options *o, const struct kymo_layout 
     return n > KYMO_SEGMENTS_MAX ? KYMO_SEGMENTS_MAX : n;
 }
 
-/* False: there are too few segments. */
+/* Computes the layout. Returns false if there is room for too few segments. */
 static bool divide(const struct kymo_options *o, uint64_t memory, struct kymo_layout *l)
 {
     uint64_t dict = o->dict_bytes != 0 ? o->dict_bytes : memory / 12;
@@ -122,7 +122,7 @@ static bool divide(const struct kymo_options *o, uint64_t memory, struct kymo_la
         n = segments(o, l, memory, bytes);
     }
     while (o->segment_bytes == 0 && bytes < 4 * (uint64_t)o->content_max) {
-        bytes *= 2; /* a large bound on contents needs large segments */
+        bytes *= 2; /* a segment must hold at least four contents of maximum size */
         n = segments(o, l, memory, bytes);
     }
     l->segment_bytes = (uint32_t)bytes;

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pool of segments. Who needs one draws a ticket, a number that counts up: it
- * names a place (ticket modulo places) and becomes the `order` of the segment there.
- * A place that is in use is passed over, with a new ticket. So places are reused in
- * the order in which they were taken, whoever took them, and all threads' events
- * reach back equally far.
+ * The pool of segments. A thread that needs a segment draws a ticket from a counter. The
+ * ticket selects a place (ticket modulo number of places) and becomes the `order` of the
+ * segment there. If the place is in use, the thread draws another ticket. So places are
+ * reused in the order in which they were taken, by any thread, and the events of all
+ * threads reach equally far back.
  *
- * A segment that a thread fills slowly would have to be passed over for laps, and
- * its newest events would be the next to go once it is closed. Hence its age is
- * bounded: whoever draws ticket t looks at the place of ticket t - n / 4. If that is
- * still open, its owner is asked (kymo_writer.end) to change segments with its next
- * event. An owner without events keeps its segment. So what is reused was closed at
- * least half a lap ago, or had its last event then.
+ * A segment that its thread fills slowly would be passed over for several laps, and its
+ * newest events would be overwritten soon after it is closed. So its age is bounded: the
+ * thread that draws ticket t checks the place of ticket t - n / 4. If it is still open, its
+ * owner is requested (kymo_writer.end) to change segments at its next event. An owner
+ * without events keeps its segment. So a segment that is reused was closed, or had its last
+ * event, at least half a lap ago.
  *
- * claims[place] = order << CLAIM_SHIFT | flags. Changes: 0 -> OPEN by compare-and-swap
- * (acquire) of whoever takes it; from OPEN by its owner (release), to FULL under
- * discard; FULL -> 0 by the worker. SUMMED is added by the worker.
+ * claims[place] = order << CLAIM_SHIFT | flags. Transitions: 0 -> OPEN by compare-and-swap
+ * (acquire) of the thread that takes it; from OPEN by its owner (release), to FULL under
+ * discard; FULL -> 0 by the worker. The worker adds SUMMED.
  *
- * The worker does not hold a segment while it computes its CRC: a producer may take
- * the place meanwhile, and the sum is then of no use. It is put into the header by
- * compare-and-swap, against the turn that whoever opens the segment puts there.
+ * The worker does not hold a segment while it computes the CRC. If a producer takes the
+ * place during that time, the CRC is discarded: the worker stores it with a
+ * compare-and-swap that expects the turn of the segment, and opening a segment changes the
+ * turn.
  *
- * Under discard no place is taken before it was drained, and permits are counted:
- * two segments for each thread are its own, the rest (`spare`) goes to whoever comes.
- * There are never more permits than free places.
+ * Under discard a place is taken only after it was drained, and permits are counted: each
+ * thread has two reserved segments, the others (`spare`) are for any thread. There are
+ * never more permits than free places.
  */
 #include <stdlib.h>
 #include <zlib.h>
@@ -31,10 +32,10 @@
 #include "kymo_internal.h"
 
 #define CLAIM_OPEN 1u    /* a thread writes here */
-#define CLAIM_FULL 2u    /* closed and not drained */
-#define CLAIM_SPARE 4u   /* the permit was a spare one */
-#define CLAIM_RETIRED 8u /* has no disk space any more */
-#define CLAIM_SUMMED 16u /* has its CRC */
+#define CLAIM_FULL 2u    /* closed, not drained yet */
+#define CLAIM_SPARE 4u   /* taken with a permit from `spare` */
+#define CLAIM_RETIRED 8u /* its disk space was freed */
+#define CLAIM_SUMMED 16u /* its CRC was stored */
 #define CLAIM_TAKEN (CLAIM_OPEN | CLAIM_FULL | CLAIM_RETIRED)
 #define CLAIM_SHIFT 5
 #define OWN_SEGMENTS 2u
@@ -54,7 +55,7 @@ void kymo_pool_init(struct kymo_recorder *r, void *mem)
     p->claims = (uint64_t *)(void *)(p->full + p->n);
     p->closed = p->claims + p->n;
     p->age = p->n / 4;
-    p->next = p->n; /* 0 is no order */
+    p->next = p->n; /* the first order; 0 means none */
     p->spare = (int64_t)p->n - (int64_t)OWN_SEGMENTS * r->opt.n_slots;
     for (uint32_t i = 0; i < r->opt.n_slots; i++)
         r->writers[i].own_free = OWN_SEGMENTS;
@@ -67,20 +68,22 @@ void kymo_gone(struct kymo_slot *slot, uint64_t ticks)
 
 /* ---- taking ---------------------------------------------------------------------- */
 
-/* Asks the owner of the segment that `order` is the age limit of. */
+/* If the segment that reaches its age limit with the ticket `order` is still open, asks its
+ * owner to change segments. */
 static void ask_for_change(struct kymo_recorder *r, uint64_t order)
 {
     uint64_t old = order - r->pool.age;
     uint64_t place = old % r->pool.n;
     uint64_t claim, owner;
 
-    /* Either the owner of an open segment is seen here, or it sees the ticket. */
+    /* Pairs with the fence in kymo_pool_aged: either this thread sees the open segment, or
+     * its owner sees this ticket. */
     kymo_full_fence();
     claim = kymo_get_acquire(&r->pool.claims[place]);
     if ((claim & CLAIM_OPEN) == 0 || claim >> CLAIM_SHIFT > old)
         return;
     owner = kymo_get(&kymo_segment_at(r, place)->instance);
-    if (owner < r->opt.n_slots) /* another by now: it finds that its segment is young */
+    if (owner < r->opt.n_slots) /* if it is another owner by now, it finds its segment is young */
         kymo_set(&r->writers[owner].end, (uintptr_t)0);
 }
 
@@ -89,7 +92,7 @@ static bool take_permit(struct kymo_writer *w, bool *spare)
     int64_t *left = &w->rec->pool.spare;
     int64_t n = kymo_get(left);
 
-    /* Only this thread takes from its own. */
+    /* No other thread decrements own_free. */
     *spare = kymo_get_acquire(&w->own_free) == 0;
     if (!*spare) {
         (void)__atomic_fetch_sub(&w->own_free, 1u, __ATOMIC_RELAXED);
@@ -102,7 +105,8 @@ static bool take_permit(struct kymo_writer *w, bool *spare)
     return true;
 }
 
-/* What the segment held is gone. */
+/* Counts the events of a segment that is about to be reused as overwritten. Under discard
+ * they are in a data file; notes up to when. */
 static void account(struct kymo_recorder *r, const struct kymo_segment *s)
 {
     struct kymo_slot *slot;
@@ -135,7 +139,7 @@ struct kymo_segment *kymo_pool_take(struct kymo_writer *w, uint64_t *order)
         if (!discard)
             ask_for_change(r, ticket);
         seen = kymo_get(claim);
-        /* A ticket that waited for more than a lap must not take what is new. */
+        /* A thread that was delayed for more than a lap must not take a newer segment. */
         if ((seen & CLAIM_TAKEN) != 0 || seen >> CLAIM_SHIFT > ticket)
             continue;
         if (!__atomic_compare_exchange_n(claim, &seen,
@@ -146,7 +150,8 @@ struct kymo_segment *kymo_pool_take(struct kymo_writer *w, uint64_t *order)
         s = kymo_segment_at(r, ticket % r->pool.n);
         account(r, s);
         KYMO_POINT(KYMO_AT_REUSE);
-        /* A reader that sees any of the new header also sees commit 0 or the new one. */
+        /* A reader that sees any word of the new header also sees commit 0, or a commit of
+         * the new segment. */
         kymo_set(&s->commit, (uint64_t)0);
         kymo_release_fence();
         return s;
@@ -159,7 +164,7 @@ bool kymo_pool_aged(const struct kymo_writer *w)
 
     if (r->opt.policy != KYMO_OVERWRITE)
         return false;
-    kymo_full_fence(); /* see ask_for_change */
+    kymo_full_fence(); /* pairs with the one in ask_for_change */
     return kymo_get(&r->pool.next) - w->order > r->pool.age;
 }
 
@@ -174,7 +179,7 @@ void kymo_pool_release(struct kymo_writer *w)
 
 /* ---- CRCs ------------------------------------------------------------------------ */
 
-/* crc and flags, which change together: readers may look at any time. */
+/* crc and flags as one word. They change together, since readers may read at any time. */
 static uint64_t *crc_word(struct kymo_segment *s)
 {
     _Static_assert(offsetof(struct kymo_segment, crc) % 8 == 0 &&
@@ -183,7 +188,7 @@ static uint64_t *crc_word(struct kymo_segment *s)
     return (uint64_t *)(void *)&s->crc;
 }
 
-/* Of a segment without a CRC. Different in uses of the place that follow each other. */
+/* The word of a segment without a CRC. It differs between consecutive uses of a place. */
 static uint64_t no_crc(const struct kymo_recorder *r, uint64_t order)
 {
     return (order / r->pool.n) << (32 + KYMO_SEG_TURN_SHIFT);
@@ -194,13 +199,13 @@ void kymo_pool_no_crc(struct kymo_recorder *r, struct kymo_segment *s, uint64_t 
     kymo_set(crc_word(s), no_crc(r, order));
 }
 
-/* False when somebody takes the place meanwhile. */
+/* Computes and stores the CRC. Returns false if another thread takes the place first. */
 static bool sum(struct kymo_recorder *r, struct kymo_segment *s, uint64_t *claim, uint64_t seen)
 {
     uint64_t len = kymo_get(&s->content_bits) / 8;
     uint64_t without = no_crc(r, seen >> CLAIM_SHIFT), with;
 
-    /* What is read may be of the next use, and anything. */
+    /* The place may be in use again, so this length can be anything. */
     if (len < KYMO_SEG_HEADER || len > r->layout.segment_bytes)
         return false;
     with = (without | (uint64_t)KYMO_SEG_CRC << 32) |
@@ -247,8 +252,8 @@ uint64_t kymo_pool_full(struct kymo_recorder *r)
     struct kymo_pool *p = &r->pool;
     uint64_t n = 0;
 
-    /* A segment that was closed after this look may be seen before an older one of
-     * its thread: it is left for the next time. */
+    /* The scan below may see a segment but miss an older one of the same thread, if both are
+     * closed during the scan. So segments closed from now on are left for the next call. */
     for (uint32_t i = 0; i < r->opt.n_slots; i++)
         p->closed[i] = kymo_get_acquire(&r->writers[i].closed_seq);
     for (uint64_t place = 0; place < p->n; place++) {
@@ -268,7 +273,7 @@ void kymo_pool_drained(struct kymo_recorder *r, uint64_t place)
     uint64_t seen = kymo_get(claim);
     struct kymo_writer *w = &r->writers[kymo_segment_at(r, place)->instance];
 
-    /* The place first: a permit is only for what is free. */
+    /* The place is freed before the permit: a permit stands for a free place. */
     kymo_set_release(claim, seen & ~(uint64_t)(CLAIM_FULL | CLAIM_SPARE));
     if ((seen & CLAIM_SPARE) != 0)
         (void)__atomic_fetch_add(&r->pool.spare, (int64_t)1, __ATOMIC_RELEASE);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting for producers. A producer stores `busy`, then loads the state; whoever
- * changes the state stores it, then loads `busy`. Between these two steps each side
- * needs a full barrier. Producers have none: membarrier(2) makes all of them pass
- * one (or, when head.fenced, they pay for it themselves).
+ * Waiting for producers. A producer stores `busy`, then loads the state. The thread that
+ * changes the state stores it, then loads `busy`. Each side needs a full barrier between its
+ * two steps. Producers execute none: membarrier(2) makes all of them pass one. If it cannot
+ * be used (head.fenced), they execute the barrier.
  */
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -32,16 +32,16 @@ static void nap(void)
     (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
 }
 
-/* It has worked when the recorder was opened. What may be missing later is memory
- * for a moment; the slow command needs none. */
+/* membarrier(2) worked when the recorder was opened. Later the expedited command may fail
+ * for lack of memory; the global one is slow but allocates nothing. */
 static void barrier_in_all_threads(void)
 {
     while (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && membarrier(MEMBARRIER_CMD_GLOBAL) != 0)
         nap();
 }
 
-/* Producers are a few hundred nanoseconds inside, unless the system takes their
- * CPU away. They make no system call, so nobody can wake this thread: it looks. */
+/* A producer stays inside for a few hundred nanoseconds, unless it is preempted. It makes no
+ * system call, so it cannot wake this thread, which polls. */
 void kymo_quiesce(struct kymo_recorder *r)
 {
     unsigned looks = 0;

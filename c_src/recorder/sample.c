@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which functions and kinds of events fill the recording just now: a look at the newest
- * segments, copied as a snapshot does. Producers don't notice.
+ * Finds the functions and kinds of events that fill the recording at present, in copies of
+ * the newest segments, made as for a snapshot. Producers are not affected.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,10 +10,11 @@
 #include "kymo_internal.h"
 #include "kymo_record.h"
 
-/* At most so many bytes of segments, and so many tickets back from the newest. */
+/* Limits of one sample: bytes of segments, and tickets back from the newest. */
 #define SAMPLE_BYTES (4u << 20)
 #define SAMPLE_TICKETS 128u
-/* Functions that are told apart: a power of two. Others count as calls alone. */
+/* Maximum number of functions that are counted separately, a power of two. Calls of further
+ * functions only count as calls. */
 #define COUNTERS 16384u
 
 struct counter {
@@ -77,7 +78,7 @@ static void count(struct look *l, const struct kymo_event *ev)
     case KYMO_E_RETURN_TO: l->out->return_to++; return;
     default: break;
     }
-    if (ev->id >= KYMO_E_SEND && ev->id <= KYMO_E_RECEIVE)
+    if ((ev->id >= KYMO_E_SEND && ev->id <= KYMO_E_RECEIVE) || ev->id == KYMO_E_TAKEN)
         l->out->kinds[KYMO_KIND_MESSAGES]++;
     else if (ev->id >= KYMO_E_SPAWN && ev->id <= KYMO_E_CLOSED)
         l->out->kinds[port ? KYMO_KIND_PORTS : KYMO_KIND_PROCS]++;
@@ -89,8 +90,8 @@ static void count(struct look *l, const struct kymo_event *ev)
         l->out->other++;
 }
 
-/* Copies the segment at `place`, when it is the one that was opened for `order` and no
- * other has taken its place meanwhile. The bytes of it; 0 also without new records. */
+/* Copies the segment at `place`. Returns its bytes, or 0 if it has no new records, or is not
+ * the segment opened for `order`, before or after the copy. */
 static uint64_t copy(struct look *l, uint64_t place, uint64_t order)
 {
     const struct kymo_recorder *r = l->r;
@@ -128,7 +129,8 @@ static void look_at(struct look *l, uint64_t place, uint64_t order)
     }
 }
 
-/* First what each thread is writing, so that none is missed, then what was closed. */
+/* Reads the open segment of each thread first, so that no thread is left out when the limit
+ * is reached; then closed segments, the newest first. */
 static void look_around(struct look *l)
 {
     struct kymo_recorder *r = l->r;
@@ -176,7 +178,7 @@ int kymo_recorder_sample(struct kymo_recorder *r, uint64_t since, struct kymo_sa
 
     if (rc != 0)
         return rc;
-    /* Without segments that go back to the file system while they are read. */
+    /* With ctl held, no disk space of segments is freed while they are read. */
     if (pthread_mutex_trylock(&r->ctl) != 0)
         return -EBUSY;
     memset(out->kinds, 0, sizeof out->kinds);

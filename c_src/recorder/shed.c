@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For a budget: from ids in the dictionary back to the words of atoms, and the notes of
- * what was shed.
+ * For budgets: finds the words of atoms by their dictionary ids, and writes notes of what was
+ * shed.
  */
 #include <stdlib.h>
 
 #include "kymo_budget.h"
 #include "kymo_internal.h"
 
-/* Ids in a note: short enough that a note without room closes the dictionary to others
- * no sooner than their own definitions would. */
+/* Ids per note. A note is at most KYMO_ENTRY_COMMON long: if it does not fit and the
+ * dictionary is marked as full, ordinary definitions would not have fitted much longer. */
 #define NOTE_IDS 500u
 
 void kymo_recorder_budget(struct kymo_recorder *r, uint64_t ppm, uint64_t events)
@@ -18,7 +18,7 @@ void kymo_recorder_budget(struct kymo_recorder *r, uint64_t ppm, uint64_t events
     kymo_set(&r->meta->budget_events, events);
 }
 
-/* An atom of a function that is looked for. */
+/* An atom id whose word is wanted. */
 struct wanted {
     uint32_t id;
     uint64_t *word;
@@ -31,7 +31,7 @@ static int by_id(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* The first of those that want this id, NULL: none does. */
+/* The first entry for this id, or NULL. */
 static struct wanted *first(struct wanted *v, size_t n, uint32_t id)
 {
     size_t low = 0, high = n;
@@ -47,7 +47,7 @@ static struct wanted *first(struct wanted *v, size_t n, uint32_t id)
     return low < n && v[low].id == id ? &v[low] : NULL;
 }
 
-/* Gives the word of each entry of this kind to whoever wants it. */
+/* Fills in the word of each wanted entry of this kind. */
 static void look_up(const struct kymo_dict *d, enum kymo_dict_kind kind, struct wanted *v, size_t n)
 {
     qsort(v, n, sizeof *v, by_id);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A copy of the pool of a living recorder. Writers are not stopped.
+ * A copy of the pool of an active recorder, without stopping writers.
  *
- * First the cut: how far each thread has come, all threads within microseconds.
- * Then the segments are copied from the newest to the oldest. Of a thread, nothing
- * is taken that is older than a segment that was reused under the copy: so what a
- * thread loses is always the oldest, and what is left is without gaps.
+ * The cut comes first: it records the position of each thread, of all threads within
+ * microseconds. Then segments are copied from the newest to the oldest. If a segment is
+ * reused before it is copied, no older segment of that thread is copied either. So each
+ * thread loses only its oldest events, and the copy has no gaps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,11 @@
 #include "kymo_record.h"
 
 struct cut {
-    uint64_t seq;          /* the segment open at the cut, 0 = none */
-    uint64_t commit;       /* its bytes */
-    uint64_t wanted;       /* the next segment to copy, downwards; 0 = no more */
-    uint64_t events;       /* copied */
-    struct kymo_slot slot; /* counters, corrected for what was copied */
+    uint64_t seq;          /* the segment that was open at the cut, 0 = none */
+    uint64_t commit;       /* its bytes at the cut */
+    uint64_t wanted;       /* the next segment to copy, in descending order; 0 = no more */
+    uint64_t events;       /* copied so far */
+    struct kymo_slot slot; /* counters, adjusted to what was copied */
 };
 
 /* A segment in the pool, at the time of the cut. */
@@ -42,7 +42,7 @@ struct snapshot {
     uint64_t size, segments, events;
 };
 
-/* ThreadSanitizer can't know. */
+/* A deliberate data race; the caller detects torn copies. */
 __attribute__((no_sanitize("thread"), noinline)) void kymo_copy_racy(void *to, const void *from, size_t len)
 {
     const volatile uint64_t *src = from;
@@ -73,11 +73,13 @@ static void take_cut(struct snapshot *s)
             c->commit = kymo_get_acquire(&seg->commit);
             kymo_acquire_fence();
             if (kymo_get_acquire(&slot->seq) == c->seq && kymo_get(&slot->place) == place) {
-                /* Closed by a thread that has ended, and reused since: all of it goes. */
+                /* If the thread has ended, its last segment may have been reused by another
+                 * one: copy nothing of it. */
                 bool mine = kymo_get(&seg->instance) == i && kymo_get(&seg->order) == order;
 
                 c->commit = mine ? c->commit : 0;
-                /* The place is that of the next segment already: this one is closed. */
+                /* The place already has this thread's next segment, so the one at the cut is
+                 * closed. */
                 if (mine && kymo_get(&seg->seq) != c->seq)
                     c->commit = r->layout.segment_bytes;
                 break;
@@ -112,7 +114,7 @@ static void find_segments(struct snapshot *s)
     qsort(s->found, s->n_found, sizeof *s->found, newest_first);
 }
 
-/* The segment into s->buf; its length, 0 when it is no longer there. */
+/* Copies a segment into s->buf. Returns its length, or 0 if it has been reused. */
 static size_t copy_segment(struct snapshot *s, const struct found *f)
 {
     const struct kymo_recorder *r = s->r;
@@ -134,8 +136,8 @@ static size_t copy_segment(struct snapshot *s, const struct found *f)
     return commit < KYMO_SEG_HEADER ? 0 : (size_t)commit;
 }
 
-/* Completes the header of the copy. The segment that was open at the cut has to
- * be walked: how many events it has is known to its thread alone. */
+/* Completes the header of the copy. If the segment was open at the cut, decodes it, because
+ * its header does not have the number of events yet. */
 static void complete(struct snapshot *s, const struct cut *c, size_t len)
 {
     struct kymo_segment *seg = (struct kymo_segment *)(void *)s->buf;
@@ -145,7 +147,7 @@ static void complete(struct snapshot *s, const struct cut *c, size_t len)
         struct kymo_event ev;
         struct kymo_scan scan;
 
-        seg->content_bits = 0; /* it may have been closed since: ts_end is of later */
+        seg->content_bits = 0; /* closed since, perhaps, with events after the cut */
         kymo_scan_start(&scan, s->buf, (uint32_t)len);
         while (kymo_scan_peek(&scan) == KYMO_PEEK_RECORD && kymo_scan_decode(&scan, &ev))
             events += ev.id < KYMO_E_FIRST_NOTE;
@@ -185,14 +187,14 @@ static int keep(struct snapshot *s, struct cut *c, size_t len)
     return 0;
 }
 
-/* The time of the newest event of slot i, of which the pool has nothing any more. */
+/* The time of the newest event of slot i, for a slot that has no events in the pool. */
 static uint64_t all_gone(const struct kymo_recorder *r, uint32_t i)
 {
     const struct kymo_writer *w = &r->writers[i];
     uint64_t until = kymo_get(&w->slot->gone_until);
 
     kymo_raise(&until, kymo_get(&w->pool_until));
-    /* Given back to the disk, at the end of all producers. */
+    /* The place of its last segment was freed after all producers had ended. */
     if (kymo_get(&w->slot->seq) != 0 && kymo_pool_is_retired(r, kymo_get(&w->slot->place)))
         kymo_raise(&until, w->last);
     return until;
@@ -207,7 +209,7 @@ static int copy_pool(struct snapshot *s)
     for (uint64_t i = 0; rc == 0 && i < s->n_found; i++) {
         size_t len = copy_segment(s, &s->found[i]);
 
-        /* What was opened after the cut is not wanted; nor what is behind a gap. */
+        /* Skips segments opened after the cut, and those older than a missing one. */
         if (len > 0 && seg->seq == s->cuts[seg->instance].wanted)
             rc = keep(s, &s->cuts[seg->instance], len);
     }
@@ -239,8 +241,8 @@ static int copy_dict(struct snapshot *s, uint64_t *used)
     return rc;
 }
 
-/* meta, calibration and counters. The magic comes last: until then the folder is
- * not a recording. */
+/* Writes meta, calibration and counters. The magic is written last, so an incomplete folder
+ * is not taken for a recording. */
 static int write_meta(struct snapshot *s, uint64_t dict_used)
 {
     size_t len = s->r->meta_map.len;
@@ -267,7 +269,7 @@ static int write_meta(struct snapshot *s, uint64_t dict_used)
     m->memory = 0;
     m->locked = 0;
     m->end_ticks = (int64_t)s->ticks;
-    /* A slot that was taken after the cut is not in it. */
+    /* Leave out slots that were taken after the cut. */
     memset(slots, 0, s->r->opt.n_slots * sizeof *slots);
     for (uint32_t i = 0; i < s->n_cuts; i++)
         slots[i] = s->cuts[i].slot;
@@ -293,7 +295,7 @@ static int copy_all(struct snapshot *s)
     take_cut(s);
     KYMO_POINT(KYMO_AT_CUT);
     rc = copy_pool(s);
-    /* The dictionary after the segments: all they refer to is in it by now. */
+    /* The dictionary is copied after the segments, so it has every definition they use. */
     if (rc == 0)
         rc = copy_dict(s, &dict_used);
     if (rc == 0 && (fsync(s->data) != 0 || fsync(s->dict) != 0))

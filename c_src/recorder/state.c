@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Life of a recorder.
+ * The states of a recorder.
  *
  *   IDLE      -> ACTIVE     kymo_enter_active, the last step of open
  *   ACTIVE    -> PAUSED     kymo_recorder_pause
@@ -10,10 +10,10 @@
  *                           that reaches a limit, by the worker (duration)
  *   STOPPING  -> CLOSED     kymo_enter_closed, by the worker at its end
  *
- * One word, head.state, holds the state and the reason of its end. It changes by
- * compare-and-swap: a stop may come between any two steps of pause and resume, and
- * wins. meta has a copy for whoever reads the files; it is written with ctl held,
- * so that an older state never replaces a newer one.
+ * One word, head.state, holds the state and the reason of the end. It changes by
+ * compare-and-swap: a stop may come between any two steps of pause and resume, and wins.
+ * meta has a copy for readers of the files. It is written with ctl held, so that an older
+ * state never replaces a newer one.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ bool kymo_begin_stop(struct kymo_recorder *r, enum kymo_reason why)
 {
     uint32_t old = kymo_get(&r->head.state);
 
-    /* The first to give a reason is the one who stops. */
+    /* The first caller determines the reason. */
     do {
         if (old >= KYMO_STOPPING)
             return false;
@@ -103,7 +103,7 @@ int kymo_recorder_stop(struct kymo_recorder *r, enum kymo_reason why)
     return rc;
 }
 
-/* Leaves a note of the state in the segment of each thread. */
+/* Writes a note of the state into the open segment of each thread. */
 static void note_state(struct kymo_recorder *r, enum kymo_state state)
 {
     uint64_t now = kymo_clock_now(r);
@@ -142,7 +142,7 @@ int kymo_recorder_resume(struct kymo_recorder *r)
     switch (kymo_state_of(r)) {
     case KYMO_ACTIVE: rc = -EALREADY; break;
     case KYMO_PAUSED:
-        /* The segments belong to this thread until the state changes. */
+        /* The open segments belong to the calling thread until the state changes. */
         note_state(r, KYMO_ACTIVE);
         rc = change_state(r, KYMO_PAUSED, KYMO_ACTIVE) ? 0 : -ESHUTDOWN;
         kymo_publish_state(r);

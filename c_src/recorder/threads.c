@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which thread has which slot. A thread finds its writers through one thread-local
- * pointer to a table with one entry per open recorder.
+ * Assignment of slots to threads. A thread finds its writers through a thread-local pointer
+ * to a table with one entry per open recorder.
  *
- * The tables are a static pool: nothing has to be freed while some thread may
- * still hold a pointer, not even when the library is set down and taken up again.
- * More threads than tables can't have slots anyway: no recorder has that many.
+ * The tables are a static pool, so none is freed while a thread may still have a pointer to
+ * it, even if the library is unloaded and loaded again. There are as many tables as a
+ * recorder can have slots.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -34,10 +34,10 @@ static void leave_slot(struct kymo_writer *w)
 {
     struct kymo_recorder *r = w->rec;
 
-    /* A thread that ended inside get .. put, by pthread_exit, is in it no more. */
+    /* The thread may have called pthread_exit between get and put. */
     kymo_writer_put(w);
-    /* Someone else owns the segment when the recorder is not active: then whoever
-     * takes the slot next, or the end, closes the segment. */
+    /* If the recorder is not active, another thread owns the segment. It is closed by the
+     * next owner of the slot, or at the end. */
     if (kymo_writer_enter(w, &r->head)) {
         kymo_segment_close(w);
         kymo_lease_return(w);
@@ -85,7 +85,7 @@ void kymo_threads_exit(void)
     pthread_key_delete(key);
 }
 
-/* The calling thread's table, NULL when there is none to be had. */
+/* The calling thread's table, assigned if necessary; NULL if none is free. */
 static struct kymo_tls *own_table(void)
 {
     uint32_t epoch = kymo_get_acquire(&key_epoch);
@@ -119,9 +119,9 @@ static void take_slot(struct kymo_writer *w)
     struct kymo_slot *slot = w->slot;
     enum kymo_thread kind = KYMO_T_OTHER;
     uint64_t used = kymo_get(&r->meta->slots_used);
-    uint64_t name[2] = {0, 0}; /* stored as words: info may be reading */
+    uint64_t name[2] = {0, 0}; /* stored in words, because info may read it concurrently */
 
-    kymo_segment_close(w); /* of the thread before */
+    kymo_segment_close(w); /* of the slot's previous thread */
     w->thread_no = 0;
     if (r->opt.identify != NULL)
         r->opt.identify(&kind, &w->thread_no);
@@ -139,17 +139,17 @@ static void take_slot(struct kymo_writer *w)
     kymo_set_release(&slot->used, 1u);
 }
 
-/* The caches of a slot: pages that only threads that record take. */
+/* Allocates the pages of a slot's caches, which slots without a thread do not need. */
 static void prepare_caches(struct kymo_writer *w)
 {
     uintptr_t begin = (uintptr_t)w->mfas & ~(uintptr_t)4095;
     uintptr_t end = ((uintptr_t)w->mfas + KYMO_CACHES_BYTES + 4095) & ~(uintptr_t)4095;
 
-    /* Where the kernel is too old the first definitions take the pages. */
+    /* On a kernel without this, the first lookups fault the pages in. */
     (void)madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
 }
 
-/* Times first: a reader that finds the count finds when it was. */
+/* Stores the times before the count, so a reader that sees the count sees its times. */
 static void count_no_slot(struct kymo_recorder *r)
 {
     uint64_t now = kymo_clock_now(r), none = 0, newest = kymo_get(&r->meta->no_slot_last);

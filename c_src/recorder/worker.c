@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker thread: watches the limit on duration and the clock, drains closed
- * segments to data files (discard) or adds their CRCs (overwrite), and ends the
- * recording. It sleeps on
- * a futex, so that a producer that reaches a limit can wake it without a lock.
+ * The worker thread: enforces the duration limit, checks the clock, drains closed segments
+ * to data files (discard) or adds their CRCs (overwrite), and ends the recording. It sleeps
+ * on a futex, so that a producer that reaches a limit can wake it without a lock.
  */
 #include <errno.h>
 #include <limits.h>
@@ -17,8 +16,8 @@
 #define KYMO_NAP_MIN_NS 1000000u
 #define KYMO_NAP_MAX_NS 10000000u
 #define KYMO_RETRY_NS 100000000u
-/* Under overwrite: so many segments at a time that a flood of events costs the worker
- * a few percent of a processor at most. */
+/* Under overwrite. The number of CRCs per pass is bounded, so that even at the highest event
+ * rate the worker uses at most a few percent of a processor. */
 #define KYMO_SUM_NAP_MIN_NS 100000000u
 #define KYMO_SUM_NAP_MAX_NS 1000000000u
 #define KYMO_SUM_MOST 64u
@@ -29,7 +28,7 @@ void kymo_wake(struct kymo_recorder *r)
     (void)syscall(SYS_futex, &r->wake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Returns at once when `wake` is not `seen` any more. */
+/* Sleeps for at most ns. Returns at once if `wake` no longer equals `seen`. */
 static void doze(struct kymo_recorder *r, uint32_t seen, uint64_t ns)
 {
     struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
@@ -79,8 +78,8 @@ static void note_error(struct kymo_recorder *r, int rc)
         kymo_set(&r->meta->io_errno, (uint32_t)errno);
 }
 
-/* Segments that no data file has. Whoever reads the recording finds them in the
- * pool; only when somebody has removed that under the recorder they are lost. */
+/* Handles segments that could not be written to a data file. Readers find them in the pool,
+ * so they are lost only if the ring file was deleted during the recording. */
 static void count_undelivered(struct kymo_recorder *r)
 {
     struct stat st;
@@ -95,14 +94,14 @@ static void count_undelivered(struct kymo_recorder *r)
         w = &r->writers[seg->instance];
         if (gone)
             kymo_set(&w->slot->io_lost, w->slot->io_lost + seg->events);
-        /* There may have been no room for the last losses. */
+        /* There may have been no room to note the last losses. */
         if (seg->seq == w->closed_seq)
             seg->discarded = w->lost_total;
     }
 }
 
-/* On a full disk the pool has room itself, once nobody writes to them: what
- * is in data files goes, as soon as it is safe there. */
+/* If the disk is full, frees the pool space of drained segments and drains again. For the
+ * end only: the data files are durable then, and no producer writes any more. */
 static struct pass drain_hard(struct kymo_recorder *r)
 {
     struct pass p = drain(r);
@@ -114,9 +113,9 @@ static struct pass drain_hard(struct kymo_recorder *r)
     return p;
 }
 
-/* The end of a discard recording. Losses that no later event could tell get a
- * segment of their own, now that the pool is drained. What can't be written
- * stays in the ring file, which is removed otherwise. */
+/* The end of a discard recording. Losses that are not followed by an event are noted in a
+ * segment of their own, now that the pool is drained. Segments that cannot be written stay
+ * in the ring file; if there are none, it is removed. */
 static void finish_discard(struct kymo_recorder *r, uint64_t now)
 {
     struct pass p;
@@ -170,7 +169,8 @@ static void finish(struct kymo_recorder *r)
     pthread_mutex_unlock(&r->ctl);
 }
 
-/* A snapshot in progress is not waited for: the pool must be drained. */
+/* Does not wait for a snapshot in progress, which holds ctl: the worker must keep draining the
+ * pool. */
 static void calibrate(struct kymo_recorder *r, uint64_t now)
 {
     if (pthread_mutex_trylock(&r->ctl) == 0) {
@@ -228,7 +228,8 @@ void *kymo_worker(void *recorder)
             wait = until(now, r->t0_ns + r->opt.limit_ns, wait);
         doze(r, seen, wait);
     }
-    /* A duration limit that lost against another stop gets here a moment early. */
+    /* If the duration limit lost a race against another stop, the state may not have changed
+     * yet. */
     while (kymo_get_acquire(&r->head.state) < KYMO_STOPPING)
         doze(r, __atomic_load_n(&r->wake, __ATOMIC_SEQ_CST), KYMO_NAP_MIN_NS);
     finish(r);

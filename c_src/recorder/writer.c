@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The slow half of the hot path: once per segment, per lease, or when something
- * is in the way. Runs in producer threads inside get .. put, or in the one who
- * has quiesced them.
+ * The slow path of recording: once per segment, per lease, or when the fast path cannot
+ * proceed. Runs in producer threads between get and put, or in the thread that has quiesced
+ * them.
  */
 #include <errno.h>
 
 #include "kymo_internal.h"
 
-/* Leases of the limit on events: large ones keep threads off the shared counter,
- * but what a thread leaves unused of its lease is missing when the limit is
- * reached. A 64th of what is left, spread over all threads, bounds that. */
+/* The limit on events is leased to threads in portions. Large portions avoid contention on the
+ * shared counter, but the recording ends with events that are leased and unused. So all
+ * threads together hold about a 64th of the remaining events. */
 #define KYMO_LEASE_MAX 256u
 
 static bool lease(struct kymo_writer *w)
@@ -30,7 +30,7 @@ static bool lease(struct kymo_writer *w)
     return true;
 }
 
-/* Sends the producer through kymo_reserve_slow with its next event. */
+/* Makes the producer's next event take kymo_reserve_slow. */
 static void force_slow(struct kymo_writer *w)
 {
     kymo_set(&w->end, (uintptr_t)w->cur);
@@ -58,8 +58,8 @@ void kymo_lease_return(struct kymo_writer *w)
     force_slow(w);
 }
 
-/* The distance to the next event taken is uniform in 0 .. 2N-2 events left out: a
- * fixed one would take only the calls, or only the returns, of a steady loop. */
+/* Chooses how many events to skip, uniformly from 0 .. 2N-2. With a fixed number, a regular
+ * loop could yield only calls, or only returns. */
 void kymo_sample_next(struct kymo_writer *w)
 {
     uint64_t x = w->rng;
@@ -95,7 +95,7 @@ void kymo_segment_close(struct kymo_writer *w)
     kymo_pool_release(w);
 }
 
-/* Within the limit on bytes. */
+/* False if another segment would exceed the limit on bytes; then the recorder stops. */
 static bool may_open(struct kymo_writer *w)
 {
     struct kymo_recorder *r = w->rec;
@@ -108,7 +108,7 @@ static bool may_open(struct kymo_writer *w)
     return false;
 }
 
-/* 0; -ENOBUFS when nothing is drained yet; -ESHUTDOWN when the limit on bytes is
+/* Returns 0, -ENOBUFS if no segment is free (discard), or -ESHUTDOWN if the limit on bytes is
  * reached. */
 static int segment_open(struct kymo_writer *w, uint64_t now)
 {
@@ -181,7 +181,7 @@ static bool has_room(const struct kymo_writer *w, size_t body, uint64_t now)
     return w->seg != NULL && (size_t)(w->seg_end - w->cur) >= header_size(w, now) + body;
 }
 
-/* As kymo_commit, but a note is not an event. */
+/* As kymo_commit, but does not count an event. */
 static void commit_note(struct kymo_writer *w, uint8_t *end)
 {
     bool forced = kymo_room(w) <= 0;
@@ -214,7 +214,7 @@ static bool write_loss(struct kymo_writer *w, unsigned cause, uint64_t n, uint64
     return true;
 }
 
-/* The first note has the time of the first loss, the last one that of the last. */
+/* The first note has the time of the first loss, the last note that of the last loss. */
 bool kymo_write_losses(struct kymo_writer *w, uint64_t now, bool open)
 {
     uint64_t last = between(w->lost_last, w->last, now);
@@ -253,7 +253,7 @@ static void count_lost(struct kymo_writer *w, enum kymo_loss cause, uint64_t now
     w->lost_total++;
 }
 
-/* The next reserve takes the slow path, which tells the stream. */
+/* Makes the next reserve take the slow path, which writes a note of the loss. */
 void kymo_lose(struct kymo_writer *w, enum kymo_loss cause)
 {
     if ((unsigned)cause >= KYMO_LOSS_CAUSES)
@@ -262,17 +262,18 @@ void kymo_lose(struct kymo_writer *w, enum kymo_loss cause)
     force_slow(w);
 }
 
-/* The interrupted code below on this stack may be anywhere: only count. */
+/* This thread has interrupted itself between get and put. Only counts, as the writer may be
+ * in any state. */
 void kymo_writer_reentered(struct kymo_writer *w)
 {
     count_lost(w, KYMO_LOST_REENTRY, kymo_now(w));
 }
 
-/* Tickets in a row that may turn out to be old by the time their place is taken. */
+/* How many new segments in a row may be found too old already before one is used anyway. */
 #define KYMO_LATE_MOST 4u
 
-/* What is put into the open segment is kept for its share of the pool's time, and
- * belongs to one epoch of the clock. */
+/* True if the open segment may be used: it is not too old (pool.c), and the clock has not
+ * been corrected since it was opened. */
 static bool fresh(const struct kymo_writer *w, unsigned *late)
 {
     if (w->seg->epoch != kymo_get(&w->rec->meta->epochs))
@@ -280,44 +281,79 @@ static bool fresh(const struct kymo_writer *w, unsigned *late)
     return !kymo_pool_aged(w) || (*late)++ >= KYMO_LATE_MOST;
 }
 
-uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, uint64_t now)
+/* The time of the next record: never before the last one. */
+static uint64_t record_time(struct kymo_writer *w, uint64_t now)
 {
-    struct kymo_recorder *r = w->rec;
-    unsigned late = 0;
-
-    if (w->slot->events == w->events_stop && !lease(w)) {
-        limit_reached(w, KYMO_R_EVENTS);
-        return NULL;
-    }
-    if (max_body > r->layout.segment_bytes - KYMO_SEG_HEADER - KYMO_HDR_COMPACT) {
-        kymo_lose(w, KYMO_LOST_TOO_BIG);
-        return NULL;
-    }
     if ((now - w->last) >> 32 != 0)
         now = kymo_clock_correct(w, now);
-    if (now < w->last)
-        now = w->last;
-    /* Ends: in a new segment the header is compact, and once the losses are told
-     * the record has a segment of its own if it needs one. */
+    return now < w->last ? w->last : now;
+}
+
+static bool too_big(const struct kymo_writer *w, size_t body)
+{
+    return body > w->rec->layout.segment_bytes - KYMO_SEG_HEADER - KYMO_HDR_COMPACT;
+}
+
+/* Makes room for a record, and writes notes of the losses before it. Returns 0 or an error of
+ * segment_open. The loop ends: a new segment needs only the compact record header, and once
+ * the losses are noted, the record fits into an empty segment. */
+static int make_room(struct kymo_writer *w, size_t max_body, uint64_t now)
+{
+    unsigned late = 0;
+
     for (;;) {
+        int rc;
+
         if (w->seg != NULL) {
             kymo_set(&w->end, (uintptr_t)w->seg_end);
             if (fresh(w, &late) && kymo_write_losses(w, now, false) && has_room(w, max_body, now)) {
                 if (late > KYMO_LATE_MOST)
-                    force_slow(w); /* the next event tries again */
-                return put_header(w, id, now);
+                    force_slow(w); /* the next event tries to change segments again */
+                return 0;
             }
         }
         kymo_segment_close(w);
-        switch (segment_open(w, w->lost_first != 0 ? between(w->lost_first, w->last, now) : now)) {
-        case 0: break;
-        case -ENOBUFS:
-            count_lost(w, kymo_get(&r->io_failing) ? KYMO_LOST_IO : KYMO_LOST_RING_FULL, now);
-            force_slow(w);
-            return NULL;
-        default: return NULL;
-        }
+        rc = segment_open(w, w->lost_first != 0 ? between(w->lost_first, w->last, now) : now);
+        if (rc != 0)
+            return rc;
     }
+}
+
+uint8_t *kymo_reserve_slow(struct kymo_writer *w, unsigned id, size_t max_body, uint64_t now)
+{
+    if (w->slot->events == w->events_stop && !lease(w)) {
+        limit_reached(w, KYMO_R_EVENTS);
+        return NULL;
+    }
+    if (too_big(w, max_body)) {
+        kymo_lose(w, KYMO_LOST_TOO_BIG);
+        return NULL;
+    }
+    now = record_time(w, now);
+    switch (make_room(w, max_body, now)) {
+    case 0: return put_header(w, id, now);
+    case -ENOBUFS:
+        count_lost(w, kymo_get(&w->rec->io_failing) ? KYMO_LOST_IO : KYMO_LOST_RING_FULL, now);
+        force_slow(w);
+        return NULL;
+    default: return NULL;
+    }
+}
+
+bool kymo_write_note(struct kymo_writer *w, unsigned id, const uint8_t *body, size_t len)
+{
+    uint64_t now = record_time(w, kymo_now(w));
+    uint8_t *p;
+
+    if (too_big(w, len) || make_room(w, len, now) != 0)
+        return false;
+    /* A note uses no lease, so the next event still has to get one. */
+    if (w->slot->events == w->events_stop)
+        force_slow(w);
+    p = put_header(w, id, now);
+    memcpy(p, body, len);
+    commit_note(w, p + len);
+    return true;
 }
 
 void kymo_writer_init(struct kymo_recorder *r, uint32_t index)

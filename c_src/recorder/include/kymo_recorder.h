@@ -39,6 +39,7 @@ struct kymo_options {
     uint32_t n_slots;       /* threads that may record, 1 .. 4096 */
     uint64_t dict_bytes;    /* 4096 .. 1 GiB; 0 = a twelfth of memory */
     uint32_t detail;        /* KYMO_D_*: copied to meta */
+    uint32_t exact;         /* KYMO_EXACT_*: copied to meta */
     uint32_t content_max;   /* 0 .. segment_bytes / 4, at most KYMO_CONTENT_MAX */
     uint32_t sample;        /* 1 in N, at least 1 */
     uint32_t sample_kind;   /* 0 by event, 1 by process: applied by the caller */

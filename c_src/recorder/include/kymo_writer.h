@@ -53,6 +53,11 @@ static inline bool kymo_sample(struct kymo_writer *w);
 static inline uint8_t *kymo_reserve(struct kymo_writer *w, unsigned id, size_t max_body);
 /* Makes the record visible to readers; end is one past its last byte, within max_body. */
 static inline void kymo_commit(struct kymo_writer *w, uint8_t *end);
+/* Records a note. Notes are not counted as events, recorded or lost, and not sampled. `id` is
+ * KYMO_E_COUNTERS or KYMO_E_MONITOR, `body` its fields. Returns false, without recording, if
+ * there is no room now or the recorder has reached a limit. Call it between kymo_writer_borrow
+ * and kymo_writer_put. */
+bool kymo_write_note(struct kymo_writer *w, unsigned id, const uint8_t *body, size_t len);
 /* Counts an event that the caller could not record. */
 void kymo_lose(struct kymo_writer *w, enum kymo_loss cause);
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inline half of kymo_writer.h: what a traced event costs. Included by
- * kymo_writer.h only. Users of the writer must not touch these structures.
+ * The inline functions of kymo_writer.h: the path of each traced event. Included by
+ * kymo_writer.h only. Users of the writer must not access these structures.
  *
- * Memory order. A writer belongs to the thread that took its slot. Four things
- * are shared:
- *   busy      stored by the producer around its critical section. The one who
- *             stops or pauses changes `state`, makes every producer pass a
- *             barrier (membarrier, or seq_cst on both sides when head.fenced),
- *             then waits until busy is 0: from there on the writer is its own.
- *   commit    in the segment: release after every record (kymo_format.h).
- *   counters  in the slot: relaxed, single writer.
- *   end       any thread may store 0 there, relaxed, to send the producer through
- *             kymo_reserve_slow with its next event (pool.c). When that is lost
- *             under a store of the producer's own, it is repeated a lap later.
- *   offset    stored by whoever corrects the clock (clock.c), relaxed.
+ * Memory order. A writer belongs to the thread that took its slot. These members are
+ * shared:
+ *   busy      stored by the producer around its critical section. A thread that stops or
+ *             pauses the recorder changes `state`, makes every producer pass a barrier
+ *             (membarrier, or seq_cst on both sides if head.fenced), and waits until busy
+ *             is 0. From then on it owns the writer.
+ *   commit    in the segment: release, after every record (kymo_format.h).
+ *   counters  in the slot: relaxed, one writer.
+ *   end       any thread may store 0, relaxed, so that the producer's next event takes
+ *             kymo_reserve_slow (pool.c). If a store of the producer overwrites the 0, the
+ *             request is repeated one lap later.
+ *   offset    stored by the thread that corrects the clock (clock.c), relaxed.
  */
 #ifndef KYMO_WRITER_IMPL_H
 #define KYMO_WRITER_IMPL_H
@@ -82,8 +82,8 @@ struct kymo_writer {
     uint64_t seq;     /* last segment opened, 0 = none yet */
     uint64_t order;   /* of the open segment */
     uint64_t lost_total;
-    uint64_t noted[KYMO_LOSS_CAUSES]; /* losses already told in the stream */
-    uint64_t lost_first, lost_last;   /* ticks of the losses not told yet; 0 = none, or unknown */
+    uint64_t noted[KYMO_LOSS_CAUSES]; /* losses already noted in the stream */
+    uint64_t lost_first, lost_last;   /* ticks of the losses not yet noted; 0 = none, or unknown */
     uint32_t owner;                   /* 1 = a thread has the slot; atomic */
     uint32_t thread_kind, thread_no;
 
@@ -259,10 +259,10 @@ static inline uint8_t *kymo_put64(uint8_t *p, uint64_t v)
     return p + sizeof v;
 }
 
-/* Asks for the place of a record of some time ahead: the pool is larger than the
- * caches, and the processor's own guesses end with each page. Never a fault, so
- * it may lie behind the end. The compiler's builtin asks for a line to read where
- * it was not told that the processor can do better; others take this for a nop. */
+/* Prefetches the place of a later record for writing: the pool is larger than the caches,
+ * and the hardware prefetcher stops at page boundaries. A prefetch never faults, so the
+ * address may be after the end. The compiler's builtin prefetches for reading unless it is
+ * compiled for a processor with prefetchw; older processors treat this as a nop. */
 #define KYMO_AHEAD 1024
 static inline void kymo_prefetch(const uint8_t *p)
 {
@@ -284,7 +284,7 @@ static inline uint8_t *kymo_reserve(struct kymo_writer *w, unsigned id, size_t m
     uint64_t now = kymo_now(w);
     uint8_t *p = w->cur;
 
-    /* A clock that went back gives a huge difference: the slow path sees to it. */
+    /* If the clock has gone back, the difference is huge, and the slow path handles it. */
     if (KYMO_UNLIKELY(((now - w->last) >> 32) != 0 ||
                       kymo_room(w) < (ptrdiff_t)(max_body + KYMO_HDR_COMPACT)))
         return kymo_reserve_slow(w, id, max_body, now);
@@ -317,14 +317,14 @@ static inline struct kymo_cached_atom *kymo_atom_cache(struct kymo_writer *w, ui
     return &w->atoms[kymo_mix(word) >> (64 - KYMO_ATOM_CACHE_BITS)];
 }
 
-/* Words of atoms differ in few bits: those of f go where m has none. */
+/* Words of atoms differ in few bits: rotate those of f to where the bits of m do not vary. */
 static inline struct kymo_cached_mfa *kymo_mfa_cache(struct kymo_writer *w, uint64_t m, uint64_t f,
                                                      uint32_t arity)
 {
     return &w->mfas[kymo_mix(m ^ f << 28 ^ arity) >> (64 - KYMO_MFA_CACHE_BITS)];
 }
 
-/* An unused cache entry answers 0, as it should. */
+/* An unused cache entry has the id 0, which means not found. */
 static inline uint32_t kymo_dict_atom(struct kymo_writer *w, uint64_t word)
 {
     const struct kymo_cached_atom *c = kymo_atom_cache(w, word);
@@ -346,8 +346,8 @@ static inline bool kymo_dict_has_room(const struct kymo_writer *w)
     return __atomic_load_n(&kymo_head(w->rec)->dict_full, __ATOMIC_RELAXED) == 0;
 }
 
-/* What kymo_writer_get, kymo_sample, kymo_dict_mfa, kymo_reserve, kymo_commit and
- * kymo_writer_put do one after the other, when nothing has to be done in between. */
+/* Does what kymo_writer_get, kymo_sample, kymo_dict_mfa, kymo_reserve, kymo_commit and
+ * kymo_writer_put do in sequence, if none of them needs its slow path. */
 static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, uint64_t m, uint64_t f,
                                     uint32_t arity)
 {
