@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The smallest useful tracer module: of every message that a traced process or
- * port sends it reports who sent it to whom, as {trace, From, To} to the tracer
- * process, and nothing else. See src/erl_msg_tracer.erl for how to use it.
+ * The smallest useful tracer module: for each message that a traced process or port sends, it
+ * sends {trace, From, To} to the tracer process. See src/erl_msg_tracer.erl for how to use it.
  *
  *   gcc -I $ERTS/include -fPIC -shared -o erl_msg_tracer.so erl_msg_tracer.c
  *
- * Both callbacks run in the tracee, at the trace point: they only look at terms
- * and send one small message.
+ * Both callbacks run in the tracee, at the trace point. They only read terms and send one small
+ * message.
  */
 #include <erl_nif.h>
 
@@ -20,12 +19,12 @@ static ERL_NIF_TERM enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     ErlNifPid tracer;
     (void)argc;
 
-    /* Nobody to report to. "remove" takes the tracer off the tracee, and the
-     * runtime accepts it as an answer to trace_status only. */
+    /* The tracer process is dead. "remove" removes the tracer from the tracee; the runtime
+     * accepts this answer for trace_status only. */
     if (!enif_get_local_pid(env, argv[1], &tracer) || !enif_is_process_alive(env, &tracer)) {
         return is_status ? am_remove : am_discard;
     }
-    /* A tracer that reported its own messages would never come to an end. */
+    /* A tracer that reported its own messages would never stop. */
     if (enif_is_identical(argv[1], argv[2])) {
         return am_discard;
     }
@@ -40,8 +39,8 @@ static ERL_NIF_TERM trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     (void)argc;
 
     if (enif_get_local_pid(env, argv[1], &tracer) && enif_get_map_value(env, argv[4], am_extra, &recipient)) {
-        /* No message environment: the term is copied straight to the tracer. It
-         * fails when the tracer has just died, and then there is nothing to say. */
+        /* Without a message environment the term is copied directly to the tracer. Sending fails
+         * if the tracer has just died, which needs no handling. */
         enif_send(env, &tracer, NULL, enif_make_tuple3(env, am_trace, argv[2], recipient));
     }
     return am_ok;
@@ -61,8 +60,7 @@ static int load(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM load_info)
     return 0;
 }
 
-/* This library keeps no data. Old code that has some is not a version of it that
- * we know: refuse to take over. */
+/* This library has no private data. If the old code has, it is an unknown version: fail. */
 static int upgrade(ErlNifEnv *env, void **priv_data, void **old_priv_data, ERL_NIF_TERM load_info)
 {
     if (*old_priv_data != NULL || *priv_data != NULL) {

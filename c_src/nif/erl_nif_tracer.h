@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define ERL_NIF_TRACER_VERSION 1
+#define ERL_NIF_TRACER_VERSION 2
 #define ERL_NIF_TRACER_REGISTER "enif_tracer_register"
 
 /* Which functions of the behaviour the event would be for. */
@@ -52,8 +52,20 @@ typedef enum {
     ERL_NIF_TRACE_PORTS,
     ERL_NIF_TRACE_RUNNING_PROCS,
     ERL_NIF_TRACE_RUNNING_PORTS,
-    ERL_NIF_TRACE_GARBAGE_COLLECTION
+    ERL_NIF_TRACE_GARBAGE_COLLECTION,
+
+    /* Version 2. The process takes a message out of its mailbox: a receive has matched
+     * it. The tag is taken, the term the message. Told with the trace flag receive, as
+     * receive is, unless the pattern for receive is false. A match specification for
+     * receive is not asked: what it discards is told when it is taken. A message that is
+     * dropped is not taken: when the process exits, or when a message from another node
+     * cannot be decoded. There is no such function in the behaviour, and `enabled' is
+     * not called. */
+    ERL_NIF_TRACE_TAKEN
 } ErlNifTraceKind;
+
+/* Of `passed': more than can be counted in short time. */
+#define ERL_NIF_TRACE_MANY ((ErlNifUInt64) -1)
 
 /* What a tracer answers. REMOVE, to a call, takes the tracer off the tracee, as
  * `remove' to trace_status does; to anything else it is DISCARD. */
@@ -77,6 +89,31 @@ typedef struct {
 #define ERL_NIF_TRACE_STRICT_MONOTONIC  (1 << 3)
 #define ERL_NIF_TRACE_SCHEDULER_ID      (1 << 4)
 
+/* Why a process was scheduled out: the first of these that holds at that moment. */
+typedef enum {
+    ERL_NIF_TRACE_OUT_UNKNOWN,
+    ERL_NIF_TRACE_OUT_EXITING,
+    ERL_NIF_TRACE_OUT_SUSPENDED,        /* by erlang:suspend_process/1, a busy port, a lock */
+    ERL_NIF_TRACE_OUT_DIRTY,            /* to a dirty scheduler, or from one */
+    ERL_NIF_TRACE_OUT_WAITING,          /* in a receive, or hibernating */
+    ERL_NIF_TRACE_OUT_TRAP,             /* reductions used up in a BIF or NIF that goes on later */
+    ERL_NIF_TRACE_OUT_REDUCTIONS,       /* reductions used up elsewhere, or by signals and
+                                         * system tasks, or given up (erlang:yield/0) */
+    ERL_NIF_TRACE_OUT_PORT              /* trace flag running_procs: it calls a port */
+} ErlNifTraceOut;
+
+/* What put a process in the run queue that it was taken from. */
+typedef enum {
+    ERL_NIF_TRACE_BY_UNKNOWN,           /* it was in none, or was not traced then */
+    ERL_NIF_TRACE_BY_OUT,               /* it could still run when it was scheduled out */
+    ERL_NIF_TRACE_BY_MESSAGE,           /* from a process or the runtime, or not from a scheduler */
+    ERL_NIF_TRACE_BY_PORT,              /* a message or signal that a port sent */
+    ERL_NIF_TRACE_BY_TIMER,             /* the timeout of a receive, or a message of a timer */
+    ERL_NIF_TRACE_BY_SPAWN,
+    ERL_NIF_TRACE_BY_RESUME,
+    ERL_NIF_TRACE_BY_SIGNAL             /* a signal other than a message, or a system task */
+} ErlNifTraceRunnable;
+
 /* An event. All of it is the runtime's, and valid during the call only. A term
  * that there isn't is 0, which is no term. */
 typedef struct {
@@ -98,6 +135,37 @@ typedef struct {
     ERL_NIF_TERM match_spec_result;
     ErlNifUInt64 scheduler_id;
     ErlNifTime time;                    /* with ERL_NIF_TRACER_TIME, else 0 */
+
+    /* The following for those that have registered version 2 or later. */
+
+    /* Of the tags out, out_exiting and out_exited. */
+    ErlNifTraceOut out_reason;
+    /* Of the tags in and in_exiting: what made the process runnable, and for how many
+     * nanoseconds it has been in the run queue since; 0 when that is unknown. When
+     * several things made it runnable, the first one counts. */
+    ErlNifTraceRunnable runnable_by;
+    ErlNifTime runnable_for;
+    /* Of the tags send, receive and taken: the number of the message, the same in all
+     * of them, in all sessions, and unlike that of any other message of this runtime. 0
+     * when there is none: of a message to another node, to a port or to a process that
+     * does not exist, of a timeout, and of one that was in the mailbox before its
+     * receiver was traced. A message whose sender was not traced has its number from
+     * its receiver. */
+    ErlNifUInt64 message;
+    /* Of the tag taken: how many messages are before it in the mailbox, or
+     * ERL_NIF_TRACE_MANY. The receive has looked at them, and they did not match; or
+     * it knew that they would not, as for a reply in messages with a new reference. */
+    ErlNifUInt64 passed;
+    /* Of events of calls: the words on the stack, without the frames that tracing has
+     * put on top of it. Of the tag call: when the function begins. Of return_from and
+     * exception_from: the same as of the call that they are of. Of return_to: less than
+     * when any of the functions began that have been left by now, and not less than when
+     * the function began that is returned to.
+     *
+     * So a call at a depth ends all calls at this depth or below it on the stack (a
+     * greater depth) that have had no return yet: it is a tail call of theirs, or an
+     * exception has left them; and return_to ends all that have a greater depth. */
+    ErlNifUInt64 depth;
 } ErlNifTraceEvent;
 
 /* Flags of a tracer. TIME: that events carry enif_monotonic_time(ERL_NIF_NSEC). */
@@ -117,7 +185,7 @@ typedef struct {
  *     if the answer is TRACE, and unless the match spec says no.
  */
 typedef struct {
-    unsigned version;                   /* ERL_NIF_TRACER_VERSION */
+    unsigned version;                   /* ERL_NIF_TRACER_VERSION, or a lower one */
     unsigned flags;
     ErlNifTracerAnswer (*enabled)(ErlNifEnv *env, const ErlNifTraceEvent *event);
     ErlNifTracerAnswer (*event)(ErlNifEnv *env, const ErlNifTraceEvent *event);

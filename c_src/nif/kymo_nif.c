@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The library: load, upgrade, unload, and the end of the node.
+ * Load, upgrade and unload of the library, and the halt of the node.
  *
- * The state that is shared by the instances of the module (an old and a new
- * version of its code, during an upgrade) is one per process, counted in
- * `instances`. The library is linked so that it stays in the process once it is
- * loaded (-z nodelete): threads of the runtime may still be on their way out of
- * it when the module is purged.
+ * During an upgrade there are two instances of the module, with old and new code. They share
+ * one state per process, whose users are counted in `instances`. The library is linked with
+ * -z nodelete and is never unmapped, because threads of the runtime may still be executing it
+ * when the module is purged.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "nif_budget.h"
 #include "nif_callbacks.h"
 #include "nif_control.h"
+#include "nif_counters.h"
 #include "nif_handle.h"
 #include "nif_info.h"
 #include "nif_layout.h"
@@ -22,16 +22,16 @@
 
 #define NIF_HALT_OPTION (ERL_NIF_MAJOR_VERSION > 2 || ERL_NIF_MINOR_VERSION >= 17)
 
-/* What priv_data points to. Another build of the library has another one, and
- * reads this one during an upgrade: its beginning stays as it is. */
+/* The object that priv_data points to. During an upgrade another build of the library reads the
+ * one of this build, so the first members must not change. */
 static struct library {
     atomic_uint instances;
     unsigned (*handles)(void);
-    bool ready; /* what is learnt of the runtime stays true in this process */
+    bool ready; /* the runtime was examined, which is necessary once per process */
 } library = {.handles = nif_handle_count};
 
-/* Steps of load; what is returned says which one failed. The numbers from 10
- * on are those of nif_layout_init. kymo_tracer.erl puts them into words. */
+/* Return values of load, which tell which step failed. Numbers from 10 on are those of
+ * nif_layout_init. kymo_tracer.erl has the messages. */
 enum load_error { LOAD_OK = 0, LOAD_TYPE = 1, LOAD_HALT = 2, LOAD_EXIT = 3, LOAD_BUSY = 4, LOAD_LAYOUT = 10 };
 
 static void at_exit(void)
@@ -51,8 +51,8 @@ static enum load_error watch_exit(ErlNifEnv *env)
 {
     static atomic_bool registered;
 #if NIF_HALT_OPTION
-    /* Called while schedulers still run, before files are closed; not called
-     * by halt without flush: that is what atexit is for. */
+    /* The callback runs while schedulers still run, before files are closed. A halt without
+     * flush does not call it, so there is an atexit handler, too. */
     if (enif_set_option(env, ERL_NIF_OPT_DELAY_HALT) != 0 ||
         enif_set_option(env, ERL_NIF_OPT_ON_HALT, on_halt) != 0) {
         return LOAD_HALT;
@@ -97,8 +97,8 @@ static int load(ErlNifEnv *env, void **priv_data, ERL_NIF_TERM info)
     return start(env, priv_data, info, ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER);
 }
 
-/* Recorders of another build must not come into the hands of this one: their
- * worker threads, and the structures, are the other's. */
+/* Fails if recorders of another build exist, because their worker threads and structures belong
+ * to that build. */
 static int upgrade(ErlNifEnv *env, void **priv_data, void **old_priv_data, ERL_NIF_TERM info)
 {
     struct library *old = *old_priv_data;
@@ -140,6 +140,8 @@ static ErlNifFunc functions[] = {
     {"nif_rates", 1, nif_rates, 0},
     {"nif_sample", 3, nif_sample, ERL_NIF_DIRTY_JOB_CPU_BOUND},
     {"nif_note_shed", 4, nif_note_shed, 0},
+    {"nif_note_counters", 2, nif_note_counters, 0},
+    {"nif_note_monitor", 7, nif_note_monitor, 0},
 };
 /* clang-format on */
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The atoms that the library compares and returns. They are made once, at
- * load, and never change afterwards: any thread reads them without a lock, and
- * comparing two atoms is comparing two words.
+ * The atoms that the library compares and returns. They are created at load and never change
+ * afterwards, so any thread reads them without a lock.
  */
 #ifndef KYMO_NIF_ATOMS_H
 #define KYMO_NIF_ATOMS_H
@@ -27,7 +26,7 @@
     /* trace tags */                                                           \
     X(call, "call") X(return_to, "return_to") X(return_from, "return_from")    \
     X(exception_from, "exception_from") X(send, "send")                        \
-    X(send_ne, "send_to_non_existing_process") X(receive, "receive")           \
+    X(send_ne, "send_to_non_existing_process") X(receive, "receive") X(taken, "taken") \
     X(spawn, "spawn") X(spawned, "spawned") X(exit, "exit") X(link, "link")    \
     X(unlink, "unlink") X(getting_linked, "getting_linked")                    \
     X(getting_unlinked, "getting_unlinked") X(register_, "register")           \
@@ -94,11 +93,13 @@ struct nif_atoms {
     NIF_ATOMS(NIF_X)
 #undef NIF_X
     ERL_NIF_TERM gc_sizes[KYMO_GC_SIZES]; /* in the order of enum kymo_gc */
+    ERL_NIF_TERM counters[KYMO_N_COUNT];  /* by enum kymo_counter; 0 = there is none */
+    ERL_NIF_TERM monitored[KYMO_M_COUNT]; /* by enum kymo_monitor */
 };
 
 extern struct nif_atoms nif_am;
 
-/* The place of the name of a heap size in enum kymo_gc; -1: unknown. */
+/* The index in enum kymo_gc of a heap size's name; -1 if it is unknown. */
 static inline int nif_gc_index(ERL_NIF_TERM name)
 {
     for (int i = 0; i < KYMO_GC_SIZES; i++) {
@@ -109,7 +110,7 @@ static inline int nif_gc_index(ERL_NIF_TERM name)
     return -1;
 }
 
-/* Makes them all. Load time only; idempotent. */
+/* Creates all atoms. During load only; idempotent. */
 void nif_atoms_init(ErlNifEnv *env);
 
 #endif

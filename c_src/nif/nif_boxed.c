@@ -46,7 +46,7 @@ static struct nif_bits classic_bits(ERL_NIF_TERM t)
  *   heap bits  header, size, bytes
  *   part       header, address | flags, start, end, reference to the whole
  *   reference  header, runtime's binary, next
- * With this flag the address is an old one: the binary was appended to in place,
+ * The flag means that the address may be outdated, because the binary was appended to in place,
  * which may have moved it. */
 static struct nif_bits counted_bits(ERL_NIF_TERM t)
 {
@@ -76,14 +76,13 @@ struct nif_bits nif_bits(ERL_NIF_TERM t)
     return nif_boxed.counts_bits ? counted_bits(t) : classic_bits(t);
 }
 
-/* Until OTP 26 a part that has nothing but whole bytes is counted as what it would
- * be as a term of its own. */
+/* Until OTP 26, flat_size/1 counts a part of whole bytes like a separate binary of that size. */
 static uint32_t classic_part_words(ERL_NIF_TERM t)
 {
     enum { SIZE = 1, BITS = 3, WHOLE = 4, HEAP_BITS_WORDS = 2 };
     const ERL_NIF_TERM *w = nif_words(t);
     unsigned bits = (unsigned)((w[BITS] & 0xffu) + (w[BITS] >> 8 & 0xffu));
-    uint32_t words = bits == 0 ? 0 : nif_header_words(w[0]) + 1; /* the header leaves out the whole */
+    uint32_t words = bits == 0 ? 0 : nif_header_words(w[0]) + 1; /* the header excludes WHOLE */
     if (nif_kind(w[WHOLE]) == NIF_REFC_BITS) {
         return words + nif_header_words(nif_header(w[WHOLE]));
     }
@@ -122,12 +121,12 @@ void nif_bits_copy(const struct nif_bits *b, uint64_t n, uint8_t *out)
     }
 }
 
-/* ---- references, and what is of other nodes ------------------------------------------ */
+/* ---- references, and terms of other nodes -------------------------------------------- */
 
-/* One of this node is a header, then a marker of 32 bits that no address has, and
- * its numbers; or the address of the object with the numbers, and a pointer. After
- * the three numbers that all have, that of an alias has its process, which is part
- * of the external form since OTP 26. */
+/* A reference of this node is a header, a 32-bit marker that differs from all addresses, and its
+ * numbers; or a header, the address of an object that has the numbers, and a pointer. All
+ * references have three numbers. That of an alias also has its process, which is part of the
+ * external format since OTP 26. */
 static bool local_ref(const ERL_NIF_TERM *w, struct nif_ref *ref)
 {
     const uint32_t marker = UINT32_MAX;

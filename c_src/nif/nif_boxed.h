@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words of boxed terms, read without the runtime. Asking it would not be
- * bounded: it copies a binary that begins at a bit offset, it ends the append
- * optimisation of a binary that is being built, it allocates for the external
- * form of a reference, and it aborts when asked for the type of a term that its
- * NIF interface has no name for.
+ * Reads the words of boxed terms without calling the runtime. The time that the runtime's
+ * functions take is not bounded: they copy binaries that begin at a bit offset, end the append
+ * optimisation of a binary that is being built, and allocate for the external format of a
+ * reference. And they abort if asked for the type of a term that the NIF interface does not
+ * know.
  *
- * All of it is found out at load from samples, and verified there. A kind of term
- * whose layout is not understood is NIF_UNKNOWN in every event: its contents are
- * left out, and its size counts as "more". Any thread; nothing here allocates,
- * locks or fails. The words of a term may only be read while the runtime keeps it:
- * during the callback that was given it.
+ * The layout is determined at load from samples, and verified. Terms whose layout is not
+ * recognised are NIF_UNKNOWN: their contents are left out, and their size counts as "more".
+ * Any thread; nothing here allocates, locks or fails. The words of a term may be read only
+ * while the runtime keeps it, that is during the callback to which it was passed.
  */
 #ifndef KYMO_NIF_BOXED_H
 #define KYMO_NIF_BOXED_H
@@ -31,7 +30,7 @@ enum nif_kind {
     NIF_RECORD,    /* a native record, since OTP 29 */
     NIF_HEAP_BITS, /* a binary or bitstring whose bytes are in the term */
     NIF_REFC_BITS, /* until OTP 26: a whole binary whose bytes are elsewhere */
-    NIF_SUB_BITS,  /* part of another; since OTP 27 also what NIF_REFC_BITS was */
+    NIF_SUB_BITS,  /* a part of another one; since OTP 27 also a whole binary as NIF_REFC_BITS */
     NIF_EXTERNAL_PID,
     NIF_EXTERNAL_PORT,
     NIF_EXTERNAL_REF
@@ -39,10 +38,10 @@ enum nif_kind {
 
 struct nif_boxed {
     uint8_t kinds[16]; /* enum nif_kind of the 16 kinds of headers */
-    /* Since OTP 27 a bitstring counts in bits, and a part of one knows the address. */
+    /* Since OTP 27 sizes are in bits, and a part of a bitstring has the address of the bytes. */
     bool counts_bits;
-    uint64_t binary_bytes;             /* from the runtime's binary to its bytes */
-    uint32_t magic_numbers;            /* from its object to the numbers of such a reference; 0: unknown */
+    uint64_t binary_bytes;             /* offset of the bytes in the runtime's binary object */
+    uint32_t magic_numbers;            /* offset of a reference's numbers in its object; 0: unknown */
     uint64_t ref_header, alias_header; /* 0: unknown */
     uint32_t alias_numbers;            /* 3 or NIF_REF_NUMBERS */
     uint32_t node_name;                /* word of a node's name in its entry, before its creation */
@@ -50,7 +49,7 @@ struct nif_boxed {
 };
 extern struct nif_boxed nif_boxed;
 
-/* What kymo_tracer.erl made for nif_boxed_init to look at. */
+/* Samples made by kymo_tracer.erl for nif_boxed_init. */
 struct nif_samples {
     ERL_NIF_TERM large;  /* 1000 bytes: N rem 251 */
     ERL_NIF_TERM offset; /* all but the first 3 bits of it */
@@ -60,7 +59,7 @@ struct nif_samples {
     ERL_NIF_TERM fun;    /* fun erlang:self/0 */
 };
 
-/* Fills nif_boxed; nif_layout.header_ok is known already. Load time only. */
+/* Fills in nif_boxed. During load only, after nif_layout.header_ok was determined. */
 void nif_boxed_init(ErlNifEnv *env, const struct nif_samples *s);
 
 static inline enum nif_kind nif_header_kind_of(uint64_t header)
@@ -73,7 +72,7 @@ static inline enum nif_kind nif_kind(ERL_NIF_TERM boxed)
     return nif_header_kind_of(nif_header(boxed));
 }
 
-/* What any term is; immediates and lists are NIF_UNKNOWN. */
+/* The kind of any term; NIF_UNKNOWN for immediates and lists. */
 static inline enum nif_kind nif_any_kind(ERL_NIF_TERM t)
 {
     return (t & 3u) == NIF_TAG_BOXED ? nif_kind(t) : NIF_UNKNOWN;
@@ -93,17 +92,17 @@ struct nif_bits {
     uint64_t bits;
 };
 
-/* Of a term of kind NIF_HEAP_BITS, NIF_REFC_BITS or NIF_SUB_BITS. The bytes are
- * where they are now: appending to the binary may move them. */
+/* The bits of a term of kind NIF_HEAP_BITS, NIF_REFC_BITS or NIF_SUB_BITS. The address is valid
+ * only now, because appending to the binary may move its bytes. */
 struct nif_bits nif_bits(ERL_NIF_TERM t);
 
 /* The heap words of such a term, as erts_debug:flat_size/1. */
 uint32_t nif_bits_words(ERL_NIF_TERM t);
 
-/* Copies the first n bits to out, whose last byte is filled up with zeros. */
+/* Copies the first n bits to out, and pads the last byte with zeros. */
 void nif_bits_copy(const struct nif_bits *b, uint64_t n, uint8_t *out);
 
-/* ---- references, and what is of other nodes -------------------------------------- */
+/* ---- references, and terms of other nodes ---------------------------------------- */
 
 enum { NIF_REF_NUMBERS = 5 };
 struct nif_ref {
@@ -113,8 +112,8 @@ struct nif_ref {
     uint32_t number[NIF_REF_NUMBERS];
 };
 
-/* Of a term of kind NIF_REF or NIF_EXTERNAL_REF. False: not understood. The first
- * three numbers tell it from any other of its node. */
+/* Reads a term of kind NIF_REF or NIF_EXTERNAL_REF. False if its layout is unknown. The first
+ * three numbers identify it within its node. */
 bool nif_ref(ERL_NIF_TERM t, struct nif_ref *ref);
 
 /* A pid or port of another node: its 8 bytes of data, number below serial. */
@@ -127,8 +126,8 @@ struct nif_external nif_external(ERL_NIF_TERM t);
 
 /* ---- the rest ---------------------------------------------------------------------- */
 
-/* {Module, Function, Arity} of an exported fun, Arity as plain number; NULL where
- * its layout is not known. Only for a fun that is known to be one. */
+/* Module, function and arity (a plain number) of an external fun; NULL if the layout is unknown.
+ * Call it only for external funs. */
 static inline const ERL_NIF_TERM *nif_export_mfa(ERL_NIF_TERM fun)
 {
     const ERL_NIF_TERM *entry = (const ERL_NIF_TERM *)(uintptr_t)nif_words(fun)[1];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds out what nif_boxed.h promises. Each kind of term is taken from a sample and
- * read back; a kind that does not give back what its sample is known to hold stays
- * NIF_UNKNOWN. An address is followed only in a term whose header has been seen to
- * be of the expected length. */
+ * Determines the layout of boxed terms for nif_boxed.h. Each kind is derived from a sample and
+ * then used to read the sample back; if the result differs from the known contents, the kind
+ * stays NIF_UNKNOWN. An address is followed only in a term whose header has the expected
+ * length. */
 #include "nif_atoms.h"
 #include "nif_boxed.h"
 
@@ -15,7 +15,7 @@ static bool is_boxed(ERL_NIF_TERM t)
     return (t & 3u) == NIF_TAG_BOXED;
 }
 
-/* Could this be the address of something that the runtime has allocated? */
+/* True if this may be the address of memory that the runtime has allocated. */
 static bool is_address(uint64_t word)
 {
     return word >= 1u << 16 && word >> 47 == 0 && (word & 7u) == 0;
@@ -26,7 +26,7 @@ static bool has_words(ERL_NIF_TERM t, uint32_t words)
     return is_boxed(t) && nif_header_words(nif_header(t)) == words;
 }
 
-/* Enters the kind of a sample; false when its header belongs to another already. */
+/* Stores the kind of a sample. Returns false if its header already belongs to another kind. */
 static bool set_kind(ERL_NIF_TERM t, enum nif_kind kind)
 {
     if (!is_boxed(t) || (nif_header(t) & 3u) != 0) {
@@ -99,7 +99,7 @@ static bool holds_sample(ERL_NIF_TERM t)
     return true;
 }
 
-/* What the runtime makes for us, whose addresses we are given. */
+/* Binaries that the NIF interface creates, which returns their addresses. */
 static bool learn_made(ErlNifEnv *env, ERL_NIF_TERM *part)
 {
     ERL_NIF_TERM small, large;
@@ -130,7 +130,7 @@ static bool learn_made(ErlNifEnv *env, ERL_NIF_TERM *part)
            nif_boxed.binary_bytes < 256 && is_at(*part, l + 10, 0, 500 * 8);
 }
 
-/* One that ends within a byte. */
+/* A bitstring that ends within a byte. */
 static bool learn_tail(ErlNifEnv *env)
 {
     static const uint8_t ext[] = {ETF_VERSION, 77, 0, 0, 0, 2, 3, 0xff, 0xe0};
@@ -158,14 +158,14 @@ static void learn_bits(ErlNifEnv *env, const struct nif_samples *s)
     }
 }
 
-/* ---- references, and what is of other nodes ----------------------------------------------- */
+/* ---- references, and terms of other nodes ------------------------------------------------- */
 
 static uint32_t be32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* The external form of a reference of this node: its length, or 0. */
+/* Writes the external format of a reference of this node. Returns its length, or 0. */
 static size_t external_ref(ErlNifEnv *env, ERL_NIF_TERM t, uint8_t ext[static EXT_MAX])
 {
     ErlNifBinary bin;
@@ -178,7 +178,7 @@ static size_t external_ref(ErlNifEnv *env, ERL_NIF_TERM t, uint8_t ext[static EX
     return len;
 }
 
-/* Has t the numbers of this external form, which are its end? */
+/* True if t has the numbers at the end of this external format. */
 static bool has_numbers(ERL_NIF_TERM t, const uint8_t *ext, size_t len)
 {
     struct nif_ref ref;
@@ -194,7 +194,8 @@ static bool has_numbers(ERL_NIF_TERM t, const uint8_t *ext, size_t len)
     return true;
 }
 
-/* The numbers of a reference to an object are in the object, near its beginning. */
+/* A reference to an object of the runtime (a magic reference) has its numbers in that object,
+ * near the beginning. */
 static void learn_magic(ErlNifEnv *env, ERL_NIF_TERM t)
 {
     enum { NEAR = 64 };
@@ -226,7 +227,8 @@ static void learn_alias(ErlNifEnv *env, ERL_NIF_TERM t)
     }
 }
 
-/* A node is known by its name and its creation: this one with another creation. */
+/* Learns how nodes are represented, from a term of a node with this node's name and another
+ * creation. */
 static bool learn_node(ERL_NIF_TERM t, ERL_NIF_TERM name, uint32_t creation)
 {
     enum { NODE = 1, ENTRY_WORDS = 6 };
@@ -323,8 +325,7 @@ static void learn_funs(ErlNifEnv *env, const struct nif_samples *s)
     }
 }
 
-/* {kymo, call, [ok, trace]} as a record of two fields; a runtime that has none does
- * not take it. */
+/* Decodes a native record with two fields, which runtimes without records reject. */
 static void learn_records(ErlNifEnv *env)
 {
     static const uint8_t ext[] = {ETF_VERSION, ETF_RECORD, 0,   0,   0,   2,   0,   119, 4,  'k', 'y', 'm',

@@ -5,7 +5,7 @@
 #include "nif_atoms.h"
 #include "nif_names.h"
 
-/* Functions that a caller may ask for, or shed, at once. */
+/* The maximum number of functions in one call. */
 enum { MAX_FUNCTIONS = 1 << 16 };
 
 ERL_NIF_TERM nif_budget(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
@@ -70,7 +70,7 @@ static ERL_NIF_TERM kinds_map(ErlNifEnv *env, const struct kymo_sample *s)
     return map;
 }
 
-/* Functions whose names found no room in the dictionary are left out. */
+/* Leaves out functions without a name, because the dictionary was full. */
 static ERL_NIF_TERM functions_list(ErlNifEnv *env, const struct kymo_sample *s)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
@@ -124,7 +124,7 @@ static bool kinds_of(ErlNifEnv *env, ERL_NIF_TERM list, uint32_t *bits)
     return enif_is_empty_list(env, list);
 }
 
-/* The ids of functions, as many as the list has; false when it is none. */
+/* Stores the ids of the functions in the list. Returns false if it is not a list of functions. */
 static bool ids_of(const struct nif_event *ev, ERL_NIF_TERM list, uint32_t *ids)
 {
     ERL_NIF_TERM head;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kymo_server asks for a budget (kymo_budget.h): how much is recorded, of what, and
- * to note what was shed. Not for traced processes. */
+ * NIFs for budgets (kymo_budget.h), called by kymo_server: event rates, a sample of the newest
+ * records, and notes of what was shed. Not for traced processes. */
 #ifndef KYMO_NIF_BUDGET_H
 #define KYMO_NIF_BUDGET_H
 
@@ -9,12 +9,12 @@
 
 /* (State, Millionths, EventsPerSecond) -> ok */
 ERL_NIF_TERM nif_budget(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
-/* (State) -> {Ticks, [Offered]}: of each thread that has recorded, in a fixed order;
- * not_recorded: paused, or ended. */
+/* (State) -> {Ticks, [Offered]}, with the number of events offered for each thread that has
+ * recorded, in a fixed order; or not_recorded if the recorder is paused or has ended. */
 ERL_NIF_TERM nif_rates(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 /* (State, SinceTicks, MaxFunctions) -> {ok, Kinds, Functions} | {error, busy}: Kinds is a
  * map of the names of kinds, calls, return_tos and other to numbers of records, Functions
- * a list of {{M, F, A}, Records}, the loudest first. On a dirty scheduler. */
+ * a list of {{M, F, A}, Records}, the most frequent first. On a dirty scheduler. */
 ERL_NIF_TERM nif_sample(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 /* (State, shed | given_back, Kinds, Functions) -> ok | {error, not_recorded}: lists of
  * names of kinds and of {M, F, A}. */

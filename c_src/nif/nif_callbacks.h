@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The callbacks of the erl_tracer behaviour. They run in whatever thread the
- * traced thing happens in: schedulers, dirty schedulers, and threads of the
- * runtime that are neither; the environment may have no process behind it.
- * They never block, never raise, and answer any arguments. */
+ * The callbacks of the erl_tracer behaviour. They run in the thread in which the event happens:
+ * a scheduler, a dirty scheduler, or another thread of the runtime. The environment may have
+ * no process. They never block or raise, and accept any arguments. */
 #ifndef KYMO_NIF_CALLBACKS_H
 #define KYMO_NIF_CALLBACKS_H
 
@@ -40,8 +39,8 @@ NIF_ENABLED_CALLBACKS(NIF_X)
 NIF_TRACE_CALLBACKS(NIF_X)
 #undef NIF_X
 
-/* The word of the port that enabled_send last answered `trace` for in this
- * thread and whose trace_send has not come yet; 0 = none. */
+/* The word of the port for which enabled_send has returned `trace` in this thread, while
+ * trace_send has not been called yet; 0 = none. */
 extern _Thread_local ERL_NIF_TERM nif_send_expected;
 
 #endif

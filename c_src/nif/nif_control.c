@@ -25,8 +25,8 @@ static ERL_NIF_TERM error(ErlNifEnv *env, ERL_NIF_TERM t)
 
 /* ---- open -------------------------------------------------------------------- */
 
-/* Tells the engine what the calling thread is. The runtime gives the kind; the
- * number is only to be had from the name of the thread. */
+/* Returns kind and number of the calling thread to the engine. The runtime has a function for
+ * the kind; the number is only in the thread's name. */
 static void identify(enum kymo_thread *kind, uint32_t *no)
 {
     char name[16] = "";
@@ -50,7 +50,15 @@ static void identify(enum kymo_thread *kind, uint32_t *no)
     }
 }
 
-/* The name and creation of the node are those in the pid of any local process. */
+static bool is_ascii(const uint8_t *text, size_t len)
+{
+    while (len > 0 && text[len - 1] < 0x80) {
+        len--;
+    }
+    return len == 0;
+}
+
+/* Reads the name and creation of the node from the external format of a local pid. */
 static void read_node(ErlNifEnv *env, struct nif_handle *h, struct kymo_options *e, char node[static 256])
 {
     enum { VERSION = 131, NEW_PID = 88, ATOM = 100, SMALL_ATOM_UTF8 = 119, TAIL = 12 };
@@ -67,6 +75,14 @@ static void read_node(ErlNifEnv *env, struct nif_handle *h, struct kymo_options 
         const uint8_t *c = d + bin.size - 4;
         memcpy(h->node_ext, d + 2, len);
         h->node_len = (uint32_t)len;
+        /* OTP 25 writes the name in Latin-1. Convert it, so that contents are the same as on
+         * other releases. */
+        if (d[2] == ATOM && d[3] == 0 && is_ascii(d + 5, len - 3)) {
+            h->node_ext[0] = SMALL_ATOM_UTF8;
+            h->node_ext[1] = d[4];
+            memcpy(h->node_ext + 2, d + 5, len - 3);
+            h->node_len = (uint32_t)len - 1;
+        }
         h->creation = (uint32_t)c[0] << 24 | (uint32_t)c[1] << 16 | (uint32_t)c[2] << 8 | c[3];
         size_t head = d[2] == SMALL_ATOM_UTF8 ? 2 : 3;
         if (len > head && len - head < 256) {
@@ -78,7 +94,7 @@ static void read_node(ErlNifEnv *env, struct nif_handle *h, struct kymo_options 
     enif_release_binary(&bin);
 }
 
-/* The option of open/1 that an option of the engine comes from. */
+/* The option of open/1 that corresponds to an option of the engine. */
 static const char *option_name(const char *what)
 {
     static const char *const names[][2] = {
@@ -162,7 +178,7 @@ ERL_NIF_TERM nif_open(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         goto out;
     }
     nif_handle_prepare(h);
-    /* A dead owner ends the recording at once, like one that dies later. */
+    /* If the owner is dead already, the recording ends at once, as if it had died later. */
     if (o->has_owner && enif_monitor_process(env, h, &o->owner, &h->monitor) != 0) {
         kymo_recorder_stop_async(h->rec, KYMO_R_OWNER);
     }
@@ -250,7 +266,7 @@ ERL_NIF_TERM nif_snapshot(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 
 /* ---- processes --------------------------------------------------------------------- */
 
-/* Of any node, as callers may be; `undefined` is none. */
+/* True for a pid of any node, a registered name, or `undefined`. */
 static bool is_relative(ErlNifEnv *env, ERL_NIF_TERM t)
 {
     return nif_is_atom(t) || enif_is_pid(env, t);
@@ -296,7 +312,7 @@ ERL_NIF_TERM nif_define_process(ErlNifEnv *env, int argc, const ERL_NIF_TERM arg
     return done ? nif_am.ok : error(env, nif_am.dict_full);
 }
 
-/* ---- what others took away ----------------------------------------------------------- */
+/* ---- settings that other tracers removed ---------------------------------------------- */
 
 ERL_NIF_TERM nif_note_taken(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {

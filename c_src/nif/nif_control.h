@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the API module calls: open, stop, snapshot (dirty I/O schedulers, they
- * wait for files and threads), pause, resume, define_process, note_taken. All answer
- * ok, {ok, _} or {error, _}; badarg only for a state of another module. */
+ * NIFs of the API module: open, stop and snapshot, which run on dirty I/O schedulers because
+ * they wait for files and threads; pause, resume, define_process and note_taken. All return
+ * ok, {ok, _} or {error, _}, and raise badarg only for a state of another module. */
 #ifndef KYMO_NIF_CONTROL_H
 #define KYMO_NIF_CONTROL_H
 

@@ -4,8 +4,8 @@
 
 _Thread_local ERL_NIF_TERM nif_send_expected;
 
-/* Not a recorder, or one that takes no events now. A paused one keeps its trace
- * flags: only `remove` takes them off. */
+/* The answer for a term that is not a recorder, or a recorder that is not active. A paused one
+ * must keep its trace flags, so `remove` is returned only by one that has ended. */
 static NIF_RARE ERL_NIF_TERM refuse(const struct nif_handle *h, ERL_NIF_TERM tag)
 {
     if (tag != nif_am.trace_status) {
@@ -14,8 +14,8 @@ static NIF_RARE ERL_NIF_TERM refuse(const struct nif_handle *h, ERL_NIF_TERM tag
     return h == NULL || kymo_recorder_ended(h->rec) ? nif_am.remove : nif_am.trace;
 }
 
-/* Is the tracee one of the 1 in N that are recorded? Neighbouring pids are
- * spread by the multiplication. */
+/* True if the tracee is among the 1 in N that are recorded. The multiplication distributes
+ * neighbouring pids. */
 static NIF_RARE bool chosen(const struct nif_handle *h, ERL_NIF_TERM tracee)
 {
     if (!(nif_is_local_pid(tracee) || nif_is_local_port(tracee))) {
@@ -42,8 +42,8 @@ answer_class(ErlNifEnv *env, const ERL_NIF_TERM argv[], enum nif_class c)
     return argv[0] == nif_am.trace_status ? nif_am.trace : nif_am.discard;
 }
 
-/* The answer is `trace`: the runtime's next call in this thread is trace_send for
- * this port. Not so when enabled_send is called from Erlang. */
+/* To be called when enabled_send returns `trace`: the runtime's next call in this thread will be
+ * trace_send for this port. That does not apply if Erlang code has called enabled_send. */
 static void expect_send(ErlNifEnv *env, ERL_NIF_TERM port)
 {
     ErlNifPid pid;
@@ -52,8 +52,8 @@ static void expect_send(ErlNifEnv *env, ERL_NIF_TERM port)
     }
 }
 
-/* Tags that come with calls and messages, but not with each of them; sampling;
- * and, through enabled/3, seq_trace and what a later runtime adds. */
+/* The slow path: less frequent tags of calls and messages; sampling; and, through enabled/3,
+ * seq_trace and tags of later runtimes. */
 static NIF_RARE ERL_NIF_TERM answer_any(ErlNifEnv *env, const struct nif_handle *h, const ERL_NIF_TERM argv[])
 {
     ERL_NIF_TERM tag = argv[0];
@@ -76,7 +76,7 @@ static NIF_RARE ERL_NIF_TERM answer_any(ErlNifEnv *env, const struct nif_handle 
     return nif_am.trace;
 }
 
-/* A state that the shortcut does not know: mostly that of another module. */
+/* For a state that the fast path does not recognise, in most cases one of another module. */
 static __attribute__((noinline)) ERL_NIF_TERM answer_other_state(ErlNifEnv *env, const ERL_NIF_TERM argv[])
 {
     const struct nif_handle *h = nif_handle_slow(env, argv[1]);
@@ -91,11 +91,10 @@ static inline uint64_t all_ones_if(bool yes)
     return (uint64_t)0 - (uint64_t)yes;
 }
 
-/* enabled/3 and enabled_call/3, and what enabled_send/3 leaves. A call is two
- * questions, trace_status and call, and the way from one to the other is so long
- * that the processor can't remember which one is next: a branch that tells one
- * from the other, or a jump to another C function, would be guessed wrong. So
- * both are one function, and there is no such branch. */
+/* enabled/3 and enabled_call/3, and the slow path of enabled_send/3. For each call the
+ * runtime asks twice, with trace_status and with call. So much code runs in between that a
+ * branch on the tag, or an indirect jump to one of two C functions, is mispredicted. So
+ * both are one function without such a branch. */
 ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
@@ -118,7 +117,7 @@ ERL_NIF_TERM nif_enabled(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     return is_status != 0 ? nif_am.trace : answer_any(env, h, argv);
 }
 
-/* enabled_send/3. A message is one question, so there is nothing to guess. */
+/* enabled_send/3. The runtime calls it once per message, so branches are predicted well. */
 ERL_NIF_TERM nif_enabled_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     const struct nif_handle *h = nif_handle_fast(argv[1]);

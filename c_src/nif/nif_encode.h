@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two halves of the encoder share: nif_term.c walks terms that hold others,
- * nif_leaf.c writes those that do not. All functions are called by one encoding
- * only, in its thread. They never write beyond `end', never ask the runtime for a
- * binary, a bitstring or a reference, and allocate nothing.
+ * Shared by the two parts of the encoder: nif_term.c for terms that contain others, nif_leaf.c
+ * for terms that do not. The functions work for one encoding in its own thread. They never
+ * write beyond `end', never call the runtime for a binary, a bitstring or a reference, and
+ * allocate nothing.
  *
- * An encoding is done twice at most. In the first pass nothing is left out, and a
- * term that does not fit ends the pass: false. In the second, room for '...' is
- * kept for all that is still to come, so at least NIF_CUT_BYTES are free and what
- * does not fit is replaced by it: always true. */
+ * A term is encoded in at most two passes. The first one leaves nothing out, and ends with
+ * false at the first term that does not fit. The second one reserves room for '...' for
+ * everything that follows, so at least NIF_CUT_BYTES are always free; it replaces what does
+ * not fit by '...', and always returns true. */
 #ifndef KYMO_NIF_ENCODE_H
 #define KYMO_NIF_ENCODE_H
 
@@ -62,9 +62,10 @@ static inline uint8_t *nif_be32(uint8_t *p, uint64_t v)
     return p + 4;
 }
 
-/* The answer to "this does not fit". */
+/* To be called for a term that does not fit: fails in the first pass, writes '...' in the
+ * second. */
 bool nif_put_cut(struct nif_enc *e, const uint8_t *end);
-/* As nif_put_cut, but for what is left out of any pass: it is no question of room. */
+/* As nif_put_cut, but for a term that is left out in both passes, whatever the room. */
 bool nif_put_left_out(struct nif_enc *e, const uint8_t *end);
 
 bool nif_put_bytes(struct nif_enc *e, const uint8_t *end, const uint8_t *bytes, size_t len);
@@ -72,7 +73,7 @@ bool nif_put_atom(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t);
 bool nif_put_small(struct nif_enc *e, const uint8_t *end, int64_t v);
 bool nif_put_local_pid(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t);
 bool nif_put_local_port(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t);
-/* A boxed term that holds no others; those of a kind that does are left out. */
+/* Writes a boxed term that contains no other terms; leaves out other kinds. */
 bool nif_put_leaf(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t);
 
 #endif

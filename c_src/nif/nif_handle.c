@@ -31,9 +31,8 @@ static void *close_thread(void *rec)
     return NULL;
 }
 
-/* Runs on whatever scheduler collects the last reference. Closing waits for
- * the worker and for files, so a recorder that nobody stopped is closed by a
- * thread of its own. */
+/* Runs on the scheduler that collects the last reference. Closing waits for the worker and
+ * for files, so a recorder that was not stopped is closed by a thread of its own. */
 static void destroy(ErlNifEnv *env, void *obj)
 {
     (void)env;
@@ -106,7 +105,7 @@ struct nif_handle *nif_handle_new(void)
 void nif_handle_prepare(struct nif_handle *h)
 {
     if (h->sample_process <= 1) {
-        /* The runtime reports no return from a call that it may not report. */
+        /* If the answer is `discard`, the runtime does not report the call's return either. */
         h->on_call = h->mask[NIF_CALLS] != 0 ? nif_am.trace : nif_am.discard;
         h->on_send = nif_wanted(h, NIF_SEND, KYMO_E_SEND) ? nif_am.trace : nif_am.discard;
         if (nif_wanted(h, NIF_CALLS, KYMO_E_CALL) && (h->detail & KYMO_D_ARGS) == 0) {
@@ -130,8 +129,8 @@ static const uint64_t *words(ERL_NIF_TERM t)
     return (const uint64_t *)(uintptr_t)(t & ~(ERL_NIF_TERM)7);
 }
 
-/* Two terms of one handle and one of another must be as nif_handle.h says, and
- * an ordinary reference must not look like any of them. */
+/* Checks the layout described in nif_handle.h with two terms of one handle and one of another.
+ * An ordinary reference must not look like any of them. */
 void nif_handle_learn(ErlNifEnv *env)
 {
     struct nif_handle *a = nif_handle_new();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tracer state: a resource that owns one recorder. Its term, a reference,
- * is what the runtime hands to every callback.
+ * The tracer state: a resource that owns one recorder. The runtime passes its term, a
+ * reference, to every callback.
  *
- *   made       kymo_tracer:open/1; everything in it but `rec` is set before the
- *              term exists and never changes, so callbacks read it without a
- *              lock. rec stays valid until the destructor.
- *   destroyed  when the last term is gone: neither Erlang nor a trace flag can
- *              reach the recorder any more.
+ *   created    by kymo_tracer:open/1. All members except `rec` are set before the term
+ *              exists and never change, so callbacks read them without a lock. rec is valid
+ *              until the destructor.
+ *   destroyed  after the last term was collected: then neither Erlang nor a trace flag can
+ *              reach the recorder.
  */
 #ifndef KYMO_NIF_HANDLE_H
 #define KYMO_NIF_HANDLE_H
@@ -37,7 +37,7 @@ enum nif_class {
 
 struct nif_handle {
     struct kymo_recorder *rec;     /* NULL only while open has not succeeded */
-    ERL_NIF_TERM on_call, on_send; /* the answer for these tags while recording; 0 = it depends */
+    ERL_NIF_TERM on_call, on_send; /* the answer for these tags while recording; 0 = not constant */
     ERL_NIF_TERM plain_call;       /* the tag call, when raw calls are recorded without arguments; else 0 */
     uint32_t detail;               /* KYMO_D_* */
     uint32_t size_limit;           /* terms visited to find the size of a message */
@@ -54,14 +54,12 @@ struct nif_handle {
 
 extern ErlNifResourceType *nif_handle_type;
 
-/* The shortcut from a term to its handle. The term of a resource is boxed: a
- * header word, then the address of the runtime's object, in which the handle
- * lies at the same distance in all of them. So an address that is known to be
- * one of ours is enough. A header that is the same makes it safe to read the
- * address; the newest open handle is in `recent`, others in `known` (where two
- * fall on one place, one is not known), and the term keeps the handle from being
- * destroyed meanwhile. Learnt and checked at load; where the terms are made in
- * another way, the header is one that no term has, and the runtime is asked.
+/* The fast path from a term to its handle. The term of a resource is boxed: a header word,
+ * then the address of the runtime's object, in which the handle has a constant offset. So it
+ * is enough to recognise the address. If the header matches, the address may be read. The
+ * newest open handle is in `recent`, others in `known` (of two with the same index only one).
+ * The term keeps the handle alive. The layout is determined and checked at load; if it is
+ * different, the expected header is one that no term has, and the runtime is asked.
  *
  * What every event needs is in one cache line. */
 #define NIF_KNOWN 64u
@@ -80,7 +78,7 @@ static inline uint64_t *nif_known(uint64_t address)
     return &nif_shortcut.known[address * UINT64_C(0x9e3779b97f4a7c15) >> 58];
 }
 
-/* NULL: not known to the shortcut. */
+/* The fast path. Returns NULL if it does not recognise the term. */
 static inline struct nif_handle *nif_handle_fast(ERL_NIF_TERM state)
 {
     if (NIF_LIKELY((state & 7u) == 2u)) {
@@ -94,10 +92,10 @@ static inline struct nif_handle *nif_handle_fast(ERL_NIF_TERM state)
     return NULL;
 }
 
-/* Asks the runtime. */
+/* The slow path, through the runtime. */
 struct nif_handle *nif_handle_slow(ErlNifEnv *env, ERL_NIF_TERM state);
 
-/* The state behind a term; NULL when it is something else. Any thread. */
+/* The handle of a term, or NULL if it is something else. Any thread. */
 static inline struct nif_handle *nif_handle_of(ErlNifEnv *env, ERL_NIF_TERM state)
 {
     struct nif_handle *h = nif_handle_fast(state);
@@ -111,14 +109,13 @@ bool nif_handle_open_type(ErlNifEnv *env, ErlNifResourceFlags how);
 /* Handles that exist; their destructors belong to this build of the library. */
 unsigned nif_handle_count(void);
 
-/* Finds out whether the shortcut can be used. Load and upgrade only. */
+/* Determines whether the fast path can be used. Load and upgrade only. */
 void nif_handle_learn(ErlNifEnv *env);
 
-/* Makes the answers that are always the same, once the mask, the sampling and what
- * is recorded are set. Part of open. */
+/* Computes constant answers from the mask, the sampling and the details. Part of open. */
 void nif_handle_prepare(struct nif_handle *h);
 
-/* The term of a handle. From then on it is known to the shortcut. */
+/* Creates the term of a handle, which the fast path recognises from then on. */
 ERL_NIF_TERM nif_handle_term(ErlNifEnv *env, struct nif_handle *h);
 
 /* A new handle with rec NULL and everything else 0; NULL: no memory. */

@@ -4,8 +4,8 @@
 #include "nif_boxed.h"
 #include "nif_term.h"
 
-/* The runtime's own hash of a term copies binaries that begin at a bit offset, and
- * visits all of a term however large it is. */
+/* The runtime's hash functions are not used, because they copy binaries that begin at a bit
+ * offset, and visit the whole term however large it is. */
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -28,10 +28,10 @@ uint64_t nif_hash_bytes(const uint8_t *bytes, size_t len)
     return mix(h, rest);
 }
 
-/* The numbers are those of the reference on all nodes that see it. What its node is called
- * is not part of the hash: on that node itself the words of a reference do not say, and
- * the name may change. The numbers of two nodes are hardly ever the same: each runtime
- * begins with one made of the microsecond in which it starts. */
+/* Hashes the numbers of a reference, which are the same on all nodes. The name of its node is
+ * not included: a local reference does not contain it, and it may change. References of
+ * different nodes rarely have the same numbers, because each runtime derives its first ones
+ * from the microsecond in which it starts. */
 static uint64_t hash_ref(const struct nif_ref *ref)
 {
     uint64_t h = mix(3, (uint64_t)ref->number[0] << 32 | ref->number[1]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the API module asks of a recorder: a map, see kymo_tracer:info/1. On a dirty
- * I/O scheduler; badarg for a state of another module. */
+ * The NIF of kymo_tracer:info/1. Runs on a dirty I/O scheduler; raises badarg for a state of
+ * another module. */
 #ifndef KYMO_NIF_INFO_H
 #define KYMO_NIF_INFO_H
 

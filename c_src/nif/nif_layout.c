@@ -11,8 +11,7 @@ struct nif_layout nif_layout;
 enum { ETF_VERSION = 131, ETF_NEW_PID = 88, ETF_NEW_PORT = 89 };
 enum { PID_TAIL = 12, PORT_TAIL = 8 }; /* bytes after the name of the node */
 
-/* Turns the bytes of an external term into the word of the term; 0 when the
- * runtime does not accept them. */
+/* Decodes an external term to its word. Returns 0 if the runtime rejects it. */
 static ERL_NIF_TERM decode(ErlNifEnv *env, const uint8_t *bytes, size_t len)
 {
     ERL_NIF_TERM t;
@@ -27,7 +26,7 @@ static void put32(uint8_t *p, uint32_t v)
     p[3] = (uint8_t)v;
 }
 
-/* A pid or port of this node, to be asked for by its data. */
+/* Pids or ports of this node, which are made by their data. */
 struct sample {
     ErlNifEnv *env;
     uint8_t *ext; /* external term of one of them */
@@ -46,8 +45,8 @@ static ERL_NIF_TERM with_data(const struct sample *s, uint64_t data)
     return decode(s->env, s->ext, s->len);
 }
 
-/* Learns from each bit of the data alone, as long as this is one bit of the word:
- * how far the low ones are rotated. */
+/* Determines the rotation of the low bits by setting the bits of the data one at a time, as long
+ * as each changes one bit of the word. */
 static bool learn_rotation(const struct sample *s, unsigned width, struct nif_rotation *r)
 {
     unsigned at[64] = {0}, bits = 0;
@@ -68,8 +67,8 @@ static bool learn_rotation(const struct sample *s, unsigned width, struct nif_ro
     return true;
 }
 
-/* `width` bits of data: rotated, or else as they are below something that follows
- * from them. Either way what was learnt must give the data back. */
+/* Determines where a word has its `width` bits of data: rotated, or unchanged in the low bits.
+ * In both cases decoding words must return the data. */
 static void find_rotation(const struct sample *s, unsigned width, unsigned tag, struct nif_rotation *r)
 {
     const uint64_t all = UINT64_MAX >> (64 - width);
@@ -141,8 +140,8 @@ static void find_maps(ErlNifEnv *env)
                         nif_map_one(one, nif_am.call) == nif_am.send && nif_map_one(one, nif_am.send) == 0;
 }
 
-/* {FunWords, EmptyMapWords, Large, Offset, Built, Magic, Alias, Fun}: two sizes that
- * erts_debug:flat_size/1 reports, and samples. */
+/* Reads {FunWords, EmptyMapWords, Large, Offset, Built, Magic, Alias, Fun}: two sizes from
+ * erts_debug:flat_size/1, and samples. */
 static bool read_info(ErlNifEnv *env, ERL_NIF_TERM info, struct nif_samples *samples)
 {
     const ERL_NIF_TERM *e;
@@ -158,7 +157,7 @@ static bool read_info(ErlNifEnv *env, ERL_NIF_TERM info, struct nif_samples *sam
            enif_is_fun(env, e[7]);
 }
 
-/* What the size of most messages is found with. */
+/* Determines the headers of binaries for the fast path of nif_size.c. */
 static void find_binaries(ERL_NIF_TERM large, ERL_NIF_TERM small)
 {
     bool known = nif_layout.header_ok && nif_kind(large) != NIF_UNKNOWN && nif_kind(small) == NIF_HEAP_BITS;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the library knows of the words that terms are made of. An atom, a local
- * pid, a local port and a small integer are one word each, so they can be told
- * apart and recorded without a call into the runtime. All of it is checked at
- * load against the runtime that loads the library: the tags must be as below
- * or the load fails; the layout of pids and ports is found out, and where it is
- * not understood the slow path through the external term format is taken. What
- * boxed terms hold is in nif_boxed.h.
+ * The representation of terms. An atom, a local pid, a local port and a small integer are
+ * one word each, so they can be recognised and recorded without a call into the runtime.
+ * This is checked when a runtime loads the library: the tags must be those below, or the
+ * load fails. The layout of pids and ports is determined at load; if it is unknown, they are
+ * converted through the external term format, which is slower. nif_boxed.h has the layout of
+ * boxed terms.
  */
 #ifndef KYMO_NIF_LAYOUT_H
 #define KYMO_NIF_LAYOUT_H
@@ -17,7 +16,7 @@
 
 #define NIF_LIKELY(x) __builtin_expect(!!(x), 1)
 #define NIF_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* What is rare, kept out of the way of what is frequent. */
+/* For functions on rare paths. */
 #define NIF_RARE __attribute__((noinline, cold))
 
 _Static_assert(sizeof(ERL_NIF_TERM) == 8, "kymo needs a 64-bit runtime");
@@ -32,16 +31,16 @@ _Static_assert(sizeof(ERL_NIF_TERM) == 8, "kymo needs a 64-bit runtime");
 #define NIF_NIL 0x3bu
 #define NIF_NO_KIND 0x40u
 
-/* The words of local pids and ports, above their tag. Since OTP 26 they hold an
- * index into a table of the runtime, which spreads neighbours over cache lines:
- * the low bits are the data's, rotated; how many and how far depends on the size
- * of the table (+P, +Q). Before, they hold the data as they are and above them
- * the index, which follows from the data. */
+/* How the words of local pids and ports contain their data, above the tag. Since OTP 26 the low
+ * bits are an index into a table of the runtime, in which neighbours are on different cache
+ * lines: the low bits of the data, rotated. How many bits and how far depends on the size of
+ * the table (+P, +Q). On older releases the low bits are the data, and the bits above them the
+ * index, which can be computed from the data. */
 struct nif_rotation {
-    bool ok;             /* false: not understood */
+    bool ok;             /* false if the layout is unknown */
     uint8_t right, left; /* the sum is how many low bits are rotated */
     uint64_t mask;       /* these low bits */
-    uint64_t keep;       /* the bits that are data as they are */
+    uint64_t keep;       /* the bits that are not rotated */
 };
 
 /* What every event needs is in one cache line. */
@@ -52,21 +51,21 @@ struct nif_layout {
     bool header_ok;    /* tuples, lists and the headers of boxed terms are as below */
     bool map_ok;       /* small maps are as below */
     uint64_t map_header;
-    /* The headers' kinds of binaries that most messages have: bytes in the term; bytes
-     * elsewhere, with the heap words of that. NIF_NO_KIND where they are not known. */
+    /* Header kinds of the most frequent binaries: with the bytes in the term, and with the bytes
+     * elsewhere (and its heap words). NIF_NO_KIND if unknown. */
     unsigned heap_bin, refc_bin;
     uint32_t refc_words;
     struct nif_rotation port;
-    uint32_t fun_words; /* the least that a fun takes */
+    uint32_t fun_words; /* the minimum size of a fun */
     uint32_t empty_map_words;
 } __attribute__((aligned(64)));
 extern struct nif_layout nif_layout;
 
-/* Fills nif_layout. info is the load_info given by kymo_tracer.erl. 0, or a
- * number that says which check failed. Load time only. */
+/* Fills in nif_layout. info is the load_info from kymo_tracer.erl. Returns 0, or a number that
+ * identifies the check that failed. During load only. */
 int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info);
 
-/* All of it was understood: no event needs a slow path for its terms. */
+/* True if the layout of all terms is known, so that no event needs a slow path for its terms. */
 static inline bool nif_layout_known(void)
 {
     return nif_layout.pid.ok && nif_layout.port.ok && nif_layout.header_ok && nif_layout.map_ok;
@@ -125,36 +124,35 @@ static inline int64_t nif_small(ERL_NIF_TERM t)
 {
     return (int64_t)t >> 4;
 }
-/* The words of a list cell or a boxed term; the third bit of a pointer tells
- * literals on some runtimes. */
+/* The words of a list cell or a boxed term. On some runtimes the third bit of a pointer marks
+ * literals. */
 static inline const ERL_NIF_TERM *nif_words(ERL_NIF_TERM t)
 {
     return (const ERL_NIF_TERM *)(uintptr_t)(t & ~(ERL_NIF_TERM)7);
 }
-/* What follows is only for nif_layout.header_ok. A boxed term starts with
- * arity << 6 | kind; a tuple has kind 0 and its elements next; the cell of a list
- * is its head and its tail. */
+/* The following functions require nif_layout.header_ok. A boxed term starts with the header
+ * arity << 6 | kind. A tuple has kind 0, and its elements follow. A list cell is head and tail. */
 static inline uint64_t nif_header(ERL_NIF_TERM t)
 {
     return *nif_words(t);
 }
-/* The elements of a tuple of that arity; NULL when t is something else. */
+/* The elements of a tuple of this arity; NULL if t is something else. */
 static inline const ERL_NIF_TERM *nif_tuple(ERL_NIF_TERM t, unsigned arity)
 {
     return (t & 3u) == NIF_TAG_BOXED && nif_header(t) == (uint64_t)arity << 6 ? nif_words(t) + 1 : NULL;
 }
-/* Only when nif_layout.map_ok. A map of few keys is a header, the number of keys,
- * the tuple of its keys, its values. True when t is one of n keys. */
+/* True if t is a map of n keys. Requires nif_layout.map_ok. A small map is a header, the number
+ * of keys, the tuple of its keys, and its values. */
 static inline bool nif_map_has(ERL_NIF_TERM t, uint64_t n)
 {
     return (t & 3u) == NIF_TAG_BOXED && nif_header(t) == nif_layout.map_header && nif_words(t)[1] == n;
 }
-/* The value of a map of one key, when it has this key; else 0. */
+/* The value in a map with only this key; else 0. */
 static inline ERL_NIF_TERM nif_map_one(ERL_NIF_TERM map, ERL_NIF_TERM key)
 {
     return nif_map_has(map, 1) && nif_words(nif_words(map)[2])[1] == key ? nif_words(map)[3] : 0;
 }
-/* Heap words of a boxed term that holds no other terms. */
+/* The heap words of a boxed term that contains no other terms. */
 static inline uint32_t nif_header_words(uint64_t header)
 {
     return (uint32_t)(header >> 6) + 1u;

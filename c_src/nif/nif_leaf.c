@@ -55,7 +55,7 @@ static size_t latin1_to_utf8(char *out, const uint8_t *in, size_t len)
     return n;
 }
 
-/* One character of a quoted atom, that stands after a backslash; *p is moved beyond. */
+/* Decodes a character after a backslash in a quoted atom, and moves *p past it. */
 static unsigned escaped(const char **p)
 {
     static const char names[] = "nftrbv", values[] = "\n\f\t\r\b\v";
@@ -71,8 +71,8 @@ static unsigned escaped(const char **p)
     return v;
 }
 
-/* Names outside of Latin-1 can be had as external terms, which are allocated, or as
- * they are printed. */
+/* Gets the text of an atom that is not in Latin-1 by printing it: the external format would have
+ * to be allocated. */
 static size_t atom_text_slow(ERL_NIF_TERM atom, char *out, bool *ok)
 {
     char text[NIF_ATOM_MAX + 8];
@@ -91,7 +91,7 @@ static size_t atom_text_slow(ERL_NIF_TERM atom, char *out, bool *ok)
         unsigned c = (uint8_t)*p++;
         if (c == '\\') {
             c = escaped(&p);
-            /* Of the printed characters only these are two bytes. */
+            /* Only these printed characters take two bytes. */
             if (c >= 0x80) {
                 out[n++] = (char)0xc2;
             }
@@ -138,8 +138,8 @@ bool nif_put_atom(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
     return true;
 }
 
-/* An atom that is part of something: false when it has to be there and can't be, and
- * then the caller leaves out the whole. */
+/* Writes an atom that is a necessary part of a term. If it returns false, the caller leaves out
+ * the whole term. */
 static bool put_name(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM atom)
 {
     bool cut_before = e->cut;
@@ -175,7 +175,7 @@ bool nif_put_small(struct nif_enc *e, const uint8_t *end, int64_t v)
     return nif_put_bytes(e, end, b, (size_t)n + 3);
 }
 
-/* A number may have megabytes: it is there as a whole, or not at all. */
+/* A large integer, which may have megabytes, is written completely or not at all. */
 static bool put_big(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t, bool negative)
 {
     size_t n;
@@ -210,8 +210,8 @@ static bool put_float(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
 
 /* ---- pids, ports, references -------------------------------------------------------------- */
 
-/* A tag, maybe two bytes with a count, the node, what follows it. A term without
- * its node is none: all or nothing. */
+/* A term with a node: a tag, for some two bytes with a count, the node, and the data after it.
+ * Written completely or not at all. */
 struct named {
     uint8_t head[3];
     size_t head_len;
@@ -280,7 +280,7 @@ static bool put_port(struct nif_enc *e, const uint8_t *end, const struct nif_ext
     return put_named(e, end, &t);
 }
 
-/* In most messages there is one. */
+/* A fast path, because most messages contain a local pid. */
 bool nif_put_local_pid(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
 {
     enum { AROUND_NODE = 13 };
@@ -327,7 +327,7 @@ static bool put_ref(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
 
 /* ---- binaries and funs ---------------------------------------------------------------------- */
 
-/* What does not fit loses its end, at a whole byte. */
+/* If a binary does not fit, its end is cut off at a whole byte. */
 static bool put_bits(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
 {
     const size_t head = 5;
@@ -370,7 +370,7 @@ static bool put_export(struct nif_enc *e, const uint8_t *end, const ERL_NIF_TERM
     return nif_put_cut(e, end);
 }
 
-/* The runtime's text for a fun is its name: what it holds is not looked at. */
+/* Writes the text that the runtime prints for a fun, which does not include its environment. */
 static bool put_fun(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t)
 {
     static const uint8_t head[] = {NIF_ETF_SMALL_TUPLE, 2, NIF_ETF_SMALL_ATOM_UTF8, 4, '$', 'f', 'u', 'n',

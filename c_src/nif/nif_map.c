@@ -47,7 +47,7 @@ static bool push(struct nif_map_iter *it, struct nif_map_children children)
     return true;
 }
 
-/* A child that is not a pair. */
+/* Descends into a child that is not a pair. */
 static bool descend(struct nif_map_iter *it, ERL_NIF_TERM child)
 {
     if ((child & 3u) != NIF_TAG_BOXED) {
@@ -89,7 +89,7 @@ bool nif_map_next(struct nif_map_iter *it, ERL_NIF_TERM *key, ERL_NIF_TERM *valu
     return false;
 }
 
-/* Does the map have each of the keys 0 to n - 1 once, with the key as its value? */
+/* True if the map has each of the keys 0 to n - 1 once, with the key as its value. */
 static bool has_all(ERL_NIF_TERM map, unsigned n)
 {
     enum { MOST = 512 };
@@ -111,7 +111,7 @@ static bool has_all(ERL_NIF_TERM map, unsigned n)
     return pairs == n;
 }
 
-/* Small ones, those that just become trees, and one of several levels. */
+/* Checks small maps, the smallest maps that are trees, and a tree of several levels. */
 void nif_map_init(ErlNifEnv *env)
 {
     static const unsigned looked_at[] = {0, 1, 2, 32, 33, 40, 300};

@@ -5,7 +5,7 @@
 #include "nif_boxed.h"
 #include "nif_term.h"
 
-/* Two names of 255 characters and what is around them, in the external format. */
+/* The external format of a term with two atoms of 255 characters. */
 enum { NAME_TERM_MAX = 2304 };
 
 uint32_t nif_atom_define(const struct nif_event *ev, ERL_NIF_TERM atom)
@@ -34,7 +34,7 @@ static uint64_t ident_other(const struct nif_event *ev, ERL_NIF_TERM t)
     return KYMO_IDENT(KYMO_I_OTHER, nif_term_hash(ev->env, ev->h, t));
 }
 
-/* Words of atoms never end in these two bits. */
+/* Makes a key that is not the word of an atom: those never end in these two bits. */
 uint32_t nif_text_id(const struct nif_event *ev, const ErlNifBinary *text)
 {
     uint64_t word = nif_hash_bytes(text->data, text->size) << 2;
@@ -54,7 +54,7 @@ static uint64_t ident_term(const struct nif_event *ev, ERL_NIF_TERM t)
     return id != 0 ? KYMO_IDENT(KYMO_I_TERM, id) : ident_other(ev, t);
 }
 
-/* Local pids and ports of a runtime whose words are not understood. */
+/* For local pids and ports if their layout is unknown. */
 static uint64_t ident_by_runtime(const struct nif_event *ev, ERL_NIF_TERM t, enum kymo_ident kind)
 {
     enum { VERSION = 131, NEW_PID = 88, NEW_PORT = 89, V4_PORT = 120 };

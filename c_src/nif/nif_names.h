@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Terms into the words of a record: dictionary ids of atoms and functions,
- * idents of processes, ports and names. Callbacks only, between kymo_writer_get
- * and kymo_writer_put, and before kymo_reserve: a definition may be written. */
+ * Converts terms to the words of a record: dictionary ids of atoms and functions, idents of
+ * processes, ports and names. In callbacks only, between kymo_writer_get and kymo_writer_put,
+ * and before kymo_reserve, because a definition may be written. */
 #ifndef KYMO_NIF_NAMES_H
 #define KYMO_NIF_NAMES_H
 
 #include "nif_handle.h"
 #include "nif_layout.h"
 
-/* One event on its way into the ring. */
+/* An event that is being recorded. */
 struct nif_event {
     ErlNifEnv *env;
     const struct nif_handle *h;
     struct kymo_writer *w;
 };
 
-/* The slow halves: the first time that a recorder sees the name. */
+/* The slow paths, for names that the recorder has not seen before. */
 uint32_t nif_atom_define(const struct nif_event *ev, ERL_NIF_TERM atom);
 uint32_t nif_mfa_define(const struct nif_event *ev, ERL_NIF_TERM m, ERL_NIF_TERM f, uint32_t arity);
 uint64_t nif_ident_slow(const struct nif_event *ev, ERL_NIF_TERM t);
 
-/* Dictionary id of an atom; 0: not an atom, or the dictionary is full. */
+/* The dictionary id of an atom; 0 if t is not an atom, or the dictionary is full. */
 static inline uint32_t nif_atom_id(const struct nif_event *ev, ERL_NIF_TERM t)
 {
     if (!nif_is_atom(t)) {
@@ -31,15 +31,15 @@ static inline uint32_t nif_atom_id(const struct nif_event *ev, ERL_NIF_TERM t)
     return NIF_LIKELY(id != 0) ? id : nif_atom_define(ev, t);
 }
 
-/* Dictionary id of a function; m and f must be atoms. 0: no room. */
+/* The dictionary id of a function; 0 if the dictionary is full. m and f must be atoms. */
 static inline uint32_t nif_mfa_id(const struct nif_event *ev, ERL_NIF_TERM m, ERL_NIF_TERM f, uint32_t arity)
 {
     uint32_t id = kymo_dict_mfa(ev->w, m, f, arity);
     return NIF_LIKELY(id != 0) ? id : nif_mfa_define(ev, m, f, arity);
 }
 
-/* A process of this node, in a runtime that divides the data of its pid as an ident
- * does: since OTP 26. */
+/* True for a local pid if the runtime divides its data into number and serial like an ident, as
+ * since OTP 26. */
 static inline bool nif_has_plain_ident(ERL_NIF_TERM t)
 {
     return NIF_LIKELY(nif_is_local_pid(t)) && NIF_LIKELY(nif_layout.pid_plain);
@@ -49,7 +49,7 @@ static inline uint64_t nif_plain_ident(ERL_NIF_TERM t)
     return (uint64_t)KYMO_I_PID << 60 | nif_pid_data(t);
 }
 
-/* Any term as the ident of a process, port or name. `undefined` is none. */
+/* The ident of any term that stands for a process, port or name; none for `undefined`. */
 static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
 {
     if (nif_has_plain_ident(t)) {
@@ -65,12 +65,12 @@ static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
     return nif_ident_slow(ev, t);
 }
 
-/* The id of a text that is shown like an atom. Makes no atom of the
- * runtime, whose table is bounded. 0: no room. */
+/* The id of a text that is shown like an atom; 0 if the dictionary is full. Creates no atom in
+ * the runtime, whose atom table is bounded. */
 uint32_t nif_text_id(const struct nif_event *ev, const ErlNifBinary *text);
 
-/* The length of a list of arguments; false for what is none: another term, or a list
- * longer than what a function can have. */
+/* Stores the length of a list of arguments. Returns false for other terms, and for lists longer
+ * than the maximum arity. */
 static inline bool nif_arguments(ErlNifEnv *env, ERL_NIF_TERM t, unsigned *n)
 {
     enum { MAX_ARITY = 255 };
@@ -83,9 +83,8 @@ static inline bool nif_arguments(ErlNifEnv *env, ERL_NIF_TERM t, unsigned *n)
     return t == NIF_NIL && *n <= MAX_ARITY;
 }
 
-/* {Module, Function, Arity | Arguments}: the id of the function. *args is the
- * list of arguments, or 0 when only their number is given. False when t is
- * something else. */
+/* For t = {Module, Function, Arity | Arguments}, stores the id of the function, and the list of
+ * arguments, or 0 if t has only their number. Returns false if t is something else. */
 bool nif_mfa_term(const struct nif_event *ev, ERL_NIF_TERM t, uint32_t *id, ERL_NIF_TERM *args);
 
 #endif

@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "nif_atoms.h"
+#include "nif_raw.h"
 #include "nif_tags.h"
 
 enum { SIZE_LIMIT_DEFAULT = 256, SIZE_LIMIT_MAX = 1000000 };
 
-/* What the options say before they can be put together. */
+/* Option values that depend on other options. */
 struct reading {
     ErlNifEnv *env;
     struct nif_open *o;
@@ -257,7 +258,7 @@ static ERL_NIF_TERM bad_option(ErlNifEnv *env, ERL_NIF_TERM map, ERL_NIF_TERM ke
     return enif_make_tuple3(env, nif_am.bad_option, key, value);
 }
 
-/* What one option says about another. */
+/* Evaluates options that depend on each other. */
 static ERL_NIF_TERM put_together(struct reading *r, ERL_NIF_TERM map)
 {
     struct kymo_options *e = &r->o->engine;
@@ -275,6 +276,7 @@ static ERL_NIF_TERM put_together(struct reading *r, ERL_NIF_TERM map)
     }
     e->dir = r->o->dir;
     e->detail = r->h->detail;
+    e->exact = nif_raw_exact();
     e->content_max = r->h->content_max;
     if (e->sample_kind == 1) {
         r->h->sample_process = e->sample;

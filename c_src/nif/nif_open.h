@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of kymo_tracer:open/1 into those of the engine. */
+ * Converts the options of kymo_tracer:open/1 to those of the engine. */
 #ifndef KYMO_NIF_OPEN_H
 #define KYMO_NIF_OPEN_H
 
@@ -17,12 +17,12 @@ struct nif_open {
     char dir[NIF_PATH_MAX];
 };
 
-/* Reads the map into *o and *h (mask, detail, bounds, node). 0, or the error
- * term: {bad_option, Key, Value} or {unknown_option, Key}. */
+/* Reads the map into *o and *h (mask, detail, bounds, node). Returns 0, or the error
+ * {bad_option, Key, Value} or {unknown_option, Key}. */
 ERL_NIF_TERM nif_open_options(ErlNifEnv *env, ERL_NIF_TERM map, struct nif_open *o, struct nif_handle *h);
 
-/* A file name, a binary of the bytes that the operating system takes, into out,
- * NUL terminated. False when it is none, is empty, holds a NUL, or is too long. */
+/* Copies a file name, a binary with the bytes for the operating system, to out, with a final NUL.
+ * Returns false if it is not a binary, is empty, contains a NUL, or is too long. */
 bool nif_path(ErlNifEnv *env, ERL_NIF_TERM t, char out[static NIF_PATH_MAX]);
 
 #endif

@@ -70,7 +70,7 @@ struct nif_message nif_message_of(const ERL_NIF_TERM *el, unsigned arity)
 
 /* ---- initial calls ---- */
 
-/* Up to `most` elements of a proper list; the number of all, 0 when there are more. */
+/* Stores up to `most` elements of a proper list. Returns their number, 0 if there are more. */
 static unsigned elements(ERL_NIF_TERM list, ERL_NIF_TERM *el, unsigned most)
 {
     unsigned n = 0;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What OTP's protocols let be seen of a term: what a message is and which reference it
- * carries, and what a process of proc_lib really runs. Reads a few words, allocates
- * nothing, takes the same time for all terms. Any thread, during the callback that was
- * given the term. Where the layout of terms is not understood (nif_layout.header_ok)
- * nothing is seen.
+ * Recognises protocols of OTP: the kind of a message and its reference, and the function that a
+ * process of proc_lib runs. Reads a few words, allocates nothing, and takes constant time. Any
+ * thread, during the callback to which the term was passed. Recognises nothing if the layout of
+ * terms is unknown (nif_layout.header_ok).
  */
 #ifndef KYMO_NIF_PROTOCOL_H
 #define KYMO_NIF_PROTOCOL_H
@@ -19,7 +18,7 @@ struct nif_message {
     uint8_t kind; /* enum kymo_message_kind */
 };
 
-/* The half that reads the elements. */
+/* The out-of-line part, which reads the elements. */
 struct nif_message nif_message_of(const ERL_NIF_TERM *el, unsigned arity);
 
 static inline struct nif_message nif_message_look(ERL_NIF_TERM msg)
@@ -34,9 +33,9 @@ static inline struct nif_message nif_message_look(ERL_NIF_TERM msg)
     return (struct nif_message){0, KYMO_MSG_PLAIN};
 }
 
-/* The function that proc_lib:init_p was asked to run: the callback module's init/1 of a
- * behaviour, as proc_lib:translate_initial_call/1 has it. term: {M, F, Args} as spawned.
- * 0: no process of proc_lib. */
+/* The dictionary id of the function that proc_lib:init_p runs; for a behaviour, the callback
+ * module's init/1, as in proc_lib:translate_initial_call/1. term is the {M, F, Args} of the
+ * spawn. 0 if the process is not one of proc_lib. */
 uint32_t nif_initial_call(const struct nif_event *ev, ERL_NIF_TERM term);
 
 #endif

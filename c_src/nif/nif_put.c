@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each event that is not a plain call or send becomes its record here. */
+ * Makes the records of all events except plain calls and sends. */
 #include "nif_put.h"
 
 #include "nif_boxed.h"
 #include "nif_tags.h"
 #include "nif_term.h"
 
-/* Base record of an event: who, and the options. */
+/* Starts the record of an event with its process and its options. */
 static void start(struct nif_record *r, const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
     r->id = id;
@@ -25,7 +25,7 @@ static void one_content(struct nif_record *r, ERL_NIF_TERM t)
 
 /* ---- calls ------------------------------------------------------------------- */
 
-/* The function that an event is about; false when the term is something else. */
+/* Stores the id of the event's function. Returns false if the term is something else. */
 static bool function_of(const struct nif_event *ev, const struct nif_input *in, uint32_t *mfa,
                         ERL_NIF_TERM *args)
 {
@@ -73,7 +73,7 @@ static void any_call(const struct nif_event *ev, unsigned id, const struct nif_i
 
 /* ---- everything else ------------------------------------------------------------ */
 
-/* A tag that this library does not know. */
+/* Records an event with a tag that this library does not know. */
 static void other(const struct nif_event *ev, const struct nif_input *in)
 {
     struct nif_record r;
@@ -87,14 +87,26 @@ static void other(const struct nif_event *ev, const struct nif_input *in)
     nif_record_write(ev, &r);
 }
 
-/* The last base fields of a message, when it is known what it is: the second form of
- * the event. */
-static void message_fields(struct nif_record *r, unsigned id, struct nif_message m)
+uint64_t nif_cast_digest(const struct nif_event *ev, ERL_NIF_TERM msg)
 {
-    if (m.kind != KYMO_MSG_PLAIN) {
-        r->id = id;
+    uint64_t digest = KYMO_IDENT_DATA(nif_term_hash(ev->env, ev->h, msg));
+    return digest != 0 ? digest : 1;
+}
+
+/* Adds the last base fields of a message whose kind is known, and its number if it has one:
+ * these make the record one of the other forms. */
+static void message_fields(struct nif_record *r, bool send, struct nif_message m, uint64_t number)
+{
+    bool seen = m.kind != KYMO_MSG_PLAIN;
+    if (seen) {
+        r->id = send ? KYMO_E_SEND_REF : KYMO_E_RECEIVE_REF;
         nif_field8(r, m.kind);
         nif_field64(r, m.ref);
+    }
+    if (number != 0) {
+        r->id = send ? (seen ? KYMO_E_SEND_REF_NUMBERED : KYMO_E_SEND_NUMBERED)
+                     : (seen ? KYMO_E_RECEIVE_REF_NUMBERED : KYMO_E_RECEIVE_NUMBERED);
+        nif_field64(r, number);
     }
 }
 
@@ -103,7 +115,7 @@ static void send(const struct nif_event *ev, unsigned id, const struct nif_input
     struct nif_record r;
     ERL_NIF_TERM to = in->options.extra != 0 ? in->options.extra : nif_am.undefined;
     if (in->options.flags == 0 && (ev->h->detail & KYMO_D_MSG) == 0) {
-        nif_put_send(ev, id, in->tracee, in->term, to);
+        nif_put_send(ev, id, in->tracee, in->term, to, in->number);
         return;
     }
     start(&r, ev, id, in);
@@ -111,7 +123,7 @@ static void send(const struct nif_event *ev, unsigned id, const struct nif_input
     nif_field64(&r, peer);
     nif_field32(&r, nif_message_size(ev, in->term));
     if (id == KYMO_E_SEND) {
-        message_fields(&r, KYMO_E_SEND_REF, nif_message_look(in->term));
+        message_fields(&r, true, nif_message_sent(ev, in->term, to), in->number);
     }
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         unsigned kind = KYMO_IDENT_KIND(peer);
@@ -124,8 +136,8 @@ static void send(const struct nif_event *ev, unsigned id, const struct nif_input
     nif_record_write(ev, &r);
 }
 
-/* The runtime does not say who sent a received message; a trace pattern that
- * answers {message, Sender} does, and the record keeps it as the peer. */
+/* The sender of a received message. The runtime does not pass it; but a trace pattern may return
+ * {message, Sender}, which is recorded as the peer. */
 static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
 {
     if (o->msr == 0 || (nif_is_small(o->msr) || o->msr == NIF_NIL)) {
@@ -144,30 +156,52 @@ static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
     return peer;
 }
 
-/* A receive that waited in vain comes as the atom timeout, which the clock has sent: the
- * trace pattern answers undefined for it, which stays the answer of the pattern. */
+/* A receive that timed out arrives as the atom timeout from the sender clock_service, for which
+ * the trace pattern returns undefined. The match spec result stays that of the pattern. */
 static bool is_timeout(uint64_t peer, const struct nif_input *in)
 {
     return in->term == nif_am.timeout && peer == KYMO_IDENT_NONE;
 }
 
+/* The kind of a received message. For a message from another node, the trace pattern returns
+ * undefined as the sender. */
+static struct nif_message received(const struct nif_event *ev, bool from_afar, ERL_NIF_TERM msg)
+{
+    struct nif_message m = nif_message_look(msg);
+    if (m.kind == KYMO_MSG_CAST && from_afar) {
+        m.ref = nif_cast_digest(ev, msg);
+    }
+    return m;
+}
+
 static void receive(const struct nif_event *ev, struct nif_input *in)
 {
     struct nif_record r;
+    bool from_afar = in->options.msr == nif_am.undefined;
     uint64_t peer = sender(ev, &in->options);
     bool timeout = is_timeout(peer, in);
     start(&r, ev, KYMO_E_RECEIVE, in);
     nif_field64(&r, peer);
     nif_field32(&r, nif_message_size(ev, in->term));
-    message_fields(&r, KYMO_E_RECEIVE_REF,
-                   timeout ? (struct nif_message){0, KYMO_MSG_TIMEOUT} : nif_message_look(in->term));
+    message_fields(&r, false,
+                   timeout ? (struct nif_message){0, KYMO_MSG_TIMEOUT} : received(ev, from_afar, in->term),
+                   in->number);
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         one_content(&r, in->term);
     }
     nif_record_write(ev, &r);
 }
 
-/* Process and port life. */
+static void taken(const struct nif_event *ev, const struct nif_input *in)
+{
+    struct nif_record r;
+    start(&r, ev, KYMO_E_TAKEN, in);
+    nif_field64(&r, in->number);
+    nif_field32(&r, in->passed);
+    nif_record_write(ev, &r);
+}
+
+/* Records events of the life of processes and ports. */
 static void life(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
     struct nif_record r;
@@ -235,6 +269,14 @@ static void running_process(const struct nif_event *ev, unsigned id, const struc
     start(&r, ev, id, in);
     function_of(ev, in, &mfa, &args);
     nif_field32(&r, mfa);
+    if (in->has_reason && id == KYMO_E_IN) {
+        r.id = KYMO_E_IN_RUNNABLE;
+        nif_field8(&r, in->reason);
+        nif_field64(&r, (uint64_t)in->waited);
+    } else if (in->has_reason && id == KYMO_E_OUT) {
+        r.id = KYMO_E_OUT_REASON;
+        nif_field8(&r, in->reason);
+    }
     nif_record_write(ev, &r);
 }
 
@@ -325,7 +367,13 @@ __attribute__((noinline)) void nif_put_event(const struct nif_event *ev, enum ni
     switch (c) {
     case NIF_CALLS: any_call(ev, id, in); break;
     case NIF_SEND: send(ev, id, in); break;
-    case NIF_RECEIVE: receive(ev, in); break;
+    case NIF_RECEIVE:
+        if (id == KYMO_E_TAKEN) {
+            taken(ev, in);
+        } else {
+            receive(ev, in);
+        }
+        break;
     case NIF_PROCS:
     case NIF_PORTS: life(ev, id, in); break;
     case NIF_RUNNING_PROCS: running_process(ev, id, in); break;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One raw event becomes one record: the same that the callbacks of the behaviour
- * would make of it. What they do in two or three steps (is it enabled? what is
- * it?) is one step here. */
+ * Makes one record of each raw event, the same that the callbacks of the behaviour would make,
+ * but in one call instead of two or three. */
 #include "nif_raw.h"
 
 #include <dlfcn.h>
@@ -20,7 +19,8 @@ static enum nif_class class_of(ErlNifTraceKind kind)
     switch (kind) {
     case ERL_NIF_TRACE_CALL: return NIF_CALLS;
     case ERL_NIF_TRACE_SEND: return NIF_SEND;
-    case ERL_NIF_TRACE_RECEIVE: return NIF_RECEIVE;
+    case ERL_NIF_TRACE_RECEIVE:
+    case ERL_NIF_TRACE_TAKEN: return NIF_RECEIVE;
     case ERL_NIF_TRACE_PROCS: return NIF_PROCS;
     case ERL_NIF_TRACE_PORTS: return NIF_PORTS;
     case ERL_NIF_TRACE_RUNNING_PROCS: return NIF_RUNNING_PROCS;
@@ -29,9 +29,9 @@ static enum nif_class class_of(ErlNifTraceKind kind)
     }
 }
 
-/* ---- is it wanted? ------------------------------------------------------------- */
+/* ---- filtering ------------------------------------------------------------------ */
 
-/* The answer of the behaviour, for what is not known at once. */
+/* Calls the function of the behaviour, for events that the fast path does not decide. */
 static NIF_RARE bool ask(ErlNifEnv *env, const ErlNifTraceEvent *e)
 {
     const ERL_NIF_TERM argv[] = {e->tag, e->state, e->tracee};
@@ -39,20 +39,21 @@ static NIF_RARE bool ask(ErlNifEnv *env, const ErlNifTraceEvent *e)
     switch (e->kind) {
     case ERL_NIF_TRACE_CALL: answer = nif_enabled(env, 3, argv); break;
     case ERL_NIF_TRACE_SEND: answer = nif_enabled_send(env, 3, argv); break;
-    case ERL_NIF_TRACE_RECEIVE: answer = nif_enabled_receive(env, 3, argv); break;
+    case ERL_NIF_TRACE_RECEIVE:
+    case ERL_NIF_TRACE_TAKEN: answer = nif_enabled_receive(env, 3, argv); break;
     case ERL_NIF_TRACE_PROCS: answer = nif_enabled_procs(env, 3, argv); break;
     case ERL_NIF_TRACE_PORTS: answer = nif_enabled_ports(env, 3, argv); break;
     case ERL_NIF_TRACE_RUNNING_PROCS: answer = nif_enabled_running_procs(env, 3, argv); break;
     case ERL_NIF_TRACE_RUNNING_PORTS: answer = nif_enabled_running_ports(env, 3, argv); break;
     default: answer = nif_enabled_garbage_collection(env, 3, argv); break;
     }
-    /* No trace_send follows. */
+    /* A raw event is not followed by trace_send. */
     nif_send_expected = 0;
     return answer == nif_am.trace;
 }
 
-/* No recorder, or one that takes nothing now. Only one that will not again lets
- * go of its tracees. */
+/* The answer for a state that is not a recorder, or a recorder that is not active. Only one that
+ * has ended removes itself from the tracee. */
 static NIF_RARE ErlNifTracerAnswer refused(const struct nif_handle *h)
 {
     return h == NULL || kymo_recorder_ended(h->rec) ? ERL_NIF_TRACER_REMOVE : ERL_NIF_TRACER_DISCARD;
@@ -78,7 +79,7 @@ static ErlNifTracerAnswer raw_enabled(ErlNifEnv *env, const ErlNifTraceEvent *e)
     return wanted(env, nif_handle_of(env, e->state), e);
 }
 
-/* ---- what is it? ---------------------------------------------------------------- */
+/* ---- reading an event ----------------------------------------------------------- */
 
 static void read_options(ErlNifEnv *env, const ErlNifTraceEvent *e, struct nif_options *o)
 {
@@ -103,8 +104,8 @@ static void read_options(ErlNifEnv *env, const ErlNifTraceEvent *e, struct nif_o
     }
 }
 
-/* Terms that the behaviour would have, made of words on the stack: the walk over a
- * term reads nothing but these, and the runtime is never given them. */
+/* Terms like those that the behaviour gets, made of words on the stack. Only kymo's encoder
+ * reads them; they are never passed to the runtime. */
 enum { MAX_ARITY = 255 };
 struct made {
     ERL_NIF_TERM function[4];
@@ -137,13 +138,42 @@ static ERL_NIF_TERM make_list(struct made *m, const ERL_NIF_TERM *el, uint32_t n
     return list;
 }
 
-/* The term for an event without one: the function, or what stands for none. */
+/* Makes the term for an event that has none: the function, or the term for no function. */
 static ERL_NIF_TERM no_term(struct made *m, const ErlNifTraceEvent *e, const struct nif_input *in)
 {
     if (in->module != 0) {
         return nif_layout.header_ok ? make_function(m, in) : nif_am.undefined;
     }
     return e->kind == ERL_NIF_TRACE_CALL ? nif_am.undefined : small(0);
+}
+
+/* The version that has been registered: events have no more members than it knows. */
+static _Atomic unsigned version;
+
+static bool tells_more(void)
+{
+    return atomic_load_explicit(&version, memory_order_relaxed) >= 2;
+}
+
+/* What version 2 has more. */
+static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
+{
+    _Static_assert((int)ERL_NIF_TRACE_OUT_PORT + 1 == (int)KYMO_OUTS, "another list of reasons");
+    _Static_assert((int)ERL_NIF_TRACE_BY_SIGNAL + 1 == (int)KYMO_RUNNABLES, "another list of causes");
+    switch (e->kind) {
+    case ERL_NIF_TRACE_TAKEN:
+        in->passed = e->passed < KYMO_PASSED_MANY ? (uint32_t)e->passed : KYMO_PASSED_MANY;
+        in->number = e->message;
+        break;
+    case ERL_NIF_TRACE_SEND:
+    case ERL_NIF_TRACE_RECEIVE: in->number = e->message; break;
+    case ERL_NIF_TRACE_RUNNING_PROCS:
+        in->has_reason = true;
+        in->reason = (uint8_t)(e->tag == nif_am.in ? (unsigned)e->runnable_by : (unsigned)e->out_reason);
+        in->waited = e->runnable_for;
+        break;
+    default: break;
+    }
 }
 
 static NIF_RARE void put_any(const struct nif_event *ev, const ErlNifTraceEvent *e, enum nif_class c,
@@ -161,6 +191,9 @@ static NIF_RARE void put_any(const struct nif_event *ev, const ErlNifTraceEvent 
     }
     if (in.term == 0) {
         in.term = no_term(&made, e, &in);
+    }
+    if (tells_more()) {
+        read_more(e, &in);
     }
     read_options(ev->env, e, &in.options);
     nif_put_event(ev, c, id, &in);
@@ -187,7 +220,7 @@ static __attribute__((noinline)) ErlNifTracerAnswer raw_any_event(ErlNifEnv *env
     } else {
         id = nif_tag_event(c, tag);
     }
-    /* Of a call its returns are told too, which nobody asks for. */
+    /* Returns need no check, because the call was wanted. */
     if (c != NIF_CALLS || id == KYMO_E_CALL) {
         ErlNifTracerAnswer answer = wanted(env, h, e);
         if (NIF_UNLIKELY(answer != ERL_NIF_TRACER_TRACE)) {
@@ -198,7 +231,7 @@ static __attribute__((noinline)) ErlNifTracerAnswer raw_any_event(ErlNifEnv *env
         if (id == KYMO_E_CALL && plain(e) && (h->detail & KYMO_D_ARGS) == 0) {
             nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity);
         } else if (id == KYMO_E_SEND && plain(e) && (h->detail & KYMO_D_MSG) == 0) {
-            nif_put_send(&ev, KYMO_E_SEND, e->tracee, e->term, e->extra);
+            nif_put_send(&ev, KYMO_E_SEND, e->tracee, e->term, e->extra, tells_more() ? e->message : 0);
         } else {
             put_any(&ev, e, c, id);
         }
@@ -220,8 +253,8 @@ static NIF_RARE ErlNifTracerAnswer raw_plain_call(ErlNifEnv *env, struct nif_han
     return ERL_NIF_TRACER_TRACE;
 }
 
-/* Most events are calls, and mostly they are recorded without arguments: what is
- * decided when the recorder is opened is one comparison. */
+/* The fast path, with a single comparison, is for calls that are recorded without arguments,
+ * which most events are. */
 static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
 {
     struct nif_handle *h = nif_handle_fast(e->state);
@@ -231,7 +264,8 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
     if (NIF_LIKELY(nif_has_plain_ident(e->tracee))) {
         const ErlNifTraceMFA *mfa = e->mfa;
         uint64_t who = nif_plain_ident(e->tracee);
-        /* Now: left for later, all that it is made of would be kept. */
+        /* Forces the compiler to compute it here. Otherwise it would keep all operands in
+         * registers. */
         __asm__("" : "+r"(who));
         if (NIF_LIKELY(kymo_record_call(h->rec, who, mfa->module, mfa->function, (uint32_t)mfa->arity))) {
             return ERL_NIF_TRACER_TRACE;
@@ -246,13 +280,25 @@ static atomic_bool registered;
 
 bool nif_raw_register(ErlNifEnv *env)
 {
-    static const ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, 0, raw_enabled, raw_event};
+    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, 0, raw_enabled, raw_event};
     const char *how = getenv("KYMO_EVENTS");
     ErlNifTracerRegister *set;
     *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);
-    bool raw = set != NULL && (how == NULL || strcmp(how, "behaviour") != 0) && set(env, &tracer) == 0;
+    bool raw = false;
+    if (set != NULL && (how == NULL || strcmp(how, "behaviour") != 0)) {
+        /* A runtime serves all versions up to its own. */
+        while (!(raw = set(env, &tracer) == 0) && tracer.version > 1) {
+            tracer.version--;
+        }
+    }
+    atomic_store(&version, raw ? tracer.version : 0);
     atomic_store(&registered, raw);
     return raw;
+}
+
+uint32_t nif_raw_exact(void)
+{
+    return tells_more() ? KYMO_EXACT_MESSAGES | KYMO_EXACT_TAKEN | KYMO_EXACT_RUNNABLE : 0;
 }
 
 bool nif_raw_registered(void)

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Raw events: the interface for tracers of the patched runtime. */
+ * Raw events, the patched runtime's interface for tracers. */
 #ifndef KYMO_NIF_RAW_H
 #define KYMO_NIF_RAW_H
 
 #include <erl_nif.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-/* Asks the runtime for raw events, if it has them and KYMO_EVENTS=behaviour isn't
- * in the environment of the node. Load and upgrade only. False: events come
- * through the behaviour. */
+/* Registers for raw events, if the runtime supports them and KYMO_EVENTS=behaviour is not in the
+ * environment of the node. Returns false if events arrive through the behaviour. Load and
+ * upgrade only. */
 bool nif_raw_register(ErlNifEnv *env);
 
-/* Whether they are raw. */
+/* True if events are raw. */
 bool nif_raw_registered(void);
+
+/* KYMO_EXACT_*: what this runtime tells that others do not. */
+uint32_t nif_raw_exact(void);
 
 #endif

@@ -6,8 +6,8 @@
 #include "nif_atoms.h"
 #include "nif_term.h"
 
-/* Room for the peer of a message beside the bound of the contents: a reference
- * with the longest name of a node. */
+/* Room for the peer of a message, in addition to the bound of the contents: a reference with the
+ * longest name of a node. */
 enum { PEER_MAX = 1088 };
 
 void nif_options_time(ErlNifEnv *env, ERL_NIF_TERM how, struct nif_options *o)

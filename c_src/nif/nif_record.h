@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds records that carry more than their base fields: contents, and the
- * options of the trace event. */
+ * Builds records that have more than their base fields: contents, and the options of the trace
+ * event. */
 #ifndef KYMO_NIF_RECORD_H
 #define KYMO_NIF_RECORD_H
 
@@ -17,20 +17,19 @@ struct nif_options {
     int64_t a, b;
 };
 
-/* Reads the map, and takes the timestamp that it asks for. Anything but a map
- * counts as an empty one. */
+/* Reads the map, and takes the timestamp that it requests. Other terms count as an empty map. */
 void nif_options_read(ErlNifEnv *env, ERL_NIF_TERM map, struct nif_options *o);
 
-/* Adds a timestamp of the kind that this atom asks for; none for another term. */
+/* Adds a timestamp of the kind that this atom names; none for other terms. */
 void nif_options_time(ErlNifEnv *env, ERL_NIF_TERM how, struct nif_options *o);
 
-/* How the content is made of up to two terms. */
+/* How the content is composed of up to two terms. */
 enum nif_shape {
     NIF_NO_CONTENT,
     NIF_ONE,  /* first */
     NIF_PAIR, /* {first, second} */
     NIF_CONS, /* [first | second] */
-    NIF_PEER  /* {first, second} and KYMO_C_PAIR; second does not count for the bound */
+    NIF_PEER  /* {first, second} and KYMO_C_PAIR; second is not subject to the bound */
 };
 
 struct nif_record {
@@ -58,7 +57,7 @@ static inline void nif_field64(struct nif_record *r, uint64_t v)
     r->len += 8;
 }
 
-/* Writes the record, or counts why it could not be. */
+/* Writes the record. If that is impossible, counts the loss by its cause. */
 void nif_record_write(const struct nif_event *ev, const struct nif_record *r);
 
 #endif

@@ -6,11 +6,11 @@
 #include "kymo_format.h"
 #include "nif_map.h"
 
-/* Terms whose visit is not over. Nested deeper than this counts as "more". */
+/* The maximum nesting. Deeper terms count as "more". */
 enum { STACK = 160 };
 
 struct pending {
-    const ERL_NIF_TERM *next; /* what is left of a tuple, or &rest */
+    const ERL_NIF_TERM *next; /* the remaining elements of a tuple, or &rest */
     uint32_t left;
     ERL_NIF_TERM rest; /* the tail of a list */
 };
@@ -51,8 +51,8 @@ static void push_term(struct walk *w, ERL_NIF_TERM t)
     }
 }
 
-/* A small map is header, size and keys, a tuple, then the values. A node of a large
- * one, whose pairs are list cells, has the words before its children. */
+/* Adds the words of a map. A small map is header, size, the tuple of keys, and the values. A node
+ * of a large map has header words before its children, and its pairs are list cells. */
 static void size_map(struct walk *w, const ERL_NIF_TERM *map)
 {
     enum { SIZE = 1, KEYS = 2 };
@@ -94,7 +94,7 @@ static void size_boxed(struct walk *w, ERL_NIF_TERM t)
     }
 }
 
-/* Visits t, and what hangs on it to the right when t is a list. */
+/* Visits t; if t is a list, also its tails. */
 static void visit(struct walk *w, ERL_NIF_TERM t)
 {
     while (!nif_is_immediate(t)) {
@@ -146,10 +146,10 @@ static __attribute__((noinline)) uint32_t walk_words(ERL_NIF_TERM t, uint32_t li
     return (uint32_t)w.words | (w.more ? KYMO_SIZE_MORE : 0);
 }
 
-/* Most messages are a tuple of immediates, lists of immediates and binaries, or
- * one of these. What visit() counts as visits is never more than the words, so
- * these alone are kept within the limit. Returns the words with those of a part
- * of such a message; 0 when it is something else, or too large. */
+/* The fast path: most messages are a tuple of immediates, lists of immediates and binaries, or
+ * one of these. visit() never counts more visits than words, so it is sufficient to keep the
+ * words within the limit. Adds the words of a part of such a message to `words`. Returns the
+ * sum, or 0 if the part is something else or too large. */
 static inline uint32_t quick_part(ERL_NIF_TERM t, uint32_t words, uint32_t limit)
 {
     while (nif_is_list_cell(t)) {
@@ -170,7 +170,7 @@ static inline uint32_t quick_part(ERL_NIF_TERM t, uint32_t words, uint32_t limit
     return nif_header_kind(header) == nif_layout.refc_bin ? words + nif_layout.refc_words : 0;
 }
 
-/* A message that is not immediate; 0 when it has to be walked. */
+/* The words of a message that is not immediate; 0 if the slow path is needed. */
 static inline uint32_t quick_message(ERL_NIF_TERM t, uint32_t limit)
 {
     if (nif_is_list_cell(t) || nif_header_kind(nif_header(t)) != 0) {

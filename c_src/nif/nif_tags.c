@@ -15,7 +15,6 @@ bool nif_tags_add(struct nif_handle *h, ERL_NIF_TERM name)
         {nif_am.calls, NIF_CALLS, NIF_CALLS},
         {nif_am.messages, NIF_SEND, NIF_RECEIVE},
         {nif_am.send, NIF_SEND, NIF_SEND},
-        {nif_am.receive, NIF_RECEIVE, NIF_RECEIVE},
         {nif_am.procs, NIF_PROCS, NIF_PROCS},
         {nif_am.ports, NIF_PORTS, NIF_PORTS},
         {nif_am.running, NIF_RUNNING_PROCS, NIF_RUNNING_PORTS},

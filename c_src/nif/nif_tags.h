@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trace tags: which event a tag is in which class of callbacks. */
+ * Trace tags: the event for each tag and class of callbacks. */
 #ifndef KYMO_NIF_TAGS_H
 #define KYMO_NIF_TAGS_H
 
@@ -16,7 +16,7 @@
     X(NIF_CALLS, return_from, RETURN_FROM)                                     \
     X(NIF_CALLS, exception_from, EXCEPTION_FROM)                               \
     X(NIF_SEND, send, SEND) X(NIF_SEND, send_ne, SEND_NE)                      \
-    X(NIF_RECEIVE, receive, RECEIVE)                                           \
+    X(NIF_RECEIVE, receive, RECEIVE) X(NIF_RECEIVE, taken, TAKEN)              \
     X(NIF_PROCS, spawn, SPAWN) X(NIF_PROCS, spawned, SPAWNED)                  \
     X(NIF_PROCS, exit, EXIT) X(NIF_PROCS, link, LINK)                          \
     X(NIF_PROCS, unlink, UNLINK) X(NIF_PROCS, getting_linked, GETTING_LINKED)  \
@@ -42,8 +42,8 @@
     X(NIF_SEQ, seq_trace, SEQ_TRACE)
 /* clang-format on */
 
-/* The event of a tag in a class, KYMO_E_OTHER for a tag that is not known. The
- * class is a constant for the compiler: only its own comparisons remain. */
+/* The event of a tag in a class; KYMO_E_OTHER for an unknown tag. The class is a compile-time
+ * constant, so only the comparisons of that class are compiled. */
 static inline __attribute__((always_inline)) unsigned nif_tag_event(enum nif_class c, ERL_NIF_TERM tag)
 {
 #define NIF_X(class, atom, event) \
@@ -59,11 +59,10 @@ static inline bool nif_wanted(const struct nif_handle *h, enum nif_class c, unsi
     return (h->mask[c] & NIF_BIT(event)) != 0;
 }
 
-/* Adds what a name of the tags option stands for to h->mask: a class, a single
- * tag (in every class that has it), or messages and running, which are two
- * classes each. False when there is no such name. */
+/* Adds a name of the option `tags` to h->mask: a class, a single tag (in every class that has
+ * it), or messages or running, which are two classes each. Returns false for unknown names. */
 bool nif_tags_add(struct nif_handle *h, ERL_NIF_TERM name);
-/* Everything, with the tags of later runtimes. */
+/* Adds all tags, including those of later runtimes. */
 void nif_tags_all(struct nif_handle *h);
 
 #endif

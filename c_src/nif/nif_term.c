@@ -40,7 +40,7 @@ static bool put_tuple(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t, unsigned 
     return m == n || nif_put_cut(e, end);
 }
 
-/* Lists of bytes have a short form, which decodes to the same list. */
+/* Writes a list of bytes in its short form, which decodes to the same list. */
 static void put_string(struct nif_enc *e, const uint8_t *end, ERL_NIF_TERM t, bool *done)
 {
     size_t max = nif_room(e, end) < 3 ? 0 : nif_room(e, end) - 3;
@@ -98,8 +98,8 @@ static bool put_list(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t, unsigned d
     return put(e, end, t, depth + 1);
 }
 
-/* Two keys that lose something may become the same, and then no reader takes
- * the map: the first such key ends it. */
+/* Ends at the first key that was cut: two keys might become equal by cutting, and readers would
+ * reject the map. */
 static bool put_pairs(struct nif_enc *e, uint8_t *end, struct nif_map_iter *it, unsigned depth,
                       uint32_t *written)
 {
@@ -159,8 +159,8 @@ static bool put_map(struct nif_enc *e, uint8_t *end, struct nif_map_iter *it, un
     return ok;
 }
 
-/* {'$record', Module, Name, #{Field => Value}}: readers of other versions have no
- * records. Without its names it is left out. */
+/* Writes a native record as {'$record', Module, Name, #{Field => Value}}, since readers on other
+ * releases do not know records. Leaves it out if its names do not fit. */
 static __attribute__((noinline)) bool put_record(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t,
                                                  unsigned depth)
 {
@@ -187,7 +187,7 @@ static __attribute__((noinline)) bool put_record(struct nif_enc *e, uint8_t *end
     return put_map(e, end, &it, depth);
 }
 
-/* Apart from what is frequent, for the room that it takes on the stack. */
+/* Not inlined, because it needs more stack than the frequent cases. */
 static __attribute__((noinline)) bool put_map_term(struct nif_enc *e, uint8_t *end, ERL_NIF_TERM t,
                                                    unsigned depth)
 {

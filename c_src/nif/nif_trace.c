@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trace callbacks: one event of the runtime becomes one record.
+ * The trace callbacks, which make one record of each event.
  *
- * The runtime has a trap. In two places it asks "is the tracer enabled?" by
- * calling the trace function instead of the enabled function: trace_call before
- * a call that is meta traced, and trace_send before a port's message to a
- * process that does not exist. It then passes three arguments, though argc
- * says five: reading argv[3] would be reading what lies behind an array. Such a
- * call is answered like enabled_*, and told apart as follows.
- *   trace_call   a real one always has a process as its environment, the
- *                question never has.
- *   trace_send   of a process: as above. Of a port: a real one comes right
- *                after enabled_send has answered `trace` for the same port in
- *                the same thread.
+ * They work around a bug of the runtime: in two places it calls the trace function instead of
+ * the enabled function to check whether the tracer is enabled: trace_call before a call that is
+ * meta traced, and trace_send before a port's message to a process that does not exist. It then
+ * passes three arguments with an argc of five, so reading argv[3] would read beyond an array.
+ * Such a check is answered like enabled_*. It is recognised as follows.
+ *   trace_call   the environment of a real event always has a process, that of a check never
+ *   trace_send   for a process: the same. For a port: a real event directly follows an
+ *                enabled_send that has returned `trace` for the same port in the same thread
  */
 #include "nif_callbacks.h"
 #include "nif_put.h"
@@ -35,7 +32,7 @@ static inline const ERL_NIF_TERM *mfa_elements(ErlNifEnv *env, ERL_NIF_TERM t)
     return el != NULL && nif_is_atom(el[0]) && nif_is_atom(el[1]) ? el : NULL;
 }
 
-/* The event that is worth a path of its own: a call without contents or options. */
+/* The fast path for a call without contents or options. */
 static inline void put_plain_call(const struct nif_event *ev, const ERL_NIF_TERM argv[])
 {
     const ERL_NIF_TERM *el = mfa_elements(ev->env, argv[TERM]);
@@ -53,7 +50,7 @@ static inline void put_plain_call(const struct nif_event *ev, const ERL_NIF_TERM
     nif_put_call(ev, argv[TRACEE], el[0], el[1], arity);
 }
 
-/* An event as the behaviour tells it. */
+/* Records an event with the arguments of the behaviour. */
 static void put_any_event(const struct nif_event *ev, enum nif_class c, unsigned id,
                           const ERL_NIF_TERM argv[])
 {
@@ -70,7 +67,7 @@ static inline __attribute__((always_inline)) ERL_NIF_TERM record(ErlNifEnv *env,
     struct nif_handle *h = nif_handle_of(env, argv[STATE]);
     unsigned id = nif_tag_event(c, argv[TAG]);
     struct nif_event ev;
-    /* return_to, return_from and exception_from are not asked for before. */
+    /* For return_to, return_from and exception_from no enabled function was called. */
     if (h != NULL && nif_wanted(h, c, id) && nif_begin(&ev, env, h)) {
         put_any_event(&ev, c, id, argv);
         kymo_writer_put(ev.w);
@@ -93,7 +90,7 @@ static NIF_RARE ERL_NIF_TERM call_question(ErlNifEnv *env, const ERL_NIF_TERM ar
     return nif_enabled(env, 3, argv);
 }
 
-/* A question, or an event of a port: see the top of this file. */
+/* A check, or an event of a port: see the top of this file. */
 static NIF_RARE ERL_NIF_TERM send_without_process(ErlNifEnv *env, const ERL_NIF_TERM argv[])
 {
     bool real = nif_send_expected == argv[TRACEE] && nif_is_local_port(argv[TRACEE]);
@@ -111,7 +108,7 @@ static inline bool options_empty(ErlNifEnv *env, ERL_NIF_TERM map)
     return enif_get_map_size(env, map, &n) && n == 0;
 }
 
-/* The extra value of options that hold nothing else; 0 when they are not so. */
+/* The value of `extra` if the options contain nothing else; otherwise 0. */
 static inline ERL_NIF_TERM only_extra(ErlNifEnv *env, ERL_NIF_TERM map)
 {
     size_t n;
@@ -158,7 +155,7 @@ ERL_NIF_TERM nif_trace_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         return rare_send(env, argv);
     }
     if (nif_wanted(h, NIF_SEND, KYMO_E_SEND) && nif_begin(&ev, env, h)) {
-        nif_put_send(&ev, KYMO_E_SEND, argv[TRACEE], argv[TERM], to);
+        nif_put_send(&ev, KYMO_E_SEND, argv[TRACEE], argv[TERM], to, 0);
         kymo_writer_put(ev.w);
     }
     return nif_shortcut.ok;
@@ -177,7 +174,7 @@ NIF_RECORDING(trace_running_procs, NIF_RUNNING_PROCS)
 NIF_RECORDING(trace_running_ports, NIF_RUNNING_PORTS)
 NIF_RECORDING(trace_garbage_collection, NIF_GC)
 
-/* seq_trace comes here, and any tag when called by hand. */
+/* Called for seq_trace, and with any tag by Erlang code. */
 ERL_NIF_TERM nif_trace(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
