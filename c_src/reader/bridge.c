@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The difference d = other - base. A message to the other side says that d was at most
- * received - sent when it was received, one from there that d was at least sent - received
- * when it was sent: limits from above and from below.
+ * Computes the difference of the clocks, d = other - base. Each message is a limit: a message to
+ * the other side shows that d was at most received - sent when it was received; a message from
+ * there shows that d was at least sent - received when it was sent.
  */
 #include "bridge.h"
 
@@ -13,7 +13,7 @@
 
 enum { SEARCH_STEPS = 60 };
 
-/* Damaged recordings may have any times: these wrap, they don't trap. */
+/* Wraps on overflow, because damaged recordings may have any times. */
 static int64_t minus(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a - (uint64_t)b);
@@ -42,8 +42,9 @@ static double limit_of(const struct kymo_bridge *b, const struct kymo_bridge_mes
     return (double)minus(difference(m), b->offset);
 }
 
-/* The room between the limits along a line with this drift: negative, no such line
- * satisfies them all. *middle: where the line is at time 0. It is concave in drift. */
+/* The distance between the upper and lower limits along a line with this drift; negative if no
+ * such line satisfies all of them. *middle is the value of the best line at time 0. The result
+ * is a concave function of drift. */
 static double room(const struct kymo_bridge *b, const struct kymo_bridge_message *m, size_t n, double drift,
                    double *middle)
 {
@@ -89,8 +90,8 @@ static int by_time(const void *a, const void *b)
     return x->other < y->other ? -1 : x->other > y->other;
 }
 
-/* The limits at each message, as far as a difference that changes by less than
- * KYMO_BRIDGE_DRIFT_MAX leaves them, and the middle between them. */
+/* Computes the limits at each message, given that the difference changes by less than
+ * KYMO_BRIDGE_DRIFT_MAX, and makes knots from the middle between them. */
 static int follow(struct kymo_bridge *b, struct kymo_bridge_message *m, size_t n)
 {
     double *high = malloc(n * sizeof *high), *low = malloc(n * sizeof *low);
@@ -146,7 +147,7 @@ int kymo_bridge_fit(struct kymo_bridge *b, struct kymo_bridge_message *m, size_t
     b->offset = difference(&m[0]);
     double middle, straight = room(b, m, n, 0, &middle), ignored;
     double drift = widest(b, m, n), best = room(b, m, n, drift, &ignored);
-    /* Few messages in a short time allow almost any drift: none is more likely then. */
+    /* Few messages in a short time allow almost any drift. Then no drift is assumed. */
     if (straight < best / 2 || straight <= 0) {
         b->drift = drift;
         middle = ignored;
@@ -173,7 +174,7 @@ void kymo_bridge_constant(struct kymo_bridge *b, int64_t offset, const struct ky
     b->offset = offset;
 }
 
-/* What the knots add at a time: between two of them the line that connects them. */
+/* The value that the knots add at a time, by linear interpolation. */
 static double added(struct kymo_bridge *b, int64_t at)
 {
     const struct kymo_bridge_knot *k = b->knots;

@@ -32,14 +32,14 @@ struct kymo_bridge {
     double drift;
     struct kymo_bridge_knot *knots; /* in order of time, NULL = none */
     size_t n_knots, hint;
-    int64_t uncertainty; /* half of the room that the messages leave, at most; 0 = not known */
+    int64_t uncertainty; /* upper bound of half the distance between the limits; 0 = not known */
 };
 
 /* Clocks drift apart by less: each of two by 500 ppm at most, as adjtimex(2) limits it. */
 #define KYMO_BRIDGE_DRIFT_MAX 1e-3
 
-/* n messages in any order; reorders them. 0; -ENODATA when they don't go in both
- * directions; -ERANGE when they contradict each other; -ENOMEM. */
+/* Computes the bridge from n messages in any order, and reorders them. Returns 0, -ENODATA if
+ * all have the same direction, -ERANGE if they contradict each other, or -ENOMEM. */
 int kymo_bridge_fit(struct kymo_bridge *b, struct kymo_bridge_message *m, size_t n);
 /* A constant difference: `offset` (other - base), changed as little as messages of one
  * direction require. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is a term, and what is one that a runtime can decode. The bytes are not
- * trusted; time and memory are bounded by their number.
+ * Checks whether bytes are an external term, and whether a runtime can decode it. The bytes are
+ * not trusted; time and memory are bounded by their number.
  */
 #include <stdlib.h>
 
@@ -43,7 +43,7 @@ int kymo_etf_chars(const uint8_t *s, size_t len)
     return chars;
 }
 
-/* Before OTP 26 pids, ports and references of the node itself are smaller. */
+/* True before OTP 26, when pids, ports and references of the local node were smaller. */
 static bool is_old(const struct kymo_meta *meta)
 {
     return strtol(meta->otp_release, NULL, 10) < 26;
@@ -61,8 +61,8 @@ bool kymo_etf_may_be_port(const struct kymo_meta *meta, uint64_t number)
 
 struct check {
     const uint8_t *p, *end;
-    const struct kymo_meta *meta; /* NULL: only the form is looked at */
-    uint64_t budget;              /* bytes of maps to be stepped over for their keys */
+    const struct kymo_meta *meta; /* NULL: check only the form */
+    uint64_t budget;              /* bytes of maps that may be skipped to compare keys */
 };
 
 static bool skip(struct check *c, uint64_t n)
@@ -116,7 +116,7 @@ static bool check_export(struct check *c)
     return check_node(c) && get_be(c, 2, &arity) && arity >> 8 == T_SMALL_INT;
 }
 
-/* The atom from `at` to where the check is now is the name of the recorded node. */
+/* True if the atom between `at` and the present position is the name of the recorded node. */
 static bool is_local(const struct check *c, const uint8_t *at)
 {
     static const char nobody[] = "nonode@nohost";
@@ -176,7 +176,7 @@ static bool check_float(struct check *c)
     return get_be(c, 8, &bits) && (bits >> 52 & 0x7ff) != 0x7ff;
 }
 
-/* A count of four bytes, of elements that are `each` terms, and `extra` more. */
+/* Reads a count of four bytes, for elements of `each` terms. Adds `extra` terms. */
 static bool check_count(struct check *c, unsigned each, unsigned extra, uint64_t *more)
 {
     uint64_t n;
@@ -209,7 +209,7 @@ static bool step_over(struct check *c, const uint8_t **p, struct key *k)
     return true;
 }
 
-/* No key is in the map twice: binary_to_term/1 would not have it. */
+/* Rejects maps with equal keys, as binary_to_term/1 does. */
 static bool check_keys(struct check *c, uint64_t n)
 {
     if (c->meta == NULL || n < 2)
@@ -229,8 +229,7 @@ static bool check_keys(struct check *c, uint64_t n)
     return ok;
 }
 
-/* Checks the head of a term and says how many terms belong to it: *more of them
- * must follow. */
+/* Checks the head of a term. *more is the number of terms inside it, which must follow. */
 static bool check_head(struct check *c, uint64_t *more)
 {
     uint64_t tag, n;
@@ -263,8 +262,7 @@ static bool check_head(struct check *c, uint64_t *more)
     case T_LIST: return check_count(c, 1, 1, more);
     case T_MAP: return check_count(c, 2, 0, more) && check_keys(c, *more / 2);
     case T_EXPORT: return check_export(c);
-    /* Funs hold a size of their own and are rebuilt by few runtimes: the
-     * recorder writes none. Old floats neither. */
+    /* The recorder writes neither funs, which only few runtimes can decode, nor old floats. */
     case T_NEW_FUN:
     case T_FLOAT: return false;
     }
@@ -279,7 +277,7 @@ static bool check_term(struct check *c)
         uint64_t more;
         if (!check_head(c, &more))
             return false;
-        /* Every term has a byte at least. */
+        /* Each term has at least one byte. */
         if (more > (uint64_t)(c->end - c->p))
             return false;
         if (more > 0) {
@@ -305,7 +303,7 @@ size_t kymo_etf_length(const uint8_t *p, size_t n)
 
 bool kymo_etf_readable(const struct kymo_meta *meta, const uint8_t *p, size_t n)
 {
-    /* Maps inside of maps are gone through once for each that is around them. */
+    /* Nested maps are skipped once for each map that contains them. */
     struct check c = {p, p + n, meta, (uint64_t)n * NESTED_MAPS};
     return check_term(&c) && c.p == c.end;
 }

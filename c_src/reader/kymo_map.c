@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Open addressing with linear probing; removal shifts the following keys back,
- * so there are no tombstones and a map with much coming and going stays small. A key and
- * its value are neighbours in memory: most questions cost one cache line. Keys are stored as
- * their difference from ODD_KEY, which hardly anybody uses: 0 is a free place, and ODD_KEY
- * itself has a place of its own, behind all others.
+ * Open addressing with linear probing. Removal shifts the following keys back, so there are
+ * no tombstones, and a map with many insertions and removals stays small. A key and its value
+ * are adjacent in memory: most look-ups touch one cache line. Keys are stored as their
+ * difference from ODD_KEY, an unlikely key, so that 0 marks a free place. ODD_KEY itself has a
+ * place of its own after all others.
  */
 #include "kymo_map.h"
 
@@ -14,8 +14,8 @@
 enum { FIRST_SLOTS = 64 };
 #define ODD_KEY 0xb5ad4eceda1ce2a9ull
 
-/* Idents differ in their low bits mostly, and an adversary may choose them:
- * mix all bits into the low ones. */
+/* Mixes all bits into the low ones: idents differ mostly in their low bits, and an adversary may
+ * choose them. */
 static inline size_t home(const struct kymo_map *m, uint64_t key)
 {
     key ^= key >> 32;
@@ -59,7 +59,7 @@ void kymo_map_free(struct kymo_map *m)
     kymo_map_init(m, value_size);
 }
 
-/* One byte more, so that the value of ODD_KEY has an address in a set, too. */
+/* One extra byte, so that the value of ODD_KEY has an address even in a set. */
 static size_t bytes_of(const struct kymo_map *m)
 {
     return (m->slots + 1) * m->stride + 1;

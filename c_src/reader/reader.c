@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a recording. Order matters with a living recorder: counters, then
- * segments, then the dictionary, so that whatever a segment refers to is there.
+ * Opens a recording. If its recorder is active, the order matters: counters, then segments, then
+ * the dictionary, so that everything a segment refers to is found.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static int fail(char *err, size_t err_size, int rc, const char *fmt, ...)
     return rc;
 }
 
-/* Names the field of meta that no recorder would have written, or NULL. */
+/* The name of the first field of meta with an impossible value, or NULL. */
 static const char *bad_field(const struct kymo_meta *m)
 {
     if (m->meta_bytes < KYMO_META_BYTES || m->meta_bytes > KYMO_MAX_META_BYTES || m->meta_bytes % 8 != 0)
@@ -45,7 +45,7 @@ static const char *bad_field(const struct kymo_meta *m)
     return NULL;
 }
 
-/* Text that ends in its field and has nothing in it that a terminal would obey. */
+/* Terminates the text and replaces control characters. */
 static void tame_text(char *s, size_t size)
 {
     s[size - 1] = '\0';
@@ -55,7 +55,7 @@ static void tame_text(char *s, size_t size)
     }
 }
 
-/* Values for people: damage there must not make the rest unreadable. */
+/* Sanitises values that are only displayed, so that damage in them does not prevent reading. */
 static void tame(struct kymo_meta *m)
 {
     if (m->node_len > sizeof m->node)
@@ -64,7 +64,7 @@ static void tame(struct kymo_meta *m)
     tame_text(m->erts_version, sizeof m->erts_version);
 }
 
-/* The calibration table goes into calib, its valid entries into *n_calib. */
+/* Reads meta. Stores the calibration table in calib, and the number of its entries in *n_calib. */
 static int read_meta(struct kymo_reader *r, const char *dir, struct kymo_calib *calib, uint32_t *n_calib,
                      char *err, size_t err_size)
 {
@@ -87,9 +87,10 @@ static int read_meta(struct kymo_reader *r, const char *dir, struct kymo_calib *
     } else if (r->meta.magic != KYMO_META_MAGIC) {
         rc =
             fail(err, err_size, -EBADMSG, "%s/%s: not a recording (wrong magic number)", dir, KYMO_META_NAME);
-    } else if (r->meta.version != KYMO_FORMAT_VERSION) {
-        rc = fail(err, err_size, -EPROTO, "%s/%s: format version %" PRIu32 "; this program reads version %u",
-                  dir, KYMO_META_NAME, r->meta.version, KYMO_FORMAT_VERSION);
+    } else if (r->meta.version < KYMO_FORMAT_OLDEST || r->meta.version > KYMO_FORMAT_VERSION) {
+        rc = fail(err, err_size, -EPROTO,
+                  "%s/%s: format version %" PRIu32 "; this program reads versions %u to %u", dir,
+                  KYMO_META_NAME, r->meta.version, KYMO_FORMAT_OLDEST, KYMO_FORMAT_VERSION);
     } else if ((field = bad_field(&r->meta)) != NULL) {
         rc = fail(err, err_size, -EBADMSG, "%s/%s: damaged: impossible value of %s", dir, KYMO_META_NAME,
                   field);
@@ -115,7 +116,7 @@ static int read_meta(struct kymo_reader *r, const char *dir, struct kymo_calib *
     *n_calib = pairs < r->meta.n_calib ? pairs : r->meta.n_calib;
     size_t want = r->n_slots * sizeof *r->slots;
     got = kymo_file_read(fd, r->slots, want, (uint64_t)r->meta.meta_bytes + KYMO_CALIB_BYTES);
-    if (got < (ssize_t)want) /* counters that are cut off count nothing */
+    if (got < (ssize_t)want) /* counters that are cut off are 0 */
         memset((uint8_t *)r->slots + (got > 0 ? got : 0), 0, want - (size_t)(got > 0 ? got : 0));
     for (uint32_t i = 0; i < r->n_slots; i++) {
         tame_text(r->slots[i].thread_name, sizeof r->slots[i].thread_name);
@@ -126,8 +127,8 @@ out:
     return rc == -ENOMEM ? fail(err, err_size, rc, "%s: %s", dir, strerror(ENOMEM)) : rc;
 }
 
-/* Reads entries up to where the recorder says they end, and on from there for
- * as long as there are entries: that word may be damaged or old by now. */
+/* Reads entries up to the end stored in meta, and further entries after it, since that word may
+ * be damaged or outdated. */
 static int read_dict(struct kymo_reader *r)
 {
     uint64_t size;
@@ -135,7 +136,7 @@ static int read_dict(struct kymo_reader *r)
     if (fd == -ENOMEM)
         return fd;
     if (fd < 0)
-        size = 0; /* nothing has a name then */
+        size = 0; /* then names are unknown */
     if (size > KYMO_DICT_MAX)
         size = KYMO_DICT_MAX;
     if (size < r->meta.dict_used)
@@ -294,7 +295,7 @@ int64_t kymo_reader_ns(const struct kymo_reader *r, uint64_t ticks)
     return kymo_clock_ns(&r->clock, &hint, ticks);
 }
 
-/* Sums of clocks that a damaged meta may hold: they wrap, they don't trap. */
+/* Wraps on overflow, because a damaged meta may have any times. */
 static int64_t shift(int64_t t, int64_t from, int64_t to)
 {
     return (int64_t)((uint64_t)t - (uint64_t)from + (uint64_t)to);

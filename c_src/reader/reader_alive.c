@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Is the process that wrote this recording still there? It has a lock on meta, which
- * shows from every PID namespace. Where it could not take one its number is asked for;
- * that may belong to another process by now, so the files it has mapped are looked at
- * where that is allowed.
+ * Determines whether the process that writes this recording is alive. It has a lock on meta,
+ * which is visible from every PID namespace. If it could not take the lock, its process id is
+ * checked. That may belong to another process by now, so the files that the process has mapped
+ * are checked, too, if that is allowed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ static bool is_meta(const char *path)
     return name != NULL && strcmp(name + 1, KYMO_META_NAME) == 0;
 }
 
-/* True when process pid has the file of st mapped, or when nobody can tell. */
+/* True if process pid has the file of st mapped, or if that cannot be determined. */
 static bool maps_file(pid_t pid, const struct stat *st)
 {
     char line[PATH_MAX + 256], path[4096];
@@ -39,7 +39,7 @@ static bool maps_file(pid_t pid, const struct stat *st)
         /* address perms offset dev inode path */
         int n = sscanf(line, "%*s %*s %*s %*s %ju %4095[^\n]", &inode, path);
         any = any || n >= 1;
-        /* A union mount may show the inode of the file below: ask by path too. */
+        /* A union mount may report the inode of the underlying file, so compare the path, too. */
         found = n == 2 && (inode == (uintmax_t)st->st_ino ||
                            (is_meta(path) && stat(path, &there) == 0 && there.st_ino == st->st_ino &&
                             there.st_dev == st->st_dev));
@@ -50,7 +50,7 @@ static bool maps_file(pid_t pid, const struct stat *st)
 
 enum lock { LOCK_HELD, LOCK_FREE, LOCK_UNKNOWN };
 
-/* The lock of the recorder. Asking takes none and needs no right to write. */
+/* The state of the recorder's lock. Testing does not take the lock, and needs no write access. */
 static enum lock lock_of(const struct kymo_reader *r)
 {
     int fd = kymo_file_open(r->files.dir, KYMO_META_NAME, NULL);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lists that are no values of the node: the arguments of a call, and the pair
- * that an event with an unknown tag carries. What they hold is shown element by
- * element. As values they would look like strings whenever all elements happen
- * to be characters: f(10) and not f with "\n".
+ * Formats lists that are not values of the node: the arguments of a call, and the pair in an
+ * event with an unknown tag. Their elements are shown one by one. Formatted as a value, a list
+ * would become a string if all elements happen to be characters: f(10), not f with "\n".
  */
 #include <inttypes.h>
 
@@ -29,7 +28,7 @@ static void separate(struct list *l)
         kymo_sink_text(l->out, ", ", 2);
 }
 
-/* Dots for each element that is missing, so that the arity shows. */
+/* Writes '...' for each missing element, so that the arity is visible. */
 static void put_missing(struct list *l, uint32_t arity)
 {
     do {
@@ -62,7 +61,7 @@ static bool put_bytes(struct list *l)
     return n == 0;
 }
 
-/* *whole: nothing is missing, or where it is has been shown. */
+/* Sets *whole if nothing is missing, or what is missing has been marked. */
 static void put_elements(struct list *l, bool *whole)
 {
     for (*whole = true; l->p < l->end && *whole;) {
@@ -82,7 +81,7 @@ static void put_elements(struct list *l, bool *whole)
                     return;
             }
             break;
-        default: /* a tail: what was cut off, or damage */
+        default: /* a tail: elements were cut off, or damage */
             *whole = (size_t)(l->end - l->p) != sizeof cut || memcmp(l->p, cut, sizeof cut) != 0;
             if (*whole) {
                 kymo_sink_text(l->out, " | ", 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The dictionary: entries one after the other, with holes where a thread died
- * between reserving and writing. An entry counts only with its magic and CRC.
+ * The dictionary: a sequence of entries, with holes if a thread died between reserving and
+ * writing. An entry is valid only with its magic and CRC.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,16 +10,15 @@
 
 #include "kymo_reader_int.h"
 
-/* Ids are given out in the order of the bytes, give or take the threads that
- * are between the two counters: an id far beyond its place is damage, and no
- * reason to allocate a table for it. */
+/* Ids ascend with file offsets, except for threads that are between incrementing the two
+ * counters. An id far beyond that is damage, for which no table is allocated. */
 enum { ID_SLACK = KYMO_SLOTS_MAX };
 
-/* Definitions with the same hash: beyond these, equal ones stay apart. Only a
- * file made for the purpose has them. */
+/* The maximum number of definitions with the same hash. Beyond it, equal definitions are not
+ * merged; only a file made for that purpose has so many. */
 enum { MAX_CLASHES = 64 };
 
-/* Processes named by events: memory must not grow with their number. */
+/* The maximum number of processes named by events, to bound memory. */
 enum { MAX_LEARNT = 200000 };
 
 /* Bytes of a description without and with parent and caller. */
@@ -62,7 +61,7 @@ static bool well_formed(const struct kymo_dict_entry *e)
     }
 }
 
-/* The entry of a process, added when there was none; NULL: no memory. */
+/* The entry of a process, added if there was none; NULL if out of memory. */
 static struct kymo_process *described(struct kymo_defs *d, uint64_t ident)
 {
     bool added;
@@ -72,7 +71,7 @@ static struct kymo_process *described(struct kymo_defs *d, uint64_t ident)
     return p;
 }
 
-/* A later entry of the same process adds to the earlier. */
+/* Adds a description. A later one of the same process adds to the earlier one. */
 static bool describe(struct kymo_defs *d, const uint8_t *payload, uint32_t len)
 {
     struct kymo_process *p = described(d, kymo_get64(payload));
@@ -126,8 +125,8 @@ ssize_t kymo_defs_parse(struct kymo_defs *d, const uint8_t *p, size_t n, uint64_
     return (ssize_t)pos;
 }
 
-/* The payload of a definition as it counts for equality: an MFA by the
- * canonical ids of its atoms, so that it doesn't matter who named them. */
+/* The payload of a definition for comparison: an MFA with the canonical ids of its atoms, so that
+ * equal names compare equal. */
 static const uint8_t *content_of(const struct kymo_defs *d, uint32_t id, uint8_t mfa[12], uint32_t *len)
 {
     const struct kymo_def *def = &d->def[id];
@@ -201,7 +200,7 @@ void kymo_defs_learn(struct kymo_defs *d, uint64_t ident, uint32_t name_atom)
     if (name_atom == 0 || d->processes.count >= MAX_LEARNT)
         return;
     struct kymo_process *p = described(d, ident);
-    if (p != NULL && p->name == 0) /* without memory it goes without a name */
+    if (p != NULL && p->name == 0) /* without memory, the process has no name */
         p->name = name_atom;
 }
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * External terms as the Erlang shell prints them. The bytes are not trusted:
- * every element costs at least one of them, nesting is bounded, and at the
- * first thing that is not right '...' is written and the open brackets are
- * closed.
+ * Formats external terms as the Erlang shell prints them. The bytes are not trusted: each
+ * element takes at least one byte, nesting is bounded, and at the first error '...' is written
+ * and the open brackets are closed.
  *
- * Different from the shell on purpose: lists become strings when all characters
- * are printable Latin-1 (the shell's default), binaries already when they are
- * printable Unicode; integers of more than 256 bytes are written in base 16;
- * pids of other nodes carry the name of the node.
+ * Deliberate differences: lists are printed as strings if all characters are printable Latin-1
+ * (the shell's default), but binaries if they are printable Unicode; integers of more than 256
+ * bytes are printed in base 16; pids of other nodes have the name of the node.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -25,7 +23,7 @@ enum { MAX_DEPTH = 200, MAX_DECIMAL_BYTES = 256 };
 struct parser {
     const uint8_t *p, *end;
     struct kymo_sink *out;
-    const struct kymo_reader *local; /* NULL: no node is local */
+    const struct kymo_reader *local; /* the recorded node is local; NULL = none is */
     unsigned depth;
     bool marked; /* damage has been found and shown */
 };
@@ -131,7 +129,7 @@ static bool integer(struct parser *s)
     return true;
 }
 
-/* Little-endian magnitude in place of digits: repeated division by 10^9. */
+/* Writes a little-endian magnitude in decimal, by repeated division by 10^9. */
 static void put_decimal(struct kymo_sink *out, const uint8_t *b, size_t n)
 {
     uint32_t words[(MAX_DECIMAL_BYTES + 3) / 4] = {0};
@@ -179,8 +177,8 @@ static bool big(struct parser *s, size_t size_bytes)
     return true;
 }
 
-/* The fewest digits that give the same number back, written the shorter way;
- * beyond 2^53 always with an exponent. */
+/* Writes the fewest digits that give the same number when read, in the shorter notation; beyond
+ * 2^53 always with an exponent. */
 static bool put_float(struct kymo_sink *out, double v)
 {
     char e[40], digits[24] = "0";
@@ -450,8 +448,8 @@ static bool tuple(struct parser *s, size_t size_bytes)
     return ok;
 }
 
-/* n small integers follow that are all printable, and then the empty list:
- * a string that was not short enough for T_STRING. */
+/* True if n printable small integers and the empty list follow: a string that is too long for
+ * T_STRING. */
 static bool is_string(const struct parser *s, uint64_t n)
 {
     if (n == 0 || (uint64_t)(s->end - s->p) / 2 < n || s->end - s->p == 2 * (ptrdiff_t)n ||
@@ -479,7 +477,7 @@ static bool list(struct parser *s)
     }
     kymo_sink_char(s->out, '[');
     bool ok = elements(s, n);
-    /* A tail that is a list goes on in the same brackets. */
+    /* A tail that is a list continues in the same brackets. */
     while (ok && s->p < s->end && *s->p == T_LIST) {
         s->p++;
         ok = number(s, 4, &n);
@@ -561,7 +559,7 @@ static bool dispatch(struct parser *s, uint8_t tag)
     }
 }
 
-/* False once something was wrong: '...' stands where it was. */
+/* Writes a term. Returns false after an error, for which '...' was written. */
 static bool term(struct parser *s)
 {
     const uint8_t *tag = s->depth < MAX_DEPTH ? take(s, 1) : NULL;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A living recorder reuses segments and removes data files while they are read. What
- * would be missing in the middle of the recording would join calls and returns, sends
- * and receives that do not belong together. So the reader first takes hold of what
- * may go: it copies the segments of the pool and opens the data files. What is gone by
- * then is before the horizon, which is looked for afterwards.
+ * A running recorder reuses segments and removes data files while they are read. A gap in
+ * the middle of the recording would pair calls with wrong returns, and sends with wrong
+ * receives. So the reader first copies the segments of the pool and opens the data files,
+ * and computes the horizon afterwards: everything that was lost by then is before it.
  *
- * Threads go on while their segments are looked for, so of some more is found than of
- * others. Nothing is given that is newer than the newest event before the search.
+ * Threads continue to record during this search, so more is found of some threads than of
+ * others. Events that are newer than the newest one before the search are not returned.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,8 +46,8 @@ void kymo_newest_find(struct kymo_reader *r)
     r->damage = before; /* what is damaged is found again */
 }
 
-/* What is held takes the memory of the machine that records: of a large pool only the
- * oldest segments are, which are reused first. */
+/* Copies take memory of the machine that records. Of a larger pool, only the oldest segments are
+ * copied, which are reused first. */
 enum { HOLD_MAX = 512 << 20 };
 
 static int by_order(const void *a, const void *b)
@@ -57,8 +56,8 @@ static int by_order(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Whether segment i of the index is in the pool, and may have events that the caller has
- * not read. */
+/* True if segment i of the index is in the pool, and may have events that the caller has not
+ * read. */
 static bool is_wanted(const struct kymo_reader *r, size_t i)
 {
     const struct kymo_seg_ref *ref = &r->index.refs[i];
@@ -68,7 +67,8 @@ static bool is_wanted(const struct kymo_reader *r, size_t i)
            ref[1].slot != ref->slot || ref[1].ts_begin >= r->read_before[ref->slot];
 }
 
-/* The order of the newest segment to be held; *bytes of all of them. 0 or -ENOMEM. */
+/* Determines the order of the newest segment to be copied, and *bytes of all of them. Returns 0
+ * or -ENOMEM. */
 static int choose(const struct kymo_reader *r, uint64_t *newest, size_t *bytes)
 {
     const struct kymo_index *ix = &r->index;
@@ -98,7 +98,7 @@ static int choose(const struct kymo_reader *r, uint64_t *newest, size_t *bytes)
     return 0;
 }
 
-/* The oldest data files: these are removed first. */
+/* Opens the oldest data files, which are removed first. */
 static void open_files(struct kymo_reader *r)
 {
     const struct kymo_index *ix = &r->index;

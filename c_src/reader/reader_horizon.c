@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From when on the recording is complete. The slot of a thread says when the newest of
- * its events was that is gone. The segments say the same: the oldest of the newest ones
- * without a gap says when the last event before it was, and how many there were. The
- * newest of these times over all threads is the horizon.
+ * Computes the horizon, the time from which the recording is complete. For each thread, its
+ * slot has the time of the newest event that was overwritten or removed. So do its segments:
+ * the first segment after the last gap in their numbers has the time of the event before it,
+ * and the number of events before. The horizon is the latest of these times.
  */
 #include <string.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@ static void raise_to(uint64_t *least, uint64_t v)
         *least = v;
 }
 
-/* Reads the header of ref again. False: the place has been reused since the index was
- * made, or the header can't be read any more. */
+/* Reads the header of ref again. Returns false if the place has been reused since the index was
+ * made, or the header cannot be read any more. */
 static bool read_header(struct kymo_reader *r, const struct kymo_seg_ref *ref, struct kymo_segment *h)
 {
     return kymo_ref_read(r, ref, h, sizeof *h) == (ssize_t)sizeof *h && kymo_segment_unchanged(r, ref, h);
@@ -30,7 +30,7 @@ struct thread {
     size_t n;
 };
 
-/* Leaves out what a living recorder has reused or removed since the index was made. */
+/* Drops segments that a living recorder has reused or removed since the index was made. */
 static void drop_reused(struct kymo_reader *r, struct thread *t)
 {
     struct kymo_segment h;
@@ -42,14 +42,14 @@ static void drop_reused(struct kymo_reader *r, struct thread *t)
     t->n = kept;
 }
 
-/* Nothing is missing between the two: no segment was reused, removed or damaged, and
- * the file does not end within the first. */
+/* True if nothing is missing between the two: no segment was reused, removed or damaged, and the
+ * file does not end within the first. */
 static bool follows(const struct kymo_seg_ref *first, const struct kymo_seg_ref *next)
 {
     return first->seq + 1 == next->seq && (first->flags & KYMO_REF_CUT) == 0;
 }
 
-/* The oldest of the newest segments without a gap. */
+/* The first segment after the last gap. */
 static size_t oldest_of_run(const struct thread *t)
 {
     size_t i = t->n - 1;
@@ -67,7 +67,7 @@ static void find_floor(struct kymo_reader *r, const struct thread *t)
         raise_to(&r->floors[t->slot], floor);
 }
 
-/* The newest segment of the thread is here: it is open, or there are no events after it. */
+/* True if the newest segment of the thread was found: it is open, or no events follow it. */
 static bool has_newest(const struct kymo_reader *r, const struct thread *t, const struct kymo_segment *h)
 {
     const struct kymo_slot *s = &r->slots[t->slot];
@@ -75,8 +75,8 @@ static bool has_newest(const struct kymo_reader *r, const struct thread *t, cons
            (h->content_bits != 0 && h->events_before + h->events == s->events);
 }
 
-/* The recorder counts what it reuses before it does so, and may be killed between. The
- * segments that are left say how many events were before each of them. */
+/* Corrects the number of overwritten events. The recorder counts a segment before it reuses it,
+ * and may be killed in between. The remaining segments have the number of events before them. */
 static void count_overwritten(struct kymo_reader *r, const struct thread *t)
 {
     struct kymo_segment h, next;
@@ -95,7 +95,7 @@ static void count_overwritten(struct kymo_reader *r, const struct thread *t)
         r->slots[t->slot].overwritten = gone;
 }
 
-/* The time of the newest event that was found of the thread. */
+/* Determines the time of the thread's newest event that was found. */
 static void find_end(struct kymo_reader *r, const struct thread *t)
 {
     struct kymo_damage before = r->damage;
@@ -105,7 +105,7 @@ static void find_end(struct kymo_reader *r, const struct thread *t)
     r->damage = before; /* what is damaged is found again */
 }
 
-/* Segments that were closed are in the counter already. */
+/* Adds the bytes of open segments, which the counter does not include. */
 static void count_open_bytes(struct kymo_reader *r, const struct thread *t)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -132,8 +132,8 @@ static void read_no_slot(struct kymo_reader *r, int fd)
     r->meta.no_slot_last = now.no_slot_last;
 }
 
-/* What was reused, removed or lost since meta and the slots were read: by a recorder that
- * has ended by now, too. */
+/* Reads the slots again, for what was reused, removed or lost since; also if the recorder has
+ * ended in between. */
 static void read_slots_again(struct kymo_reader *r)
 {
     int fd = r->meta.state != KYMO_CLOSED ? kymo_file_open(r->files.dir, KYMO_META_NAME, NULL) : -1;
@@ -175,7 +175,8 @@ void kymo_horizon_find(struct kymo_reader *r)
         raise_to(&r->floors[i], r->slots[i].gone_until);
     read_slots_again(r);
     for (uint32_t i = 0; i < r->n_slots; i++) {
-        /* What has gone since is held, unless it is behind the newest that was found. */
+        /* Events overwritten since have been copied, unless they are newer than the newest one
+         * that was found. */
         if (r->ends[i] < r->until && r->slots[i].gone_until > r->ends[i])
             raise_to(&r->floors[i], r->slots[i].gone_until);
         raise_to(&r->horizon, r->floors[i]);
@@ -189,7 +190,7 @@ void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone)
     uint64_t floor = gone->ts_begin;
     if (next < ix->refs + ix->n && next->slot == gone->slot) {
         floor = next->ts_begin;
-    } else { /* its slot said when it ended, before it was reused */
+    } else { /* the slot has the time of its end, which was stored before the reuse */
         read_slots_again(r);
         raise_to(&floor, r->slots[gone->slot].gone_until);
     }
@@ -208,8 +209,8 @@ bool kymo_reader_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *
 
 bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t ticks)
 {
-    /* At the horizon itself: after what is gone of the same thread, and perhaps before
-     * what is gone of another. */
+    /* An event exactly at the horizon is after the overwritten events of its own thread, but may
+     * be before those of another thread. */
     return ticks < r->horizon || (ticks == r->horizon && ticks != 0 && r->floors[slot] != ticks);
 }
 
@@ -223,7 +224,7 @@ void kymo_reader_show_all(struct kymo_reader *r, bool all)
 
 uint64_t kymo_reader_ticks(const struct kymo_reader *r, int64_t ns)
 {
-    /* Found by halves: times go up with ticks. */
+    /* A binary search: times ascend with ticks. */
     uint64_t low = r->meta.t0_ticks, step = 1;
     if (kymo_reader_ns(r, low) >= ns)
         return low;
@@ -240,7 +241,7 @@ void kymo_reader_begin_at(struct kymo_reader *r, int64_t ns)
 {
     if (ns > kymo_reader_ns(r, r->meta.t0_ticks)) {
         r->begin = kymo_reader_ticks(r, ns);
-        raise_to(&r->horizon, r->begin - 1); /* what is complete comes after it */
+        raise_to(&r->horizon, r->begin - 1); /* the recording is complete after the horizon */
     }
     (void)kymo_reader_rewind(r);
 }

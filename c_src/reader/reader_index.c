@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the segments. The ring is looked at before the data files, so that a
- * segment which a living recorder drains meanwhile is found at least once.
+ * Finds the segments. The ring is searched before the data files, so that a segment that a
+ * running recorder moves to a data file during the search is found at least once.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,11 +15,11 @@
 
 enum { FIRST_BLOCK = 4096, SEARCH_BLOCK = 64 * 1024 };
 
-/* Segments of a data file that may claim more space than they have before the
- * reader stops looking behind them: each costs a second look at that space. */
+/* The number of segments of a data file that may claim more space than they have, before the
+ * reader stops to search after them: each makes it search that space again. */
 enum { MAX_LIES = 1000 };
 
-/* Looks at a header of a living ring before it counts as damage. */
+/* How often a bad header in a living ring is read before it counts as damage. */
 enum { LIVING_TRIES = 10 };
 
 bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment *h, uint64_t room,
@@ -30,7 +30,7 @@ bool kymo_segment_header(const struct kymo_reader *r, const struct kymo_segment 
     if (h->instance >= r->n_slots || h->seq == 0 || h->order == 0 || h->ts_before > h->ts_begin)
         return false;
     if (h->commit < KYMO_SEG_HEADER || h->commit > r->meta.segment_bytes || room < KYMO_SEG_HEADER)
-        return false; /* no room: the file has grown under the reader */
+        return false; /* no room if the file has grown since its size was read */
     if (h->content_bits != 0 && (h->content_bits != h->commit * 8 || h->ts_end < h->ts_begin))
         return false;
     ref->slot = (uint32_t)h->instance;
@@ -67,13 +67,13 @@ bool kymo_is_living(const struct kymo_reader *r)
     return r->meta.state != KYMO_CLOSED && r->meta.snapshot == 0 && !r->crashed;
 }
 
-/* A place that was never used is all zero, or is being set up. */
+/* True for a place that was never used: all zero, or being initialised. */
 static bool never_used(const struct kymo_segment *h)
 {
     return h->commit == 0 && (h->magic == 0 || h->magic == KYMO_SEG_MAGIC);
 }
 
-/* A file that isn't there is no damage, something else under its name is. */
+/* Counts damage if a file cannot be opened, unless it does not exist. */
 static int cannot_open(struct kymo_reader *r, int error)
 {
     if (error == -EBADMSG)
@@ -83,15 +83,15 @@ static int cannot_open(struct kymo_reader *r, int error)
 
 enum place { PLACE_EMPTY, PLACE_USED, PLACE_BAD };
 
-/* What place `offset` of the pool holds; *h is its header. */
+/* Reads the place at `offset` of the pool. *h is its header. */
 static enum place look_at(const struct kymo_reader *r, int fd, uint64_t offset, uint64_t room,
                           struct kymo_segment *h, struct kymo_seg_ref *ref)
 {
     enum place what = PLACE_BAD;
-    /* A header that is being written is a good one the next time. */
+    /* A header that is being written will be valid when it is read again. */
     for (unsigned tries = kymo_is_living(r) ? LIVING_TRIES : 1; tries > 0 && what == PLACE_BAD; tries--) {
         if (kymo_file_read(fd, h, sizeof *h, offset) != (ssize_t)sizeof *h)
-            memset(h, 0xff, sizeof *h); /* the end of a cut file, or a bad disk */
+            memset(h, 0xff, sizeof *h); /* the end of a cut file, or a read error */
         if (kymo_segment_header(r, h, room, ref))
             what = PLACE_USED;
         else if (never_used(h))
@@ -102,8 +102,8 @@ static enum place look_at(const struct kymo_reader *r, int fd, uint64_t offset, 
     return what;
 }
 
-/* A living recorder reuses places while the others are being looked at: what it began
- * after the look began is left out, or a thread would have gaps. */
+/* The order of the newest segment. Segments that a living recorder opens during the search are
+ * left out, or threads would have gaps. */
 static uint64_t newest_order(const struct kymo_reader *r, int fd, uint64_t size)
 {
     uint64_t newest = 0, stride = r->meta.segment_bytes;
@@ -121,11 +121,11 @@ static int scan_ring(struct kymo_reader *r)
     uint64_t size;
     int fd = kymo_file_open(r->files.dir, KYMO_RING_NAME, &size);
     if (fd < 0)
-        return cannot_open(r, fd); /* a snapshot has none */
+        return cannot_open(r, fd); /* snapshots have no ring file */
     int rc = 0;
     uint64_t stride = r->meta.segment_bytes, places = r->meta.n_segments;
     r->index.newest = newest_order(r, fd, size);
-    if (size < places * stride) /* it is made in one piece */
+    if (size < places * stride) /* it is created with its full size */
         r->damage.bytes_cut += places * stride - size;
     for (uint64_t i = 0; i < places && i * stride < size && rc == 0; i++) {
         struct kymo_segment h;
@@ -147,9 +147,8 @@ static int scan_ring(struct kymo_reader *r)
     return rc;
 }
 
-/* The offset of the next segment header at or after pos: its first 20 bytes
- * are known. size when there is none before it. *garbage grows by the
- * bytes passed that are not zero blocks. */
+/* The offset of the next segment header at or after pos, whose first 20 bytes are known; size if
+ * there is none. Adds the number of bytes skipped, except blocks of zeros, to *garbage. */
 static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t size, uint64_t *garbage)
 {
     uint8_t needle[20];
@@ -169,7 +168,7 @@ static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t siz
             break;
         }
         const uint8_t *hit = memmem(block, (size_t)got, needle, sizeof needle);
-        /* The needle may begin in the last bytes of this block. */
+        /* The header may begin in the last bytes of this block. */
         size_t passed = hit != NULL ? (size_t)(hit - block) : (size_t)got - (sizeof needle - 1);
         if (!all_zero(block, passed))
             *garbage += passed;
@@ -187,8 +186,8 @@ static uint64_t search(struct kymo_reader *r, int fd, uint64_t pos, uint64_t siz
     return found;
 }
 
-/* A segment that was in the ring when the index was made is now in a data file
- * too: from now on it is read there. */
+/* Handles a segment that was in the ring when the index was made and is now in a data file: it
+ * will be read there. */
 static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found)
 {
     size_t low = 0, high = ix->n;
@@ -211,9 +210,9 @@ static void relocate(struct kymo_index *ix, const struct kymo_seg_ref *found)
     }
 }
 
-/* Goes through a data file from byte `pos` on. `growing`: a living recorder is
- * writing it, so what is wrong at its end is not finished and no damage. `late`:
- * the index is made, look for segments that have left the ring. */
+/* Reads a data file from byte `pos` on. `growing`: a living recorder is writing it, so errors at
+ * its end are not damage. `late`: the index is complete; search for segments that are no longer
+ * in the ring. */
 static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool growing, bool late)
 {
     char name[32];
@@ -223,14 +222,14 @@ static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool 
     if (fd < 0)
         return cannot_open(r, fd); /* retention may have removed it */
     int rc = 0;
-    uint64_t last_end = pos; /* end of the content of the last good one */
+    uint64_t last_end = pos; /* end of the content of the last valid segment */
     unsigned lies = 0;
     struct kymo_damage before = r->damage;
     while (pos < size && rc == 0) {
         struct kymo_segment h;
         struct kymo_seg_ref ref;
         ssize_t got = kymo_file_read(fd, &h, sizeof h, pos);
-        if (got < 0) { /* a bad disk */
+        if (got < 0) { /* a read error */
             r->damage.bytes_cut += size - pos;
             break;
         }
@@ -251,7 +250,7 @@ static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool 
         }
         uint64_t garbage = 0, end = pos + sizeof h < size ? pos + sizeof h : size;
         uint64_t next = last_end < pos && lies < MAX_LIES ? search(r, fd, last_end, end, &garbage) : pos;
-        if (next < pos) { /* the last one took more space than it has */
+        if (next < pos) { /* the last segment claims more space than it has */
             r->damage.segments_bad++;
             lies++;
             pos = last_end = next;
@@ -265,7 +264,7 @@ static int scan_data(struct kymo_reader *r, uint32_t number, uint64_t pos, bool 
             r->damage.segments_bad++;
             r->damage.bytes_cut += garbage + 1;
         }
-        pos = last_end = next; /* what was passed is not looked at again */
+        pos = last_end = next; /* skipped bytes are not searched again */
     }
     if (late)
         r->damage = before;
@@ -281,7 +280,7 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The numbers of the data files there are, ascending. */
+/* Lists the numbers of the existing data files in ascending order. */
 static int list_data(int dir, uint32_t **out, size_t *n)
 {
     uint32_t *numbers = NULL;
@@ -318,8 +317,8 @@ static int list_data(int dir, uint32_t **out, size_t *n)
     return rc;
 }
 
-/* By slot and number; of two copies the whole one first, then the one of a
- * data file: nobody writes to that any more. */
+/* Compares by slot and number. Of two copies, a complete one comes first, then the one in a data
+ * file, which does not change any more. */
 static int by_segment(const void *a, const void *b)
 {
     const struct kymo_seg_ref *x = a, *y = b;
@@ -346,9 +345,9 @@ static void dedup(struct kymo_reader *r)
     ix->n = kept;
 }
 
-/* Segments between two of a thread that nothing explains. What went with an old data
- * file may have left older segments in the pool, and a living recorder may have removed
- * files since the search began. */
+/* The number of segments that are missing before ref without an explanation. A gap is explained
+ * if an old data file was removed while even older segments stayed in the pool, or if a living
+ * recorder has removed files since the search began. */
 static uint64_t gap_before(const struct kymo_reader *r, const struct kymo_seg_ref *ref)
 {
     bool removed = r->meta.files_removed != 0 && ref[-1].file == KYMO_FILE_RING &&
@@ -367,7 +366,7 @@ static void sum_up(struct kymo_reader *r)
     }
 }
 
-/* All data files from `first` on, the first of them from byte `pos` on. */
+/* Reads all data files from number `first` on, the first of them from byte `pos` on. */
 static int scan_files(struct kymo_reader *r, uint32_t first, uint64_t pos, bool late)
 {
     uint32_t *numbers = NULL;
@@ -388,8 +387,8 @@ static uint64_t events_of(struct kymo_reader *r, const struct kymo_seg_ref *ref)
     return kymo_ref_read(r, ref, &h, sizeof h) == (ssize_t)sizeof h && h.seq == ref->seq ? h.events : 0;
 }
 
-/* Segments that went with an old data file may still be in the ring: what is
- * shown is not counted as removed too. */
+/* Segments of a removed data file may still be in the ring. They are shown, so subtracts them
+ * from the removed events. */
 static void count_back(struct kymo_reader *r)
 {
     const struct kymo_index *ix = &r->index;
@@ -431,7 +430,7 @@ bool kymo_index_left_ring(struct kymo_reader *r, const struct kymo_seg_ref *ref)
 {
     if (ref->file != KYMO_FILE_RING || r->meta.policy != KYMO_DISCARD)
         return false;
-    /* Errors here leave the segment where it is: it counts as overwritten. */
+    /* After an error the segment is not relocated, and counts as overwritten. */
     (void)scan_files(r, r->index.tail_file == 0 ? 1 : r->index.tail_file, r->index.tail_pos, true);
     return ref->file != KYMO_FILE_RING;
 }

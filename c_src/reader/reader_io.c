@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of a recording. They are read and never mapped: a file that shrinks
- * while it is read is a short read and not a SIGBUS.
+ * Files of a recording. They are read, never mapped: if a file shrinks, a read is short, while
+ * an access to a mapping would raise SIGBUS.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +85,7 @@ uint64_t kymo_file_data(int fd, uint64_t pos, uint64_t size)
     off_t at = lseek(fd, (off_t)pos, SEEK_DATA);
     if (at >= 0)
         return (uint64_t)at < size ? (uint64_t)at : size;
-    return errno == ENXIO ? size : pos; /* not every file system knows about holes */
+    return errno == ENXIO ? size : pos; /* some file systems do not support this */
 }
 
 void kymo_files_close(struct kymo_files *f)

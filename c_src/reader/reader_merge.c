@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All threads in order of time: a binary heap with one entry per thread, keyed
- * by the time of its next record. A thread whose next segment has not been
- * needed yet stands in the heap with that segment's ts_begin and has no buffer.
+ * Merges all threads in order of time, with a binary heap of one entry per thread, keyed by the
+ * time of its next record. If a thread's next segment is not loaded yet, its key is that
+ * segment's ts_begin, and it has no buffer.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,15 +37,15 @@ static uint64_t at_least(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* The thread has lost events of which no note tells: behind its last record, or it has
- * none at all. */
+/* True if the thread has lost events that no note reports: after its last record, or
+ * because it has no records. */
 static bool lost_at_end(const struct kymo_reader *r, const struct kymo_cursor *c)
 {
     return r->losses[c - r->cursors].n > c->lost_open + c->noted;
 }
 
-/* The key under which c stands in the heap; false when it has nothing more.
- * Times of one thread never go down, whatever damage says. */
+/* The key of c in the heap; false if nothing more follows. Times of a thread never decrease, even
+ * in a damaged recording. */
 static bool key_of(const struct kymo_reader *r, const struct kymo_cursor *c, uint64_t *key)
 {
     if (c->loaded)
@@ -72,13 +72,13 @@ static void release(struct kymo_cursor *c)
     c->room = 0;
 }
 
-/* Segments between it and the one before are missing. */
+/* True if segments before it are missing. */
 static bool is_gap(const struct kymo_seg_ref *ref)
 {
     return ref->seq != ref[-1].seq + 1;
 }
 
-/* There is no further record in c's segment, or none that is good: leaves it. */
+/* Leaves c's segment, which has no further valid record. */
 static void leave_segment(struct kymo_reader *r, struct kymo_cursor *c, enum kymo_peek peek)
 {
     bool last = c->next == c->first + c->n;
@@ -92,7 +92,7 @@ static void leave_segment(struct kymo_reader *r, struct kymo_cursor *c, enum kym
     else if (peek == KYMO_PEEK_END && last)
         set_losing(r, c, lost_at_end(r, c));
     if (peek == KYMO_PEEK_BAD && last)
-        c->ended = true; /* nobody knows how long it goes on */
+        c->ended = true; /* it is unknown until when events are missing */
     if (last)
         release(c);
 }
@@ -106,12 +106,12 @@ static inline void advance(struct kymo_reader *r, struct kymo_cursor *c)
         leave_segment(r, c, peek);
 }
 
-/* Loads c's next segment. 0 or -ENOMEM. */
+/* Loads c's next segment. Returns 0 or -ENOMEM. */
 static int load(struct kymo_reader *r, struct kymo_cursor *c)
 {
     struct kymo_seg_ref *ref = &r->index.refs[c->next++];
     r->bytes_done += ref->len;
-    /* Where it stood in the heap: it can't go back from there, whatever is in it. */
+    /* At least the time of its key in the heap, whatever the segment contains. */
     c->last = at_least(ref->ts_begin, c->last);
     int got = kymo_segment_load(r, ref, &c->buf, &c->room);
     if (got < 0)
@@ -141,12 +141,12 @@ static inline void replace_top(struct kymo_reader *r)
     if (!key_of(r, &r->cursors[h[0].slot], &h[0].key))
         h[0] = h[--r->heap_n];
     uint32_t n = r->heap_n;
-    /* Mostly the next record of the same thread is before those of all others. */
+    /* In most cases the next record of the same thread is before those of all others. */
     if (n > 1 && (before(&h[1], &h[0]) || (n > 2 && before(&h[2], &h[0]))))
         sift_down(h, n, 0);
 }
 
-/* Whether threads that found no slot may have lost events just before this time, or at it. */
+/* True if threads without a slot may have lost events at this time, or just before it. */
 static bool lost_without_slot(struct kymo_reader *r, uint64_t ticks)
 {
     if (r->meta.no_slot == 0 || r->no_slot_passed || ticks < r->meta.no_slot_first)
@@ -155,7 +155,7 @@ static bool lost_without_slot(struct kymo_reader *r, uint64_t ticks)
     return true;
 }
 
-/* Passes the event that was handed out. */
+/* Advances past the event that was returned. */
 static inline void pass_top(struct kymo_reader *r)
 {
     struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
@@ -166,8 +166,8 @@ static inline void pass_top(struct kymo_reader *r)
     replace_top(r);
 }
 
-/* The top of the heap has no record to give: goes on to its next segment or to its newest
- * loss, which is nothing to give either. 1, 0 at the end, or -ENOMEM. */
+/* The top of the heap has no record: advances to its next segment, or to its newest loss, which
+ * is no record either. Returns 1, 0 at the end, or -ENOMEM. */
 static int refill_top(struct kymo_reader *r)
 {
     struct kymo_cursor *c = &r->cursors[r->heap[0].slot];
@@ -185,7 +185,7 @@ static int refill_top(struct kymo_reader *r)
     return 1;
 }
 
-/* What an event of c says of losses. */
+/* Updates the losses of c from an event. */
 static void note_losses(struct kymo_reader *r, struct kymo_cursor *c, const struct kymo_event *ev)
 {
     bool lost = ev->id == KYMO_E_LOST;
@@ -218,7 +218,7 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
         }
         ev->slot = r->heap[0].slot;
         ev->ticks = c->last = r->heap[0].key;
-        if (ev->ticks > r->until) /* the others are no older */
+        if (ev->ticks > r->until) /* all other events are at least as new */
             return 0;
         if (ev->id == KYMO_E_LOST || r->losing > 0 || r->meta.no_slot != 0)
             note_losses(r, c, ev);
@@ -234,11 +234,11 @@ int kymo_reader_next(struct kymo_reader *r, struct kymo_event *ev)
         }
         ev->ns = r->jumps == 0 ? kymo_clock_ns(&r->clock, &r->clock_hint, ev->ticks)
                                : kymo_ref_ns(r, c->next - 1, &r->clock_hint, ev->ticks);
-        if (ev->ns < c->last_ns) /* a damaged header said when it begins */
+        if (ev->ns < c->last_ns) /* because of a damaged header */
             ev->ns = c->last_ns;
         c->last_ns = ev->ns;
         r->given = r->given || !ev->incomplete;
-        r->top_taken = true; /* its buffer must live until the next call */
+        r->top_taken = true; /* its buffer must stay valid until the next call */
         return 1;
     }
     return 0;
@@ -249,7 +249,7 @@ uint64_t kymo_reader_loss_epoch(const struct kymo_reader *r)
     return r->loss_epoch;
 }
 
-/* All threads at their first segment, or at the first one that may hold an event from
+/* Positions all threads at their first segment, or at the first one that may have an event from
  * before[slot] on. */
 static void rewind_to(struct kymo_reader *r, const uint64_t *before, uint32_t n)
 {

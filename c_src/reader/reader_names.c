@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ids and idents stand for, as text.
+ * Formats ids and idents as text.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ uint8_t kymo_reader_dict_kind(const struct kymo_reader *r, uint32_t id)
     return id != 0 && id <= r->defs.n ? r->defs.def[id].kind : 0;
 }
 
-/* The atom of an id, quoted if need be; a bare ? when it has no definition. */
+/* Writes the atom of an id, quoted if necessary; ? if it has no definition. */
 static void atom(struct kymo_sink *out, const struct kymo_reader *r, uint32_t id)
 {
     const struct kymo_def *d = definition(r, id, KYMO_DICT_ATOM);

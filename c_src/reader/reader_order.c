@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments of a thread are numbered in the order of their times. Where numbers
- * and times contradict each other a header is damaged. The records tell whether
- * it is a time of one of the two; when it isn't, it is a number, and nothing says
- * whose: the most segments that agree are kept, the others are left out and
- * counted. Otherwise one number that is too low would put a segment in front of
- * all others, and all their events would seem to have happened after its last.
+ * The segments of a thread are numbered in the order of their times. If numbers and times
+ * contradict each other, a header is damaged. The records show whether it is the time of
+ * one of the two segments. Otherwise it is one of the numbers, and which one is unknown: the
+ * largest set of segments that agree is kept, the others are dropped and counted. Without
+ * this, one number that is too low would move its segment before all others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,9 +23,8 @@ static bool in_order(const struct kymo_seg_ref *refs, size_t n)
     return true;
 }
 
-/* Sets the time right by which ref is ordered, or leaves ref out because its
- * header contradicts its records. What is cut off at the end of a file has none
- * that its header could be compared with. */
+/* Corrects the time by which ref is ordered, or drops ref because its header contradicts its
+ * records. If its records were cut off at the end of a file, they cannot be compared. */
 static int look_inside(struct kymo_reader *r, struct kymo_seg_ref *ref)
 {
     uint64_t first, last;
@@ -55,7 +53,7 @@ static int look_at_descents(struct kymo_reader *r, struct kymo_seg_ref *refs, si
     return rc;
 }
 
-/* Moves those to the front that are not left out. Their number. */
+/* Moves segments that are not dropped to the front. Returns their number. */
 static size_t keep_rest(struct kymo_seg_ref *refs, size_t n)
 {
     size_t kept = 0;
@@ -66,10 +64,9 @@ static size_t keep_rest(struct kymo_seg_ref *refs, size_t n)
     return kept;
 }
 
-/* The first to be found of the longest runs of segments, not necessarily
- * neighbours, whose times do not go down: last[k] is the one with the earliest
- * time that ends a run of k + 1 segments, before[i] the one before i in the run
- * that i ends. Leaves all others out. */
+/* Keeps a longest subsequence of segments whose times do not decrease, and drops all others.
+ * last[k] is the segment with the earliest time that ends a subsequence of k + 1 segments;
+ * before[i] is the predecessor of i in the one that i ends. */
 static void leave_others_out(struct kymo_reader *r, struct kymo_seg_ref *refs, uint32_t n, uint32_t *last,
                              uint32_t *before)
 {
@@ -100,7 +97,7 @@ static void leave_others_out(struct kymo_reader *r, struct kymo_seg_ref *refs, u
     }
 }
 
-/* *n: how many there are, and how many are kept. */
+/* *n is the number of segments before, and of those kept afterwards. */
 static int order_thread(struct kymo_reader *r, struct kymo_seg_ref *refs, size_t *n)
 {
     if (in_order(refs, *n) || *n >= NONE)

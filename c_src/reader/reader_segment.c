@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One segment: copied, then proved good. A segment of the ring may be written
- * to under the copy: header, content and header again are read by system calls,
- * which are ordered by the kernel's page cache locks, and the copy
- * counts only when the headers that follow show no smaller commit, and then the same
- * use of the place (the rule of kymo_format.h). What one call reads has no order: the
- * header is read twice.
+ * Copies and verifies one segment. A segment of the ring may be written during the copy. So
+ * header, content and header again are read by separate system calls, which the kernel's page
+ * cache locks order. The copy is valid only if the later headers show no smaller commit, and
+ * then the same use of the place (the rule of kymo_format.h). The header is read twice, because
+ * a single call reads its words in no particular order.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@ void kymo_segment_damaged(struct kymo_reader *r, struct kymo_seg_ref *ref, uint3
     r->damage.bytes_cut += ref->len - at;
 }
 
-/* The file ends inside the segment. */
+/* Handles a segment that is cut off by the end of the file. */
 static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t commit)
 {
     if ((ref->flags & KYMO_REF_BAD) == 0) {
@@ -36,9 +35,8 @@ static void cut_off(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t co
     ref->flags |= KYMO_REF_BAD;
 }
 
-/* A living recorder has reused the segment. While the index is made it is left out
- * again, and as long as no event was given to the caller the recording begins to be
- * complete later, that is all. */
+/* Handles a segment that a living recorder has reused. While the index is being made, it is
+ * dropped. As long as no event has been returned to the caller, the horizon is moved past it. */
 static int moved(struct kymo_reader *r, struct kymo_seg_ref *ref)
 {
     if (!r->index.made)
@@ -99,8 +97,8 @@ void kymo_segment_check_end(struct kymo_reader *r, struct kymo_seg_ref *ref, con
     r->damage.segments_bad++;
 }
 
-/* Also true when there is no sum over these bytes: of an open segment, or of
- * one that was open when the index was made. */
+/* True if the CRC is correct, or if there is none for these bytes: for a segment that is open, or
+ * was open when the index was made. */
 static bool sum_is_right(const uint8_t *segment, uint32_t len)
 {
     struct kymo_segment h;
@@ -124,7 +122,7 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
     if (got == 0)
         return moved(r, ref);
     if (got < 0 || ((ref->flags & KYMO_REF_SUM) == 0 && !sum_is_right(*buf, ref->len))) {
-        kymo_segment_damaged(r, ref, KYMO_SEG_HEADER); /* a bad disk, or changed since */
+        kymo_segment_damaged(r, ref, KYMO_SEG_HEADER); /* a read error, or changed since */
         return 0;
     }
     ref->flags |= KYMO_REF_SUM;
@@ -133,12 +131,12 @@ int kymo_segment_load(struct kymo_reader *r, struct kymo_seg_ref *ref, uint8_t *
     return got;
 }
 
-/* What the header of ref must say in a trace that others read. False: it can't be
- * put behind the segment before. */
+/* Corrects the header of ref for traces that other programs read. Returns false if it cannot
+ * follow the segment before it. */
 static bool put_right(struct kymo_reader *r, const struct kymo_seg_ref *ref, struct kymo_segment *h,
                       uint64_t ts_last)
 {
-    h->ts_begin = ref->ts_begin; /* the index may know better */
+    h->ts_begin = ref->ts_begin; /* the index may have corrected it */
     if (h->ts_begin < r->raw_end)
         return false;
     h->ts_end = r->raw_end = ts_last;
@@ -219,8 +217,8 @@ int kymo_segment_ends(struct kymo_reader *r, struct kymo_seg_ref *ref, uint64_t 
     return any ? 1 : 0;
 }
 
-/* The first (or last) segment of a thread that has records, and the time of the first
- * (or last) of them. 1, 0 when there is none, -ENOMEM. */
+/* Finds the first (or last) segment of a thread that has records, and the time of the first (or
+ * last) of them. Returns 1, 0 if there is none, or -ENOMEM. */
 static int end_of_thread(struct kymo_reader *r, const struct kymo_cursor *c, bool first, size_t *at,
                          uint64_t *ticks)
 {

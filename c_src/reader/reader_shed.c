@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a budget has kept out of the recording, from its notes in the dictionary.
+ * Reads what a budget has shed, from its notes in the dictionary.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "kymo_reader_int.h"
 
-/* Notes are in the order of their ids: one process writes them. */
+/* Stretches that have begun and not ended. Notes are in the order of their ids, because one
+ * process writes them. */
 struct open {
-    size_t at; /* of the stretch in the list, plus 1; 0 = it has been given back */
+    size_t at; /* index of the stretch in the list, plus 1; 0 = restored */
 };
 
-/* No function has such an id. */
+/* A key that differs from the ids of functions. */
 static uint64_t kind_key(unsigned kind)
 {
     return (uint64_t)1 << 32 | kind;
@@ -60,7 +61,7 @@ static int note(struct kymo_reader *r, struct kymo_map *open, const uint8_t *p, 
         one.mfa = kymo_reader_canonical(r, kymo_get32(p + at));
         if (what == KYMO_SHED)
             rc = shed(r, open, one.mfa, &one);
-        else if (one.mfa != 0) /* which of those without a name? */
+        else if (one.mfa != 0) /* functions without a name cannot be told apart */
             give_back(r, open, one.mfa, one.from);
     }
     return rc;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recorder clock to CLOCK_MONOTONIC: linear between two points, the nominal rate
- * where there is no second one. Points are those of the calibration table and, after
- * its last one, what segments say of their beginning. Results never go down when
- * ticks go up: a piece ends where the next one begins, and is cut there.
+ * Converts the recorder's ticks to CLOCK_MONOTONIC: linearly between two points, and with the
+ * nominal rate if there is only one. The points are those of the calibration table, and after
+ * its last one the start times in segment headers. Results never decrease with ticks: each
+ * piece ends where the next one begins.
  *
- * A segment that says that its beginning was more than JUMP_NS earlier was begun after
- * the clock had run ahead and before the recorder noticed. It gets a correction of its
- * own, which ends where the next segment of its thread begins. One that says later is
- * no contradiction: its thread was interrupted before it read CLOCK_MONOTONIC.
+ * If a segment's CLOCK_MONOTONIC is more than JUMP_NS earlier than its ticks, it was opened
+ * after the counter had jumped ahead and before the recorder noticed. It gets a correction of
+ * its own, which ends where the next segment of its thread begins. A later CLOCK_MONOTONIC is
+ * no contradiction: the thread was preempted before it read that clock.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,13 +18,12 @@
 __extension__ typedef unsigned __int128 u128;
 
 enum { NS_PER_SEC = 1000000000, SHORTEST_NS = 1000000, JUMP_NS = 1000000 };
-/* Of points that segments give: they are PAIR_NS apart at least, and there are at most
- * PAIRS_MAX of them. */
+/* For points from segments: the minimum distance, and the maximum number. */
 enum { PAIR_NS = 10000000, PAIRS_MAX = 1 << 16 };
 
 static void set_rate(struct kymo_piece *p, uint64_t ns, uint64_t ticks)
 {
-    /* Rounded up, so that a rate like 1/3 gives whole numbers where it should. */
+    /* Rounded up, so that rates such as 1/3 give exact results. */
     u128 q = (((u128)ns << 64) + ticks - 1) / ticks;
     uint32_t shift = 64;
     while (q >> 64 != 0) {
@@ -47,8 +46,8 @@ static int64_t sub_sat(int64_t a, u128 b)
     return b > room ? INT64_MIN : (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-/* Beyond the last point: the rate since a second before it, as far as there are points,
- * unless they are too close together to tell more than the nominal rate does. */
+/* Sets the rate after the last point: that of the last second before it, or the nominal rate if
+ * the points are too close together to be more accurate. */
 static void go_on(struct kymo_clockmap *c, const struct kymo_meta *meta)
 {
     struct kymo_piece *last = &c->pieces[c->n - 1], *from = last;
@@ -77,7 +76,7 @@ int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, cons
     for (uint32_t i = 0; i < n; i++) {
         struct kymo_piece *p = &c->pieces[c->n - 1];
         if (table[i].ticks <= p->ticks || table[i].mono_ns <= p->ns)
-            continue; /* entry 0 repeats the creation; anything else is damage */
+            continue; /* entry 0 equals the one in meta; any other case is damage */
         set_rate(p, (uint64_t)table[i].mono_ns - (uint64_t)p->ns, table[i].ticks - p->ticks);
         p[1].ticks = table[i].ticks;
         p[1].ns = table[i].mono_ns;
@@ -87,8 +86,8 @@ int kymo_clock_build(struct kymo_clockmap *c, const struct kymo_meta *meta, cons
     return 0;
 }
 
-/* The ticks and nanoseconds of a pair that lies behind the last point, if it is far
- * enough away and within a twentieth of the rate so far. */
+/* True if the pair is far enough after the last point, and within a twentieth of the rate so
+ * far. */
 static bool agrees(const struct kymo_clockmap *c, const struct kymo_calib *pair, uint64_t apart)
 {
     const struct kymo_piece *last = &c->pieces[c->n - 1];
@@ -123,7 +122,7 @@ int kymo_clock_extend(struct kymo_clockmap *c, const struct kymo_meta *meta, con
     return 0;
 }
 
-/* The piece that `ticks`, which is not before the first, lies in. */
+/* The piece that contains `ticks`, which must not be before the first one. */
 static uint32_t piece_of(const struct kymo_clockmap *c, uint64_t ticks)
 {
     const struct kymo_piece *p = c->pieces;
@@ -166,7 +165,7 @@ static int by_ticks(const void *a, const void *b)
     return x->ticks < y->ticks ? -1 : x->ticks > y->ticks;
 }
 
-/* What segments say behind the last point. */
+/* Adds points from segments after the last point of the table. */
 static int add_pairs(struct kymo_reader *r)
 {
     const struct kymo_index *ix = &r->index;
@@ -227,7 +226,7 @@ static int64_t earliest(struct kymo_reader *r, size_t i, bool first)
     return shifted(kymo_clock_ns(&r->clock, &hint, before), first ? 0 : ref[-1].mono_ns);
 }
 
-/* Corrections of one thread, segments [first, end): none of them takes its segment beyond
+/* Bounds the corrections of one thread, segments [first, end), so that no segment is moved beyond
  * its neighbours. */
 static void bound_corrections(struct kymo_reader *r, size_t first, size_t end)
 {

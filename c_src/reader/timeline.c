@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a timeline, and its events in order of time.
+ * Opens a timeline and returns its events in order of time.
  */
 #include "timeline.h"
 
@@ -16,7 +16,7 @@ static int fail(char *err, size_t err_size, int rc, const char *text)
     return rc;
 }
 
-/* Whether two recordings are of one life of one node. */
+/* True if two recordings are of the same run of the same node. */
 static bool same_node(const struct kymo_meta *a, const struct kymo_meta *b)
 {
     return a->node_len == b->node_len && memcmp(a->node, b->node, a->node_len) == 0 &&
@@ -40,7 +40,7 @@ static int check_members(const struct kymo_timeline *t, const char *const *dirs,
     return 0;
 }
 
-/* What is the same for all: counters of all threads one after the other. */
+/* Concatenates the counters of all threads. */
 static int add_slots(struct kymo_reader *r)
 {
     struct kymo_timeline *t = r->timeline;
@@ -58,7 +58,32 @@ static int add_slots(struct kymo_reader *r)
     return 0;
 }
 
-/* The header: sums, and the earliest start on the clocks of the first recording. */
+/* Concatenates what the recorders have shed. */
+static int add_shed(struct kymo_reader *r)
+{
+    struct kymo_timeline *t = r->timeline;
+    for (uint32_t i = 0; i < t->n; i++) {
+        const struct kymo_reader *m = t->m[i].r;
+        void *list = r->shed;
+        if (m->n_shed == 0)
+            continue;
+        if (!kymo_grow(&list, &r->shed_room, r->n_shed + m->n_shed, sizeof *r->shed))
+            return -ENOMEM;
+        r->shed = list;
+        for (size_t k = 0; k < m->n_shed; k++) {
+            struct kymo_shed one = m->shed[k];
+            one.mfa = kymo_timeline_id(t, i, one.mfa);
+            one.recording = i;
+            one.from = kymo_timeline_ns(t, i, kymo_reader_ticks(m, one.from), one.from);
+            if (one.to != INT64_MAX)
+                one.to = kymo_timeline_ns(t, i, kymo_reader_ticks(m, one.to), one.to);
+            r->shed[r->n_shed++] = one;
+        }
+    }
+    return 0;
+}
+
+/* Makes the header: sums, and the earliest start on the clocks of the first recording. */
 static void make_meta(struct kymo_reader *r)
 {
     struct kymo_timeline *t = r->timeline;
@@ -79,6 +104,8 @@ static void make_meta(struct kymo_reader *r)
         all->dict_full += i > 0 ? m->dict_full : 0;
         all->no_slot += i > 0 ? m->no_slot : 0;
         all->taken += i > 0 ? m->taken : 0;
+        all->shed += i > 0 ? m->shed : 0;
+        all->shed_unnamed += i > 0 ? m->shed_unnamed : 0;
         r->jumps += t->m[i].r->jumps;
         r->crashed = r->crashed || t->m[i].r->crashed;
         int len = snprintf((char *)all->node + used, sizeof all->node - used, "%s%s", i > 0 ? ", " : "",
@@ -135,6 +162,8 @@ int kymo_timeline_open(const char *const *dirs, uint32_t n, struct kymo_reader *
             rc = kymo_timeline_merge_names(r);
         if (rc == 0)
             rc = add_slots(r);
+        if (rc == 0)
+            rc = add_shed(r);
         if (rc != 0)
             fail(err, err_size, rc, rc == -ENOMEM ? "not enough memory" : strerror(-rc));
     }
@@ -164,7 +193,7 @@ void kymo_timeline_close(struct kymo_timeline *t)
 
 /* ---- events ---- */
 
-/* Reads the next event of recording i. 0 or a negative errno. */
+/* Reads the next event of recording i. Returns 0 or a negative errno. */
 static int advance(struct kymo_timeline *t, uint32_t i)
 {
     struct kymo_member *m = &t->m[i];
@@ -180,6 +209,7 @@ static int advance(struct kymo_timeline *t, uint32_t i)
     ev->mfa = kymo_timeline_id(t, i, ev->mfa);
     ev->atom = kymo_timeline_id(t, i, ev->atom);
     ev->initial = kymo_timeline_id(t, i, ev->initial);
+    ev->in_mfa = kymo_timeline_id(t, i, ev->in_mfa);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a timeline (kymo_timeline.h):
+ * Internals of timelines (kymo_timeline.h):
  *   timeline.c          opens the recordings, merges their events
  *   timeline_names.c    one dictionary, idents, names of nodes
  *   timeline_clocks.c   which recordings have the same clock, and the conversion of times
@@ -21,7 +21,7 @@
 /* One recording. */
 struct kymo_member {
     struct kymo_reader *r;
-    uint32_t first_slot, first_id; /* what is added to its slots and dictionary ids */
+    uint32_t first_slot, first_id; /* added to its slots and dictionary ids */
     char name[300];                /* of its node */
     struct kymo_relation relation;
     uint32_t domain; /* the first recording with the same clock */
@@ -29,7 +29,7 @@ struct kymo_member {
     /* Its next event. */
     struct kymo_event ev;
     bool has_next;
-    uint64_t loss_epoch; /* of the newest event that was given */
+    uint64_t loss_epoch; /* of the newest event that was returned */
 };
 
 struct kymo_timeline {
@@ -38,12 +38,12 @@ struct kymo_timeline {
     struct kymo_bridge *bridges; /* by domain: its clock to that of the first recording */
     struct kymo_map elsewhere;   /* merged id of a term -> ident of what it stands for */
     struct kymo_damage damage;   /* sum, see kymo_reader_damage */
-    bool started;                /* the next event of all is known */
-    uint32_t given;              /* the recording of the newest event given; n = none */
+    bool started;                /* the next event of each recording has been read */
+    uint32_t given;              /* the recording of the newest event returned; n = none */
     int64_t newest;              /* its time */
 };
 
-/* ---- timeline.c: what the functions of kymo_reader.h do with a timeline ---- */
+/* ---- timeline.c: the functions of kymo_reader.h for timelines ---- */
 
 int kymo_timeline_next(struct kymo_reader *r, struct kymo_event *ev);
 void kymo_timeline_rewind(struct kymo_reader *r);
@@ -56,16 +56,16 @@ void kymo_timeline_close(struct kymo_timeline *t);
 
 /* ---- timeline_names.c ---- */
 
-/* Names the nodes and makes the dictionary of r from those of the recordings. 0 or
+/* Names the nodes and makes the dictionary of r from those of the recordings. Returns 0 or
  * -ENOMEM. */
 int kymo_timeline_merge_names(struct kymo_reader *r);
-/* Ids and idents of recording i as those of the timeline. */
+/* Convert ids and idents of recording i to those of the timeline. */
 uint32_t kymo_timeline_id(const struct kymo_timeline *t, uint32_t i, uint32_t id);
 uint64_t kymo_timeline_translate(const struct kymo_timeline *t, uint32_t i, uint64_t ident);
 
 /* ---- timeline_clocks.c ---- */
 
-/* Relates the clocks of all recordings. Reads them. 0 or a negative errno. */
+/* Relates the clocks of all recordings, which it reads. Returns 0 or a negative errno. */
 int kymo_timeline_relate(struct kymo_timeline *t);
 /* The time of an event of recording i on the timeline. */
 int64_t kymo_timeline_ns(struct kymo_timeline *t, uint32_t i, uint64_t ticks, int64_t ns);
@@ -77,7 +77,7 @@ struct kymo_crossing {
     uint32_t from, to; /* domains */
     int64_t sent, received;
 };
-/* Finds them: *out is malloc'ed. 0 or a negative errno. */
+/* Finds all such messages. *out is allocated with malloc. Returns 0 or a negative errno. */
 int kymo_timeline_crossings(struct kymo_timeline *t, struct kymo_crossing **out, size_t *n);
 /* The time of an event on the clock of its domain. */
 int64_t kymo_timeline_domain_ns(struct kymo_timeline *t, uint32_t i, uint64_t ticks, int64_t ns);

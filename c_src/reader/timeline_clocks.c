@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recordings of one machine, since it was started, share a clock: they are a domain. Each
- * other domain is related to the first by messages, those with the most messages first,
- * since its recordings may have exchanged messages only with another one's.
+ * Recordings of one boot of one machine share a clock: they form a domain. Every other domain is
+ * related to the first one by messages, directly or through domains that were related before.
+ * Domains with the most messages come first.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "timeline.h"
 
-/* Both conversions of a reader, without the counter's set-backs (kymo_meta.epochs). */
+/* True if both recordings have ticks of the processor's counter, and it was never corrected
+ * (kymo_meta.epochs). */
 static bool counts_alike(const struct kymo_reader *a, const struct kymo_reader *b)
 {
     return a->meta.clock == KYMO_CLOCK_COUNTER && b->meta.clock == KYMO_CLOCK_COUNTER &&
@@ -65,7 +66,8 @@ struct work {
     bool *placed;                         /* by domain: its bridge is known */
 };
 
-/* The messages between a domain and those that are placed, with times of the first one. */
+/* Collects the messages between a domain and those already related, with times converted to the
+ * first domain. */
 static size_t gather(struct work *w, uint32_t domain, size_t *sent, size_t *received)
 {
     size_t n = 0;
@@ -87,8 +89,8 @@ static size_t gather(struct work *w, uint32_t domain, size_t *sent, size_t *rece
     return n;
 }
 
-/* The domain that is not placed and has most messages, in the direction that has fewer;
- * t->n: none is left. */
+/* The unrelated domain with the most messages in the direction that has fewer; t->n if there is
+ * none. */
 static uint32_t next_domain(struct work *w)
 {
     uint32_t best = w->t->n;

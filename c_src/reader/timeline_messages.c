@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages between machines, found by the hash of the reference in a request and in its
- * reply, which is the same on all nodes. Two readings: the first finds the references that
- * were sent to another node, the second all messages with them. A reference that is in
- * more than one message of a kind, because a request was forwarded, proves nothing.
+ * Finds messages between machines by the hash of the reference in a request and in its reply,
+ * which is the same on all nodes. This takes two passes: the first finds the references that
+ * were sent to another node, the second all messages with these references. A reference that is
+ * in several messages of a kind, because a request was forwarded, is ignored.
  *
- * The runtime records the sending of a message to another node after it has handed it to
- * the distribution. In between the thread may have lost its processor for long: the
- * message was sent after the previous event of the thread, which is all that is certain.
+ * The runtime records the sending of a message to another node after passing it to the
+ * distribution. The thread may be preempted for long in between. It is certain only that the
+ * message was sent after the previous event of the thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,17 +20,17 @@ enum { REQUEST = 0, REPLY = 2, SENT = 0, RECEIVED = 1, ENDS = 4 };
 struct exchange {
     int64_t at[ENDS]; /* on the clock of the domain; REQUEST or REPLY, plus SENT or RECEIVED */
     uint8_t of[ENDS]; /* recording */
-    uint8_t n[ENDS];  /* how many, 2 = more than one */
+    uint8_t n[ENDS];  /* number of messages, 2 = more than one */
 };
 
 struct search {
     struct kymo_timeline *t;
     struct kymo_map exchanges; /* reference -> struct exchange */
-    uint64_t sample;           /* references with one of these bits are left out */
-    int64_t *before;           /* by slot of the recording that is read: its newest event */
+    uint64_t sample;           /* references with one of these bits are ignored */
+    int64_t *before;           /* by slot of the recording being read: the time of its newest event */
 };
 
-/* -1: neither a request nor a reply. */
+/* REQUEST or REPLY; -1 for other messages. */
 static int part_of(const struct kymo_event *ev)
 {
     if (ev->ref == 0 || (ev->id != KYMO_E_SEND && ev->id != KYMO_E_RECEIVE))
@@ -45,7 +45,7 @@ static int part_of(const struct kymo_event *ev)
     }
 }
 
-/* Leaves out every second reference: of all recordings the same ones. */
+/* Halves the number of references, the same way in all recordings. */
 static int halve(struct search *s)
 {
     struct kymo_map rest;
@@ -64,7 +64,7 @@ static int halve(struct search *s)
     return 0;
 }
 
-/* The first reading. */
+/* The first pass. */
 static int look_for(struct search *s, uint32_t i, const struct kymo_event *ev)
 {
     (void)i;
@@ -76,7 +76,7 @@ static int look_for(struct search *s, uint32_t i, const struct kymo_event *ev)
     return s->exchanges.count > KYMO_TIMELINE_MESSAGES ? halve(s) : 0;
 }
 
-/* The second one. */
+/* The second pass. */
 static int note(struct search *s, uint32_t i, const struct kymo_event *ev)
 {
     int part = part_of(ev);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One dictionary of all recordings, and the idents in it. A remote process of one
- * recording is a local one of another: both have the same ident on the timeline.
+ * Merges the dictionaries and idents of all recordings. A remote process in one recording may be
+ * a local one in another: it has the same ident on the timeline.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ uint32_t kymo_timeline_of_slot(const struct kymo_reader *r, uint32_t slot)
     return i;
 }
 
-/* A process, a port, or a registered name. */
+/* True for a process, a port, or a registered name. */
 static bool has_node(uint64_t ident)
 {
     unsigned kind = KYMO_IDENT_KIND(ident);
@@ -89,14 +89,14 @@ bool kymo_timeline_apart(const struct kymo_reader *r, uint64_t a, uint64_t b)
            kymo_timeline_of(r, a) != kymo_timeline_of(r, b);
 }
 
-/* ---- what terms stand for ---- */
+/* ---- terms of other nodes ---- */
 
 static uint32_t be32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* The atom at *p, in UTF-8, which is what recorders write; moves *p behind it. */
+/* Reads the atom at *p, which recorders write in UTF-8, and moves *p past it. */
 static bool take_atom(const uint8_t **p, const uint8_t *end, struct kymo_text *out)
 {
     size_t left = (size_t)(end - *p), head;
@@ -116,7 +116,8 @@ static bool take_atom(const uint8_t **p, const uint8_t *end, struct kymo_text *o
     return true;
 }
 
-/* The recording of the node with this name, and this creation if it is known; t->n: none. */
+/* The recording of the node with this name, and this creation if it is known; t->n if there is
+ * none. */
 static uint32_t find_node(const struct kymo_timeline *t, struct kymo_text name, uint32_t creation)
 {
     for (uint32_t i = 0; i < t->n; i++) {
@@ -128,7 +129,7 @@ static uint32_t find_node(const struct kymo_timeline *t, struct kymo_text name, 
     return t->n;
 }
 
-/* The id of an atom in recording i; 0: it has none. */
+/* The id of an atom in recording i; 0 if there is none. */
 static uint32_t find_atom(const struct kymo_timeline *t, uint32_t i, struct kymo_text text)
 {
     const struct kymo_defs *d = &t->m[i].r->defs;
@@ -140,7 +141,7 @@ static uint32_t find_atom(const struct kymo_timeline *t, uint32_t i, struct kymo
     return 0;
 }
 
-/* A process or port of one of the recordings, or a name that is registered there. */
+/* The ident of the process, port or registered name of a recording that the term refers to. */
 static uint64_t stands_for(const struct kymo_timeline *t, const uint8_t *p, size_t len)
 {
     const uint8_t *end = p + len;
@@ -200,7 +201,7 @@ static void put64(uint8_t *p, uint64_t v)
     memcpy(p, &v, sizeof v);
 }
 
-/* The ids in a definition of recording i. */
+/* Converts the ids in a definition of recording i. */
 static void translate_payload(const struct kymo_timeline *t, uint32_t i, const struct kymo_def *def,
                               uint8_t *p)
 {
@@ -286,7 +287,7 @@ static void name_nodes(struct kymo_timeline *t)
                 before->node_len == meta->node_len && memcmp(before->node, meta->node, meta->node_len) == 0;
         }
         kymo_format_atom(text, m->name, sizeof m->name);
-        /* Quotes around node@host say nothing. */
+        /* Remove the quotes around node@host. */
         size_t n = strlen(m->name);
         if (n == text.len + 2 && m->name[0] == '\'') {
             memmove(m->name, m->name + 1, n - 2);

@@ -12,17 +12,16 @@
 
 #include "kymo_format.h"
 
-/* Length of the term at p, which has no 131 in front, or 0 when it is not a
- * whole and valid term of at most n bytes. Compressed terms and distribution
- * headers are not terms in this sense. */
+/* The length of the term at p, without the leading 131; 0 if it is not a complete and valid term
+ * of at most n bytes. Compressed terms and distribution headers are not accepted. */
 size_t kymo_etf_length(const uint8_t *p, size_t n);
-/* Whether p is one term of n bytes that the recorded runtime or a later one can
- * decode, wherever it runs: as above, no map has a key twice, and pids, ports and
- * references of the recorded node are such as it may have. */
+/* True if p is one term of n bytes that the recorded runtime or a later one can decode anywhere:
+ * it is valid as above, no map has equal keys, and pids, ports and references of the recorded
+ * node have allowed values. */
 bool kymo_etf_readable(const struct kymo_meta *meta, const uint8_t *p, size_t n);
 bool kymo_etf_may_be_pid(const struct kymo_meta *meta, uint64_t number, uint64_t serial);
 bool kymo_etf_may_be_port(const struct kymo_meta *meta, uint64_t number);
-/* Number of characters of a text, or -1 when it is not UTF-8 as Erlang takes it. */
+/* The number of characters of a text, or -1 if it is not UTF-8 as Erlang accepts it. */
 int kymo_etf_chars(const uint8_t *s, size_t len);
 
 #endif

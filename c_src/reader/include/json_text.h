@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strings of JSON, for all that writes it. Pure functions.
+ * Formats JSON strings. Pure functions.
  */
 #ifndef KYMO_JSON_TEXT_H
 #define KYMO_JSON_TEXT_H
 
 #include <stddef.h>
 
-/* Gives `put` the pieces of n bytes of text as a JSON string, quotes included. Bytes that
- * are not UTF-8 become U+FFFD. */
+/* Passes n bytes of text as a JSON string with quotes to `put`, in pieces. Bytes that are not
+ * UTF-8 become U+FFFD. */
 void kymo_json_string(void (*put)(void *arg, const void *bytes, size_t n), void *arg, const char *text,
                       size_t n);
 

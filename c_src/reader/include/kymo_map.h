@@ -22,28 +22,29 @@ struct kymo_map {
     size_t stride; /* of entries */
     size_t count;  /* keys in the map */
     size_t slots;  /* 0 or a power of two */
-    bool has_odd;  /* the one key that has no slot like others is there */
+    bool has_odd;  /* the special key, which has a slot of its own, is in the map */
 };
 
 /* Never fails: the table is allocated by the first put. value_size may be 0
  * (a set). */
 void kymo_map_init(struct kymo_map *m, size_t value_size);
 void kymo_map_free(struct kymo_map *m);
-/* Makes `to`, which holds nothing yet, a copy of m. False: no memory, it is empty. */
+/* Makes `to`, which must be empty, a copy of m. Returns false if out of memory; then `to` stays
+ * empty. */
 bool kymo_map_copy(struct kymo_map *to, const struct kymo_map *m);
 
 /* The value of key, or NULL. In a set any non-NULL pointer means "there". */
 void *kymo_map_get(const struct kymo_map *m, uint64_t key);
 
-/* The value of key, added as zero bytes when it was not there (*added, which
- * may be NULL, says so). NULL: no memory; the map is as before. */
+/* The value of key. If there was none, adds zero bytes and sets *added, which may be NULL.
+ * Returns NULL if out of memory; then the map is unchanged. */
 void *kymo_map_put(struct kymo_map *m, uint64_t key, bool *added);
 
-/* False when key was not there. */
+/* Removes a key. Returns false if it was not in the map. */
 bool kymo_map_remove(struct kymo_map *m, uint64_t key);
 
-/* Walks the map in no particular order: start with *it = 0; NULL at the end.
- * The map must not be changed on the way, values may be. */
+/* Iterates over the map in no particular order. Start with *it = 0; returns NULL at the end. Keys
+ * must not be added or removed during the iteration; values may be changed. */
 void *kymo_map_next(const struct kymo_map *m, size_t *it, uint64_t *key);
 
 #endif

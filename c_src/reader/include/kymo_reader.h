@@ -106,9 +106,10 @@ int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns)
 /* What the recorder has left out to keep its budget (kymo_format.h), in the order in which
  * it did so. Outside of these stretches nothing was left out. */
 struct kymo_shed {
-    uint32_t mfa;     /* canonical id of the function; 0 = one without a name, or a kind */
-    uint32_t kind;    /* enum kymo_kind, KYMO_KINDS for a function */
-    int64_t from, to; /* CLOCK_MONOTONIC; to: INT64_MAX = the end of the recording */
+    uint32_t mfa;       /* canonical id of the function; 0 = one without a name, or a kind */
+    uint32_t kind;      /* enum kymo_kind, KYMO_KINDS for a function */
+    int64_t from, to;   /* CLOCK_MONOTONIC; to: INT64_MAX = the end of the recording */
+    uint32_t recording; /* of a timeline, 0 else */
 };
 const struct kymo_shed *kymo_reader_shed(const struct kymo_reader *r, size_t *n);
 
