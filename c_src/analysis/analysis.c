@@ -24,6 +24,7 @@ static void on_message(struct kymo_an *x, struct kymo_an_process *p, const struc
 {
     x->res->has_messages = true;
     x->res->has_refs = x->res->has_refs || ev->ref != 0;
+    x->res->has_numbers = x->res->has_numbers || ev->number != 0;
     if (ev->id == KYMO_E_RECEIVE && ev->message == KYMO_MSG_TIMEOUT) {
         kymo_an_timeout(x, p);
     } else if (ev->id == KYMO_E_RECEIVE) {
@@ -33,6 +34,14 @@ static void on_message(struct kymo_an *x, struct kymo_an_process *p, const struc
         p->life.sent++;
         kymo_an_request_sent(x, p, ev, kymo_an_send(x, ev));
     }
+}
+
+static void on_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
+{
+    struct kymo_mail mail;
+    x->res->has_taken = true;
+    if (kymo_an_taken(x, p, ev, &mail))
+        kymo_an_request_taken(x, p, &mail);
 }
 
 static void on_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
@@ -45,7 +54,7 @@ static void on_call(struct kymo_an *x, struct kymo_an_process *p, const struct k
 
 static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
 {
-    /* It may come from a thread whose clock had jumped. */
+    /* An event of a thread whose clock had jumped may be older. */
     if (ev->ns > p->last)
         p->last = ev->ns;
     if (p->mail == KYMO_AN_MAIL_FIRST && (ev->id != KYMO_E_RECEIVE || ev->message == KYMO_MSG_TIMEOUT))
@@ -68,11 +77,14 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
     case KYMO_E_SEND:
     case KYMO_E_SEND_NE:
     case KYMO_E_RECEIVE: on_message(x, p, ev); break;
+    case KYMO_E_TAKEN: on_taken(x, p, ev); break;
     case KYMO_E_IN:
     case KYMO_E_IN_EXITING:
     case KYMO_E_PORT_IN:
     case KYMO_E_PORT_IN_EXITING:
         x->res->has_running = true;
+        x->res->has_runnable =
+            x->res->has_runnable || (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN);
         kymo_an_in(x, p, ev);
         break;
     case KYMO_E_OUT:
@@ -89,13 +101,31 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
     }
 }
 
+/* Handles the time at which a budget began to shed kinds of events, or restored them. */
+static void on_break(struct kymo_an *x, unsigned kinds)
+{
+    if ((kinds & KYMO_BREAK_MESSAGES) != 0) {
+        kymo_an_requests_end(x);
+        kymo_flows_lost(&x->flows);
+    }
+    if ((kinds & KYMO_BREAK_FUNCTIONS) != 0)
+        kymo_an_requests_unqueue(x);
+    if ((kinds & KYMO_BREAK_RUNNING) != 0)
+        kymo_an_runs_lost(x);
+    if ((kinds & KYMO_BREAK_CALLS) != 0)
+        x->broken++;
+}
+
 void kymo_an_event(struct kymo_an *x, const struct kymo_event *ev, uint64_t loss_epoch)
 {
+    unsigned kinds = kymo_breaks_passed(&x->breaks, ev->ns);
+    if (kinds != 0)
+        on_break(x, kinds);
     x->now = ev->ns;
     x->newest = ev->ns > x->newest ? ev->ns : x->newest;
     kymo_an_report_event(x, ev);
-    if (x->loss_epoch != loss_epoch) {
-        x->loss_epoch = loss_epoch;
+    if (x->loss_epoch != loss_epoch + x->broken) {
+        x->loss_epoch = loss_epoch + x->broken;
         kymo_flows_lost(&x->flows);
     }
     if (ev->id >= KYMO_E_FIRST_NOTE)
@@ -103,6 +133,7 @@ void kymo_an_event(struct kymo_an *x, const struct kymo_event *ev, uint64_t loss
     struct kymo_an_process *p = kymo_an_process(x, ev);
     if (p != NULL)
         on_event_of(x, p, ev);
+    kymo_flows_event(&x->flows, ev);
 }
 
 /* ---- all of them ---- */
@@ -121,17 +152,18 @@ static void progress(const struct kymo_an *x)
     x->o->progress(x->o->progress_arg, done, total);
 }
 
-/* No event follows: reports what is open. */
+/* Reports what is still open at the end. */
 static void finish(struct kymo_an *x)
 {
     x->now = x->newest;
     kymo_an_requests_end(x);
     kymo_an_forget_all(x);
-    kymo_flows_lost(&x->flows); /* reports what was not received */
+    kymo_flows_end(&x->flows); /* reports messages that were not received */
+    kymo_an_held_end(x);
     x->res->evicted += x->flows.evicted;
 }
 
-/* The first look at the recording, or what an earlier run has kept of it. */
+/* Makes a first pass over the recording, or takes the result of that of an earlier run. */
 static int learn(struct kymo_an *x)
 {
     struct kymo_lesson *kept = x->o->lesson;
@@ -142,8 +174,9 @@ static int learn(struct kymo_an *x)
         kymo_facts_free(&kept->facts);
         rc = kymo_lesson_take(kept, x->r, kymo_an_next, x->r);
     }
-    /* A copy: the run learns on. */
+    /* A copy, because the run adds to it. */
     x->lesson.running = kept->running;
+    x->lesson.takes = kept->takes;
     if (rc == 0 && !kymo_facts_copy(&x->lesson.facts, &kept->facts))
         rc = -ENOMEM;
     return rc;
@@ -157,13 +190,14 @@ static int run(struct kymo_an *x)
     uint32_t since_progress = 0;
     kymo_reader_show_all(x->r, false);
     int rc = learn(x);
+    x->takes = x->lesson.takes;
     if (rc == 0)
         rc = kymo_reader_rewind(x->r);
     if (rc < 0)
         return rc;
     bool first = true;
     while (!x->failed && (rc = kymo_reader_next(x->r, &ev)) == 1) {
-        if (first) /* only now it is known for a living recorder */
+        if (first) /* with an active recorder it is unknown before */
             x->cut = kymo_reader_horizon(x->r, &ticks, &horizon);
         first = false;
         if (ev.ns > x->to) {
@@ -205,6 +239,7 @@ int kymo_an_init(struct kymo_an *x)
     kymo_map_init(&x->names, sizeof(uint64_t));
     kymo_map_init(&x->by_ref, sizeof(uint32_t));
     kymo_map_init(&x->by_mail, sizeof(uint32_t));
+    kymo_map_init(&x->held, sizeof(struct kymo_mail));
     x->slots = kymo_reader_slots(x->r, &x->n_slots);
     x->running = calloc((size_t)x->n_slots + 1, sizeof *x->running);
     x->n_functions = kymo_reader_dict_size(x->r) + 1;
@@ -214,10 +249,10 @@ int kymo_an_init(struct kymo_an *x)
         return -ENOMEM;
     for (uint32_t i = 0; i < x->n_slots; i++)
         x->running[i] = KYMO_IDENT_NONE;
-    x->flows.nodes = kymo_timeline_size(x->r) > 1;
     x->flows.gone = kymo_an_mail_gone;
     x->flows.gone_arg = x;
-    return 0;
+    int rc = kymo_breaks_read(&x->breaks, x->r, INT64_MIN);
+    return rc == 0 ? kymo_flows_timeline(&x->flows, x->r) : rc;
 }
 
 void kymo_an_clear(struct kymo_an *x)
@@ -233,7 +268,10 @@ void kymo_an_clear(struct kymo_an *x)
     kymo_map_free(&x->names);
     kymo_map_free(&x->by_ref);
     kymo_map_free(&x->by_mail);
+    kymo_map_free(&x->held);
+    free(x->held_ring);
     kymo_flows_free(&x->flows);
+    kymo_breaks_free(&x->breaks);
     kymo_residents_free(&x->residents);
     kymo_facts_free(&x->lesson.facts);
     free(x->running);

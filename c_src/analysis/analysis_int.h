@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * State of one run of the analysis. An event goes one way through these files:
+ * State of one run of the analysis. An event passes through these files in one direction:
  *   live.c       a run over a recording that is being written
  *   analysis.c   the run: window, lesson, dispatch, the end
- *   functions.c  what a function is by its name
- *   requests.c   requests and who handles them
- *   mails.c      messages: which receive belongs to which send
+ *   functions.c  the role of a function, by its name
+ *   requests.c   requests and the processes that handle them
+ *   mails.c      messages: pairs sends with receives
  *   spans.c      calls and collections
- *   processes.c  processes: who runs, who lives
+ *   processes.c  processes: their runs and their lives
  *   report.c     facts to sinks
  * Each calls those below it only.
  */
@@ -15,6 +15,7 @@
 #define KYMO_ANALYSIS_INT_H
 
 #include "kymo_analysis.h"
+#include "kymo_breaks.h"
 #include "kymo_flows.h"
 #include "kymo_lesson.h"
 #include "kymo_residents.h"
@@ -22,10 +23,12 @@
 /* Processes remembered after their exit, for events that still come from them. Must be a
  * power of two. */
 enum { KYMO_AN_DEAD_MAX = 1024 };
+/* Messages that were fetched and may still be taken. Must be a power of two. */
+enum { KYMO_AN_HELD_MAX = 1 << 18 };
 
-/* A process takes all messages that wait for it at once. Those on their way at the
- * horizon are among the first that it receives after it: only what is sent later can be
- * matched by order. */
+/* A process fetches all waiting messages at once. Messages that were in transit at the
+ * horizon are among the first that it receives after it, so only messages that were sent
+ * later can be matched by order. */
 enum kymo_an_mailbox { KYMO_AN_MAIL_UNKNOWN = 0, KYMO_AN_MAIL_FIRST, KYMO_AN_MAIL_KNOWN };
 
 /* A shown frame of a process's stack, by its depth. */
@@ -33,7 +36,7 @@ struct kymo_an_open {
     struct kymo_span span;     /* of a collection: id 0 */
     int64_t busy;              /* time scheduled in when it began, KYMO_NO_TIME */
     int64_t gc;                /* time in collections when it began */
-    int64_t below, below_busy; /* of calls and collections that have ended in it */
+    int64_t below, below_busy; /* times of calls and collections that have ended in it */
     uint64_t loss_epoch;       /* when it began */
     uint64_t heap;             /* collections: words before */
     uint32_t sched;            /* kymo_an_process.sched when it began */
@@ -46,34 +49,36 @@ struct kymo_an_process {
     struct kymo_stack stack;
     struct kymo_an_open *open;
     uint32_t open_room;
-    int64_t last; /* its newest event: its times do not go back */
+    int64_t last; /* time of its newest event; never decreases */
     /* Scheduling. */
-    uint32_t sched; /* counts up when what is known of it is interrupted; 0 = nothing known */
+    uint32_t sched; /* incremented when its scheduling becomes unknown for a time; 0 = unknown */
     bool running;
     uint32_t slot, in_mfa;
     int64_t run_start, out_at; /* KYMO_NO_TIME */
-    int64_t busy;              /* time scheduled in so far, up to run_start */
+    int64_t runnable;          /* before run_start: see struct kymo_run */
+    uint8_t by;
+    int64_t busy; /* time scheduled in so far, up to run_start */
     /* Messages and requests. */
     uint64_t name; /* registered name as an ident, or KYMO_IDENT_NONE */
     enum kymo_an_mailbox mail;
     int64_t received;                 /* newest receive while KYMO_AN_MAIL_FIRST */
-    uint32_t queue_first, queue_last; /* requests fetched and not handled: index + 1 */
+    uint32_t queue_first, queue_last; /* requests fetched but not yet handled: index + 1 */
     uint32_t handling;                /* request being handled: index + 1 */
     uint64_t handling_id;
-    int64_t replied;    /* it sent its newest reply */
-    uint32_t pending;   /* calls asked of it, without a reply */
-    uint32_t asked;     /* calls that it asked, without a reply */
+    int64_t replied;    /* time of its newest reply */
+    uint32_t pending;   /* calls to it without a reply */
+    uint32_t asked;     /* calls by it without a reply */
     bool handlers_seen; /* its callbacks are traced */
     /* Processes on other nodes that it spawned and that have exited, without a 'DOWN' yet:
      * how many, and the newest. */
     uint32_t far_exits;
     uint64_t far_child;
     int64_t far_start, far_end;
-    bool far_unsure; /* there were several at a time: which 'DOWN' is whose is not known */
+    bool far_unsure; /* there were several at a time: their 'DOWN's cannot be assigned */
     struct kymo_life life;
 };
 
-/* What a function is, as far as its name tells. */
+/* The role of a function, derived from its name. */
 enum kymo_an_function {
     KYMO_AN_F_KNOWN = 1,
     KYMO_AN_F_HIBERNATE = 2, /* erlang:hibernate/3 */
@@ -83,25 +88,27 @@ enum kymo_an_function {
     KYMO_AN_F_HANDLES = KYMO_AN_F_CALL | KYMO_AN_F_CAST
 };
 
-/* A request without an end. */
+/* A request that has not ended. */
 struct kymo_an_request {
     struct kymo_request q;
     uint32_t next; /* index + 1 in the queue of the server */
+    int64_t taken; /* out of the mailbox; KYMO_NO_TIME */
     bool used, queued, counted;
-    /* Of several nodes: sending to another node is recorded after the message has left, and
-     * its receipt may come first. */
-    bool early; /* it was fetched and its sending has not been recorded yet, if it ever is */
-    bool late;  /* its reply was received, the same of that */
+    bool awaited; /* its `taken` event is expected */
+    /* Between nodes: the send event is recorded after the message has been passed on, so the
+     * receive event may be older. */
+    bool early; /* it was fetched, and no send event has been seen yet */
+    bool late;  /* its reply was received, and no send event of the reply has been seen yet */
 };
 
-/* Processes that are found without the map, by the low bits of what they are. A power of
- * two; more than there are schedulers, whose events alternate. */
+/* Size of the cache of recent processes, indexed by the low bits of the ident. A power of
+ * two, larger than the number of schedulers, whose events alternate. */
 #define KYMO_AN_RECENT 64u
 
 /* The kinds of facts, as struct kymo_analysis_sink has them. */
 #define KYMO_AN_FACTS(X) X(event) X(span_open) X(span) X(mail) X(request) X(run) X(collection) X(life)
 
-/* The sinks that want facts of one kind. */
+/* The sinks for one kind of facts. */
 struct kymo_an_sinks {
     const struct kymo_analysis_sink **sink;
     size_t n;
@@ -119,24 +126,30 @@ struct kymo_an {
     struct kymo_residents residents;
     struct kymo_map processes;                      /* ident -> struct kymo_an_process * */
     struct kymo_an_process *recent[KYMO_AN_RECENT]; /* of the newest events: most come in runs */
-    struct kymo_map dead;                           /* set of idents that have exited lately */
+    struct kymo_map dead;                           /* set of idents that have exited recently */
     uint64_t dead_ring[KYMO_AN_DEAD_MAX];
     uint32_t dead_next;    /* free-running */
     struct kymo_map names; /* registered name (canonical atom) -> ident */
     struct kymo_flows flows;
+    struct kymo_map held; /* kymo_message_key -> struct kymo_mail: fetched, not yet taken */
+    uint64_t *held_ring;  /* their keys, oldest first; NULL until there is one */
+    uint64_t held_next;   /* free-running place in it */
+    bool takes;           /* the recording has events `taken` */
+    struct kymo_breaks breaks;
     struct kymo_an_request *requests; /* requests_room of them, a power of two */
     uint32_t requests_room;
     uint64_t requests_made;  /* the next place in requests, free-running */
     struct kymo_map by_ref;  /* reference -> index + 1 */
     struct kymo_map by_mail; /* id of a cast's message -> index + 1 */
-    uint8_t *functions;      /* by canonical id: KYMO_AN_F_*, 0 = not looked at yet */
+    uint8_t *functions;      /* by canonical id: KYMO_AN_F_*, 0 = not determined yet */
     uint32_t n_functions;
-    uint64_t *running; /* by slot: ident, KYMO_IDENT_NONE = nobody */
+    uint64_t *running; /* by slot: ident, KYMO_IDENT_NONE = none */
     uint32_t n_slots;
     const struct kymo_slot *slots;
-    uint64_t calls;          /* ids of spans given so far */
+    uint64_t calls;          /* number of span ids assigned so far */
     struct kymo_span moment; /* the newest that has no frame */
-    uint64_t loss_epoch;     /* of the reader, at the newest event */
+    uint64_t loss_epoch;     /* of the reader plus broken, at the newest event */
+    uint64_t broken;         /* number of times at which a budget shed or restored calls */
     int64_t from, to;        /* of the window, CLOCK_MONOTONIC */
     int64_t now, newest;
     bool cut;    /* the recording begins at a horizon */
@@ -145,18 +158,20 @@ struct kymo_an {
 
 /* ---- analysis.c ---- */
 
-/* x->r, o and res are set, all else is zero. 0 or -ENOMEM; clear in both cases. */
+/* x->r, o and res must be set, everything else zero. Returns 0 or -ENOMEM. Call kymo_an_clear in
+ * both cases. */
 int kymo_an_init(struct kymo_an *x);
-/* Frees x too. */
+/* Also frees x. */
 void kymo_an_clear(struct kymo_an *x);
-/* The next event, which is before the end of the window; loss_epoch as that of the reader. */
+/* Processes the next event, which must be before the end of the window. loss_epoch is that of the
+ * reader. */
 void kymo_an_event(struct kymo_an *x, const struct kymo_event *ev, uint64_t loss_epoch);
-/* kymo_reader_next, as kymo_lesson_take wants it. */
+/* kymo_reader_next, with the type that kymo_lesson_take needs. */
 int kymo_an_next(void *reader, struct kymo_event *ev);
 
 /* ---- report.c ---- */
 
-/* The sinks stay where they are. 0 or -ENOMEM. */
+/* Keeps pointers to the sinks. Returns 0 or -ENOMEM. */
 int kymo_an_report_init(struct kymo_an *x, const struct kymo_analysis_sink *sinks, size_t n);
 void kymo_an_report_event(struct kymo_an *x, const struct kymo_event *ev);
 void kymo_an_report_open(struct kymo_an *x, const struct kymo_span *s);
@@ -169,18 +184,20 @@ void kymo_an_report_life(struct kymo_an *x, const struct kymo_life *life);
 
 /* ---- processes.c ---- */
 
-/* The process that the event is about, made when it is not known; NULL when it is about
- * something else, about what has exited, or without memory. */
+/* The process of the event, created if it is unknown; NULL if the event is about something else
+ * or a process that has exited, or if out of memory. */
 struct kymo_an_process *kymo_an_process(struct kymo_an *x, const struct kymo_event *ev);
-/* One that is known; NULL. */
+/* A known process, or NULL. */
 struct kymo_an_process *kymo_an_known(const struct kymo_an *x, uint64_t ident);
-/* Time scheduled in until x->now; KYMO_NO_TIME. */
+/* Time scheduled in until x->now; KYMO_NO_TIME if unknown. */
 int64_t kymo_an_busy(const struct kymo_an *x, const struct kymo_an_process *p);
 void kymo_an_in(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
 void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev, bool hibernates);
+/* Makes the scheduling of each process unknown until its next `in` event. */
+void kymo_an_runs_lost(struct kymo_an *x);
 /* Registers and unregisters its name. */
 void kymo_an_rename(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
-/* Its life is over: reports it and frees it. ev: its exit, or NULL. */
+/* Reports the end of a process and frees it. ev is its exit, or NULL. */
 void kymo_an_forget(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
 void kymo_an_forget_all(struct kymo_an *x);
 
@@ -195,26 +212,32 @@ static inline uint8_t kymo_an_function(struct kymo_an *x, uint32_t mfa)
 
 /* ---- spans.c ---- */
 
-/* Calls, returns and collections. The span that a call opened, or NULL; valid until the
- * next event. */
+/* Handles calls, returns and collections. Returns the span that a call has opened, or NULL; valid
+ * until the next event. */
 const struct kymo_span *kymo_an_stack_event(struct kymo_an *x, struct kymo_an_process *p,
                                             const struct kymo_event *ev);
-/* Ends all calls: hibernation, exit, the end. */
+/* Ends all calls, because of hibernation, exit, or the end of the recording. */
 void kymo_an_end_spans(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
 /* The innermost open call, or NULL. */
 const struct kymo_span *kymo_an_innermost(const struct kymo_an_process *p);
 
 /* ---- mails.c ---- */
 
-/* A receive has waited in vain: reported as a mail of kind KYMO_MSG_TIMEOUT. */
+/* Reports a receive that has timed out as a mail of kind KYMO_MSG_TIMEOUT. */
 void kymo_an_timeout(struct kymo_an *x, struct kymo_an_process *p);
 
-/* The id of the message. */
+/* Returns the id of the message. */
 uint64_t kymo_an_send(struct kymo_an *x, const struct kymo_event *ev);
 uint64_t kymo_an_receive(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
-/* The process behind what a message was addressed to, as far as it is known. */
+/* Reports that a message leaves the mailbox of p, and stores it in *mail. Returns false if the
+ * message is not known. */
+bool kymo_an_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
+                   struct kymo_mail *mail);
+/* Reports the messages that were not taken. */
+void kymo_an_held_end(struct kymo_an *x);
+/* The process to which a message was sent, as far as it is known. */
 uint64_t kymo_an_receiver(const struct kymo_an *x, uint64_t to);
-/* Fits kymo_flows.gone. */
+/* Has the type of kymo_flows.gone. */
 void kymo_an_mail_gone(void *x, const struct kymo_flow_entry *e);
 
 /* ---- requests.c ---- */
@@ -223,13 +246,17 @@ void kymo_an_request_sent(struct kymo_an *x, struct kymo_an_process *p, const st
                           uint64_t mail);
 void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                               uint64_t mail);
+/* p takes a message out of its mailbox, which may be a request. */
+void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_mail *mail);
 /* A call of p began: it may be a callback that handles a request. */
 void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
 /* A span of p has ended: it may have been that callback. */
 void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
-/* p is gone: what it had been asked or had asked will have no reply. */
+/* p has exited: ends the requests to it and from it that have no reply. */
 void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p);
-/* Reports all that are open. */
+/* From now on, calls of callbacks are not assigned to the requests that are queued now. */
+void kymo_an_requests_unqueue(struct kymo_an *x);
+/* Reports all open requests. */
 void kymo_an_requests_end(struct kymo_an *x);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What follows from one fact alone: the parts of a request, and what kinds and ends are
- * called.
+ * Functions on a single fact: the parts of a request, and the names of kinds and ends.
  */
 #include "kymo_analysis.h"
 

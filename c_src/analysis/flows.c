@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sends looked at for one receive: further ones are not certain enough. */
+/* LOOK_MAX: the number of sends compared with one receive; further ones are too uncertain. */
 enum { LOOK_MAX = 256, HASH_BYTES = 512, FIRST_ROOM = 1024 };
 
 struct queue {
@@ -20,12 +20,19 @@ void kymo_message_look(struct kymo_message *m, const struct kymo_event *ev)
     m->ns = ev->ns;
     m->kind = ev->message;
     m->ref = ev->ref;
-    /* A reference is in few messages: a request, its reply, a 'DOWN'. */
+    m->slot = ev->slot;
+    m->number = ev->number;
+    m->digest = ev->digest != 0;
+    if (m->digest) {
+        m->hash = ev->digest;
+        return;
+    }
+    /* Few messages have the same reference: a request, its reply, a 'DOWN'. */
     if (ev->ref != 0) {
         m->hash = (ev->ref ^ ev->message) | 1u;
         return;
     }
-    /* Cut contents depend on the bound alone, but {Content, Peer} is another term. */
+    /* Contents are cut in the same way on both sides, but {Content, Peer} is a different term. */
     if (!ev->has_content || (ev->content_flags & KYMO_C_PAIR) != 0)
         return;
     uint32_t n = ev->content_len < HASH_BYTES ? ev->content_len : HASH_BYTES;
@@ -46,6 +53,7 @@ int kymo_flows_init(struct kymo_flows *f)
 {
     memset(f, 0, sizeof *f);
     kymo_map_init(&f->queues, sizeof(struct queue));
+    kymo_map_init(&f->numbers, sizeof(uint32_t));
     f->most = KYMO_FLOWS_OPEN;
     f->entries = malloc(FIRST_ROOM * sizeof *f->entries);
     if (f->entries == NULL)
@@ -54,15 +62,24 @@ int kymo_flows_init(struct kymo_flows *f)
     return 0;
 }
 
+int kymo_flows_timeline(struct kymo_flows *f, struct kymo_reader *r)
+{
+    f->nodes = kymo_timeline_size(r) > 1;
+    return f->nodes ? kymo_early_init(&f->early, r) : 0;
+}
+
 void kymo_flows_free(struct kymo_flows *f)
 {
+    if (f->nodes)
+        kymo_early_free(&f->early);
     free(f->entries);
     kymo_map_free(&f->queues);
+    kymo_map_free(&f->numbers);
     memset(f, 0, sizeof *f);
 }
 
-/* Aliases are made for one call each and don't name their process: what one
- * sender sends to any of them waits in one queue. */
+/* The queue for a message. An alias is made for a single call, and does not identify its process,
+ * so messages of one sender to all aliases share a queue. */
 static uint64_t queue_of(const struct kymo_flows *f, uint64_t from, uint64_t to, uint64_t ref)
 {
     if (f->nodes && ref != 0 && to == KYMO_IDENT(KYMO_I_REF, ref))
@@ -75,17 +92,32 @@ static struct kymo_flow_entry *entry(const struct kymo_flows *f, uint32_t i)
     return &f->entries[i - 1];
 }
 
-/* Takes entry i, which follows prev (0 = it is the first), out of its queue. */
-static void take(struct kymo_flows *f, struct queue *q, uint32_t i, uint32_t prev)
+/* Removes entry i from its queue. */
+static void leave_queue(struct kymo_flows *f, uint32_t i)
 {
     struct kymo_flow_entry *e = entry(f, i);
-    if (prev == 0)
-        q->first = e->next;
+    struct queue *q = kymo_map_get(&f->queues, e->to);
+    if (e->prev != 0)
+        entry(f, e->prev)->next = e->next;
     else
-        entry(f, prev)->next = e->next;
-    if (q->last == i)
-        q->last = prev;
+        q->first = e->next;
+    if (e->next != 0)
+        entry(f, e->next)->prev = e->prev;
+    else
+        q->last = e->prev;
     q->n--;
+    if (q->first == 0)
+        kymo_map_remove(&f->queues, e->to);
+}
+
+/* Removes entry i and frees it. */
+static void take(struct kymo_flows *f, uint32_t i)
+{
+    struct kymo_flow_entry *e = entry(f, i);
+    if (!e->lone)
+        leave_queue(f, i);
+    if (e->number != 0)
+        kymo_map_remove(&f->numbers, kymo_message_key(e->number, e->node));
     if (e->older != 0)
         entry(f, e->older)->newer = e->newer;
     else
@@ -96,11 +128,9 @@ static void take(struct kymo_flows *f, struct queue *q, uint32_t i, uint32_t pre
         f->newest = e->older;
     e->next = f->free;
     f->free = i;
-    if (q->first == 0)
-        kymo_map_remove(&f->queues, e->to);
 }
 
-/* Nothing will be matched with this send. */
+/* Reports that this send will not be matched. */
 static void tell_gone(const struct kymo_flows *f, const struct kymo_flow_entry *e)
 {
     if (f->gone != NULL)
@@ -123,42 +153,76 @@ static bool grow(struct kymo_flows *f)
     return true;
 }
 
-/* A free entry: index + 1. The oldest of all goes for it when there is none. */
+/* Returns index + 1 of a free entry. If there is none, drops the oldest entry. */
 static uint32_t free_entry(struct kymo_flows *f)
 {
     if (f->free == 0 && (f->used < f->room || grow(f)))
         return ++f->used;
     if (f->free == 0) {
-        /* It is the first of its queue. */
-        struct kymo_flow_entry *e = entry(f, f->oldest);
-        tell_gone(f, e);
+        tell_gone(f, entry(f, f->oldest));
         f->evicted++;
-        take(f, kymo_map_get(&f->queues, e->to), f->oldest, 0);
+        take(f, f->oldest);
     }
     uint32_t i = f->free;
     f->free = entry(f, i)->next;
     return i;
 }
 
+static struct kymo_flow_entry entry_of(const struct kymo_message *m, uint64_t id, uint64_t key)
+{
+    return (struct kymo_flow_entry){.id = id,
+                                    .to = key,
+                                    .from = m->from,
+                                    .hash = m->hash,
+                                    .ref = m->ref,
+                                    .ns = m->ns,
+                                    .number = m->number,
+                                    .size = m->size,
+                                    .kind = m->kind,
+                                    .node = m->node,
+                                    .digest = m->digest};
+}
+
+/* Entry i can be found by its number from now on. Another one with the same key, which only
+ * a damaged recording has, goes. False: no memory. */
+static bool put_number(struct kymo_flows *f, uint32_t i)
+{
+    uint64_t key = kymo_message_key(entry(f, i)->number, entry(f, i)->node);
+    const uint32_t *other = kymo_map_get(&f->numbers, key);
+    if (other != NULL) {
+        uint32_t place = *other;
+        tell_gone(f, entry(f, place));
+        take(f, place);
+    }
+    uint32_t *place = kymo_map_put(&f->numbers, key, NULL);
+    if (place == NULL)
+        return false;
+    *place = i;
+    return true;
+}
+
 uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
 {
     uint64_t id = kymo_flows_id(f), key = queue_of(f, m->from, m->to, m->ref);
-    uint32_t i = free_entry(f); /* before its queue is looked up: it may be the one that ends */
-    struct queue *q = kymo_map_put(&f->queues, key, NULL);
+    if (m->digest && f->nodes && !kymo_early_waits(&f->early, m->to, m->hash, m->slot, m->ns)) {
+        struct kymo_flow_entry passed = entry_of(m, id, key);
+        tell_gone(f, &passed);
+        return id;
+    }
+    /* Before the queue is looked up, because this may remove the queue. */
+    uint32_t i = free_entry(f);
+    *entry(f, i) = entry_of(m, id, key);
+    bool found = m->number == 0 || put_number(f, i);
+    struct queue *q = found ? kymo_map_put(&f->queues, key, NULL) : NULL;
     if (q == NULL) {
+        if (m->number != 0)
+            kymo_map_remove(&f->numbers, kymo_message_key(m->number, m->node));
         entry(f, i)->next = f->free;
         f->free = i;
         return id;
     }
-    *entry(f, i) = (struct kymo_flow_entry){.id = id,
-                                            .to = key,
-                                            .from = m->from,
-                                            .hash = m->hash,
-                                            .ref = m->ref,
-                                            .ns = m->ns,
-                                            .size = m->size,
-                                            .older = f->newest,
-                                            .kind = m->kind};
+    entry(f, i)->prev = q->last;
+    entry(f, i)->older = f->newest;
     if (f->newest != 0)
         entry(f, f->newest)->newer = i;
     else
@@ -173,6 +237,12 @@ uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m)
     return id;
 }
 
+void kymo_flows_found(struct kymo_flows *f, const struct kymo_message *m)
+{
+    if (m->digest && f->nodes)
+        (void)kymo_early_waits(&f->early, m->to, m->hash, m->slot, m->ns);
+}
+
 uint32_t kymo_flows_waiting(const struct kymo_flows *f, uint64_t to, int64_t *oldest)
 {
     const struct queue *q = kymo_map_get(&f->queues, to);
@@ -184,17 +254,18 @@ uint32_t kymo_flows_waiting(const struct kymo_flows *f, uint64_t to, int64_t *ol
 
 static bool fits(const struct kymo_flow_entry *e, const struct kymo_message *m)
 {
-    return kymo_message_alike(e->size, e->hash, m->size, m->hash);
+    return e->number == 0 && e->digest == m->digest && kymo_message_alike(e->size, e->hash, m->size, m->hash);
 }
 
-/* No arrow goes back in time: between threads whose clocks had jumped it would. */
+/* The id of the message, unless it would be received before it was sent, as between threads whose
+ * clocks had jumped. */
 static uint64_t arrow_of(const struct kymo_flow_entry *e, const struct kymo_message *m)
 {
     return e->ns <= m->ns ? e->id : 0;
 }
 
-/* The sender is known: its oldest send in this queue that looks the same. Older
- * ones of the same sender were received unseen: they go. */
+/* For a known sender: takes its oldest send in this queue that looks the same. Older sends of the
+ * sender were received without an event, and are dropped. */
 static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kymo_message *m)
 {
     struct queue *q = kymo_map_get(&f->queues, key);
@@ -211,14 +282,12 @@ static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kym
         return 0;
     uint64_t id = arrow_of(entry(f, found), m);
     f->found = *entry(f, found);
-    for (uint32_t i = q->first, prev = 0; i != 0;) {
+    for (uint32_t i = q->first; i != 0;) {
         uint32_t next = entry(f, i)->next;
         if (entry(f, i)->from == m->from) {
             if (i != found || id == 0)
                 tell_gone(f, entry(f, i));
-            take(f, q, i, prev);
-        } else {
-            prev = i;
+            take(f, i);
         }
         if (i == found)
             break;
@@ -227,29 +296,27 @@ static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kym
     return id;
 }
 
-/* Neither sender nor receiver ties a send to this receive for sure: the only
- * one that fits, or the oldest when all that fit have one sender and `ordered`
- * says that these keep their order. When there are several to choose from, the
- * oldest goes without an answer, so that the numbers stay right. */
+/* For an unknown sender: takes the only send that fits, or the oldest one if all that fit have
+ * the same sender and `ordered` says that their order is kept. If the choice is ambiguous, drops
+ * the oldest one without a match, so that the number of open sends stays correct. */
 static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kymo_message *m, bool ordered)
 {
     struct queue *q = kymo_map_get(&f->queues, key);
+    f->found.id = 0;
     if (q == NULL)
         return 0;
-    uint32_t found = 0, before = 0, looked = 0;
+    uint32_t found = 0, looked = 0;
     bool certain = true;
-    for (uint32_t i = q->first, prev = 0; i != 0 && looked < LOOK_MAX; looked++) {
+    for (uint32_t i = q->first; i != 0 && looked < LOOK_MAX; looked++) {
         const struct kymo_flow_entry *e = entry(f, i);
         if (fits(e, m)) {
             if (found == 0) {
                 found = i;
-                before = prev;
             } else if (!ordered || e->from != entry(f, found)->from) {
                 certain = false;
                 break;
             }
         }
-        prev = i;
         i = e->next;
     }
     if (found == 0)
@@ -258,12 +325,67 @@ static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kym
     f->found = *entry(f, found);
     if (!certain || id == 0)
         tell_gone(f, &f->found);
-    take(f, q, found, before);
+    take(f, found);
     return certain ? id : 0;
+}
+
+/* A cast of another node. */
+static uint64_t from_afar(struct kymo_flows *f, const struct kymo_message *m)
+{
+    uint64_t id = from_anyone(f, m->to, m, true);
+    if (f->found.id == 0 && m->name != KYMO_IDENT_NONE)
+        id = from_anyone(f, m->name, m, true);
+    if (f->found.id == 0)
+        kymo_early_received(&f->early, m->to, m->hash, m->ns);
+    return id;
+}
+
+/* The messages that the sender of entry i has sent before it to the same receiver have been
+ * received unseen: they go. */
+static void drop_before(struct kymo_flows *f, uint32_t i)
+{
+    const struct queue *q = kymo_map_get(&f->queues, entry(f, i)->to);
+    uint64_t from = entry(f, i)->from;
+    for (uint32_t k = q->first, looked = 0; k != i && looked < LOOK_MAX; looked++) {
+        uint32_t next = entry(f, k)->next;
+        if (entry(f, k)->from == from) {
+            tell_gone(f, entry(f, k));
+            take(f, k);
+        }
+        k = next;
+    }
+}
+
+/* The send with the same number. */
+static uint64_t by_number(struct kymo_flows *f, const struct kymo_message *m)
+{
+    const uint32_t *place = kymo_map_get(&f->numbers, kymo_message_key(m->number, m->node));
+    f->found.id = 0;
+    if (place == NULL)
+        return 0;
+    uint32_t i = *place;
+    if (entry(f, i)->number != m->number || entry(f, i)->node != m->node)
+        return 0;
+    if (!entry(f, i)->lone)
+        drop_before(f, i);
+    uint64_t id = arrow_of(entry(f, i), m);
+    f->found = *entry(f, i);
+    if (id == 0)
+        tell_gone(f, &f->found);
+    take(f, i);
+    return id;
 }
 
 uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m)
 {
+    if (m->number != 0) {
+        uint64_t exact = by_number(f, m);
+        /* What comes from another node has a number of its receiver's. */
+        if (f->found.id != 0 || !f->nodes)
+            return exact;
+    }
+    if (m->digest)
+        return f->nodes ? from_afar(f, m) : 0;
     uint64_t id = f->nodes && m->ref != 0 ? from_anyone(f, KYMO_IDENT(KYMO_I_REF, m->ref), m, true) : 0;
     if (id != 0)
         return id;
@@ -284,8 +406,9 @@ uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m)
 static void drop_queue(struct kymo_flows *f, uint64_t key)
 {
     for (struct queue *q; (q = kymo_map_get(&f->queues, key)) != NULL;) {
-        tell_gone(f, entry(f, q->first));
-        take(f, q, q->first, 0);
+        uint32_t first = q->first;
+        tell_gone(f, entry(f, first));
+        take(f, first);
     }
 }
 
@@ -295,10 +418,45 @@ void kymo_flows_exit(struct kymo_flows *f, uint64_t ident)
     drop_queue(f, KYMO_IDENT(KYMO_I_REF, ident));
 }
 
+/* Those with a number leave their queues, whose order is not reliable any more; the others
+ * go. */
+static void keep_numbered(struct kymo_flows *f)
+{
+    uint32_t first = 0;
+    /* Those from before the last loss are in no queue already. */
+    for (uint32_t i = f->newest; i != 0 && !entry(f, i)->lone; i = entry(f, i)->older)
+        first = i;
+    for (uint32_t i = first; i != 0;) {
+        uint32_t newer = entry(f, i)->newer;
+        if (entry(f, i)->number != 0) {
+            entry(f, i)->lone = true;
+        } else {
+            tell_gone(f, entry(f, i));
+            take(f, i);
+        }
+        i = newer;
+    }
+    kymo_map_free(&f->queues);
+}
+
 void kymo_flows_lost(struct kymo_flows *f)
+{
+    if (f->numbers.count == 0) {
+        kymo_flows_end(f);
+        return;
+    }
+    keep_numbered(f);
+    if (f->nodes)
+        kymo_early_lost(&f->early);
+}
+
+void kymo_flows_end(struct kymo_flows *f)
 {
     for (uint32_t i = f->gone != NULL ? f->oldest : 0; i != 0; i = entry(f, i)->newer)
         f->gone(f->gone_arg, entry(f, i));
     f->used = f->free = f->oldest = f->newest = 0;
+    if (f->nodes)
+        kymo_early_lost(&f->early);
     kymo_map_free(&f->queues);
+    kymo_map_free(&f->numbers);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a function is by its name, looked up once for each.
+ * The role of a function, derived from its name once per function.
  */
 #include <string.h>
 

@@ -39,6 +39,8 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
 {
     if (ev->id == KYMO_E_IN || ev->id == KYMO_E_OUT)
         l->running = true;
+    if (ev->id == KYMO_E_TAKEN)
+        l->takes = true;
     if (ev->id == KYMO_E_EXIT) {
         struct kymo_stack *st = kymo_map_get(stacks, ev->who);
         if (st != NULL) {
@@ -82,7 +84,7 @@ int kymo_lesson_take(struct kymo_lesson *lesson, struct kymo_reader *r,
     bool return_to = false;
     kymo_reader_show_all(r, false);
     int rc = kymo_reader_rewind(r);
-    /* Frames open from the start, in case that a return_to comes later. */
+    /* Opens frames from the start, in case a return_to comes later. */
     lesson->facts.return_to_seen = true;
     for (uint32_t i = 0; rc >= 0 && i < KYMO_LESSON_EVENTS && (rc = next(arg, &ev)) == 1; i++) {
         return_to = return_to || ev.id == KYMO_E_RETURN_TO;

@@ -12,9 +12,9 @@ struct kymo_live {
     struct kymo_analysis_sink *sinks;
     struct kymo_analysis_options o;
     struct kymo_analysis_result res;
-    uint64_t epoch;  /* of losses, over all readers */
-    uint64_t reader; /* of the reader, at the event before */
-    bool first;      /* no event was seen */
+    uint64_t epoch;  /* loss epoch over all readers */
+    uint64_t reader; /* loss epoch of the reader, at the previous event */
+    bool first;      /* no event has been seen yet */
 };
 
 int kymo_live_new(struct kymo_live **out, struct kymo_reader *r, const struct kymo_analysis_sink *sinks,
@@ -43,6 +43,7 @@ int kymo_live_new(struct kymo_live **out, struct kymo_reader *r, const struct ky
         rc = kymo_an_report_init(x, copy, n);
     if (rc == 0)
         rc = kymo_lesson_take(&x->lesson, r, kymo_an_next, r);
+    x->takes = x->lesson.takes;
     if (rc == 0)
         rc = kymo_reader_rewind(r);
     if (rc != 0) {
@@ -67,6 +68,8 @@ void kymo_live_reader(struct kymo_live *l, struct kymo_reader *r)
     l->x->r = r;
     l->x->slots = kymo_reader_slots(r, &l->x->n_slots);
     l->reader = kymo_reader_loss_epoch(r);
+    if (kymo_breaks_read(&l->x->breaks, r, l->x->newest) != 0)
+        l->x->failed = true;
 }
 
 bool kymo_live_event(struct kymo_live *l, const struct kymo_event *ev, bool is_new)
@@ -74,11 +77,11 @@ bool kymo_live_event(struct kymo_live *l, const struct kymo_event *ev, bool is_n
     uint64_t reader = kymo_reader_loss_epoch(l->x->r), ticks;
     int64_t horizon;
     if (is_new) {
-        if (l->first) /* only now it is known for a living recorder */
+        if (l->first) /* with an active recorder it is unknown before */
             l->x->cut = kymo_reader_horizon(l->x->r, &ticks, &horizon);
         l->first = false;
         l->epoch += reader != l->reader;
-        /* Learnt as it comes: the lesson may have been taken before the first event. */
+        /* Learnt from each event, because the lesson may have been taken before the first one. */
         if (ev->id == KYMO_E_RETURN_TO)
             l->x->lesson.facts.return_to_seen = true;
         kymo_an_event(l->x, ev, l->epoch);
@@ -93,7 +96,8 @@ bool kymo_live_gap(struct kymo_live *l)
     x->now = x->newest > x->now ? x->newest : x->now;
     kymo_an_requests_end(x);
     kymo_an_forget_all(x);
-    kymo_flows_lost(&x->flows);
+    kymo_flows_end(&x->flows);
+    kymo_an_held_end(x);
     x->cut = true;
     l->first = false;
     l->epoch++;
@@ -138,7 +142,8 @@ void kymo_live_runs(const struct kymo_live *l, void (*f)(void *arg, const struct
                                .start = p->run_start,
                                .end = KYMO_NO_TIME,
                                .waited = kymo_since(p->out_at, p->run_start),
-                               .runnable = KYMO_NO_TIME,
+                               .runnable = p->runnable,
+                               .by = p->by,
                                .dirty = l->x->slots[i].thread_kind == KYMO_T_DIRTY_CPU ||
                                         l->x->slots[i].thread_kind == KYMO_T_DIRTY_IO};
         f(arg, &run);

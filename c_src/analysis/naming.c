@@ -11,13 +11,13 @@
 #include "kymo_lesson.h"
 #include "kymo_map.h"
 
-/* What events told of one process or port. */
+/* Names of a process or port, from events. */
 struct told {
     uint32_t name;    /* registered name */
-    uint32_t initial; /* what proc_lib really runs */
-    uint32_t spawned; /* what spawn was given */
+    uint32_t initial; /* the function that proc_lib runs */
+    uint32_t spawned; /* the function passed to spawn */
     uint32_t driver;
-    uint64_t parent; /* who spawned it; KYMO_IDENT_NONE: not known */
+    uint64_t parent; /* the process that spawned it; KYMO_IDENT_NONE = unknown */
 };
 
 struct kymo_naming {
@@ -31,8 +31,8 @@ struct kymo_naming {
 static const char prefix[] = "Elixir.";
 enum { PREFIX = sizeof prefix - 1 };
 
-/* An atom that Elixir writes without its prefix. What has other characters is no alias there
- * either, and a terminal may obey them. */
+/* True for an atom that Elixir writes without its prefix. With other characters it is not an
+ * alias in Elixir either, and they might be control characters. */
 static bool is_elixir(struct kymo_text t)
 {
     if (t.len <= PREFIX || memcmp(t.s, prefix, PREFIX) != 0)
@@ -51,8 +51,8 @@ static bool is_atom(const struct kymo_reader *r, uint32_t id, const char *text)
     return t.len == strlen(text) && memcmp(t.s, text, t.len) == 0;
 }
 
-/* What processes of all kinds run: funs, tasks and agents of Elixir, supervisors without
- * a module of their own. */
+/* True for functions that do not characterise a process: funs, tasks and agents of Elixir,
+ * supervisors without a module of their own. */
 static bool runs_anything(const struct kymo_reader *r, uint32_t id)
 {
     static const struct {
@@ -127,7 +127,7 @@ void kymo_naming_event(void *naming, const struct kymo_event *ev)
     bool added;
     struct told *t = kymo_map_put(&n->told, ev->who, &added);
     if (t == NULL)
-        return; /* its name is what the dictionary says */
+        return; /* its name is in the dictionary */
     if (added)
         t->parent = KYMO_IDENT_NONE;
     if (ev->id == KYMO_E_REGISTER)
@@ -139,7 +139,7 @@ void kymo_naming_event(void *naming, const struct kymo_event *ev)
                            .parent = ev->id == KYMO_E_SPAWNED ? ev->peer : KYMO_IDENT_NONE};
 }
 
-/* ---- what is known of a process ---- */
+/* ---- the best name of a process ---- */
 
 void kymo_naming_best(const struct kymo_naming *n, uint64_t ident, uint32_t *atom, uint32_t *mfa)
 {
@@ -183,7 +183,7 @@ size_t kymo_name_function(const struct kymo_naming *n, uint32_t id, char *buf, s
         return cut_length(kymo_format_mfa(n->r, id, buf, size), size);
     put_module(n, kymo_reader_atom(n->r, mfa.module), module, sizeof module);
     struct kymo_text f = kymo_reader_atom(n->r, mfa.function);
-    /* run, valid? and save! are written as they are in Elixir. */
+    /* run, valid? and save! are written as in Elixir, without quotes. */
     kymo_format_atom((struct kymo_text){f.s, f.len - (f.len > 1 && strchr("?!", f.s[f.len - 1]) != NULL)},
                      function, sizeof function);
     if (function[0] == '\'')
@@ -200,7 +200,7 @@ static size_t put_ident(const struct kymo_naming *n, uint64_t ident, char *buf, 
     return cut_length(kymo_format_ident(n->r, ident, buf, size), size);
 }
 
-/* A name, or the function that a process runs; 0 when there is neither. */
+/* Writes a name, or the function that a process runs. Returns 0 if there is neither. */
 static size_t put_own(const struct kymo_naming *n, uint32_t atom, uint32_t mfa, char *buf, size_t size)
 {
     if (atom == 0)
@@ -213,7 +213,7 @@ static size_t put_own(const struct kymo_naming *n, uint32_t atom, uint32_t mfa, 
 
 /* ---- relatives ---- */
 
-/* A process among those from which this one descends, or for which it works. */
+/* An ancestor of a process, or the process for which it works. */
 struct relative {
     uint64_t ident; /* KYMO_IDENT_NONE: none */
     uint32_t atom, mfa;
@@ -228,7 +228,7 @@ static void relatives(const struct kymo_naming *n, uint64_t ident, uint64_t *par
         *parent = t->parent;
 }
 
-/* What a relative is called: a registered name may be all that is known of it. */
+/* Determines the name of a relative, of which possibly only a registered name is known. */
 static void best_of(const struct kymo_naming *n, struct relative *of)
 {
     if (KYMO_IDENT_KIND(of->ident) == KYMO_I_ATOM) {
@@ -244,7 +244,7 @@ static bool is_vague(const struct kymo_naming *n, uint32_t id)
     return id < n->ids && n->vague[id];
 }
 
-/* Whether its name, or what it runs, says something about it. */
+/* True if its name or its function characterises it. */
 static bool is_clear(const struct kymo_naming *n, const struct relative *of)
 {
     return of->atom != 0 || (of->mfa != 0 && !is_vague(n, of->mfa));
@@ -256,9 +256,9 @@ static bool is_supervisor(const struct kymo_naming *n, uint32_t id)
     return kymo_reader_mfa(n->r, id, &mfa) && is_atom(n->r, mfa.module, "supervisor");
 }
 
-/* The process that says most about one without a name: the one that it works for; else
- * the nearest ancestor with a name or with code of its own, where supervisors without a
- * name count only if there is no other. */
+/* The relative that characterises a process without a name best: the process for which it works,
+ * or else the nearest ancestor with a name or with code of its own. Supervisors without a name
+ * are used only if there is no other. */
 static struct relative closest(const struct kymo_naming *n, uint64_t ident)
 {
     struct relative found = {.ident = KYMO_IDENT_NONE}, at = {0};
@@ -363,7 +363,7 @@ size_t kymo_name_short(const struct kymo_naming *n, uint64_t ident, char *buf, s
     return kymo_role_is_known(role) ? kymo_name_of_role(n, role, buf, size) : put_ident(n, ident, buf, size);
 }
 
-/* ---- what the user wants ---- */
+/* ---- matching names ---- */
 
 bool kymo_name_fits(const char *name, const char *wanted)
 {

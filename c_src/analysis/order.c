@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A radix sort from the lowest digit up, which takes as many passes as there are digits in
- * which the keys differ: idents and times of one recording have most in common.
+ * A radix sort, starting with the lowest digit. It makes one pass for each digit in which keys
+ * differ: idents and times of a recording have most digits in common.
  */
 #include "order.h"
 
@@ -26,7 +26,7 @@ static inline size_t digit(const struct kymo_order *key, bool first, unsigned sh
     return (first ? key->first : key->second) >> shift & (DIGITS - 1);
 }
 
-/* One pass: from -> to by one digit. */
+/* One pass: distributes `from` to `to` by one digit. */
 static void deal(const struct kymo_order *from, struct kymo_order *to, size_t n, bool first, unsigned shift)
 {
     size_t place[DIGITS] = {0}, sum = 0;
@@ -41,7 +41,7 @@ static void deal(const struct kymo_order *from, struct kymo_order *to, size_t n,
         to[place[digit(&from[i], first, shift)]++] = from[i];
 }
 
-/* Bits in which the keys differ. */
+/* The bits in which the keys differ. */
 static uint64_t differences(const struct kymo_order *keys, size_t n, bool first)
 {
     uint64_t bits = 0;
@@ -82,7 +82,7 @@ void *kymo_order_apply(const struct kymo_order *keys, size_t n, const void *p, s
     uint8_t *to = malloc(n * size + 1);
     const uint8_t *from = p;
     for (size_t i = 0; to != NULL && i < n; i++) {
-        /* They come from anywhere. */
+        /* Prefetches, because the elements are in random order. */
         if (i + AHEAD < n)
             __builtin_prefetch(from + keys[i + AHEAD].at * size);
         memcpy(to + i * size, from + keys[i].at * size, size);

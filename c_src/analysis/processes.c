@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Processes and ports: who runs where, how long, and from when to when they live.
+ * Processes and ports: where and how long they run, and their start and exit.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct kymo_an_process *kymo_an_known(const struct kymo_an *x, uint64_t ident)
     return p != NULL ? *p : NULL;
 }
 
-/* Its name as far as the dictionary knows it. */
+/* Sets its name, if it is in the dictionary. */
 static void name_process(struct kymo_an *x, struct kymo_an_process *p)
 {
     uint32_t name, mfa;
@@ -48,7 +48,7 @@ static struct kymo_an_process *add(struct kymo_an *x, const struct kymo_event *e
         kymo_an_forget(x, old, NULL);
         x->residents.ident[p->place] = ev->who;
     }
-    p->run_start = p->out_at = KYMO_NO_TIME;
+    p->run_start = p->out_at = p->runnable = KYMO_NO_TIME;
     p->replied = KYMO_NO_TIME;
     p->mail = x->cut && ev->id != KYMO_E_SPAWNED ? KYMO_AN_MAIL_UNKNOWN : KYMO_AN_MAIL_KNOWN;
     bool born = ev->id == KYMO_E_SPAWNED || ev->id == KYMO_E_OPEN;
@@ -77,7 +77,7 @@ struct kymo_an_process *kymo_an_process(struct kymo_an *x, const struct kymo_eve
         p = kymo_an_known(x, ev->who);
         bool born = ev->id == KYMO_E_SPAWNED || ev->id == KYMO_E_OPEN;
         if (p == NULL && !born && kymo_map_get(&x->dead, ev->who) != NULL)
-            return NULL; /* what is left of a life that has been reported */
+            return NULL; /* a late event of a process whose exit has been reported */
         if (p == NULL)
             p = add(x, ev);
         if (p == NULL)
@@ -104,10 +104,10 @@ static bool is_dirty(const struct kymo_an *x, uint32_t slot)
            (x->slots[slot].thread_kind == KYMO_T_DIRTY_CPU || x->slots[slot].thread_kind == KYMO_T_DIRTY_IO);
 }
 
-/* p does not run any more; `end` is KYMO_NO_TIME when its `out` was not recorded. Then
- * nothing is known of its time until the next `in`. */
+/* Ends a run of p. If its `out` was not recorded, `end` is KYMO_NO_TIME, and its scheduling is
+ * unknown until the next `in`. */
 static void end_run(struct kymo_an *x, struct kymo_an_process *p, int64_t end, uint32_t out_mfa,
-                    bool hibernated, bool exited)
+                    uint8_t reason, bool hibernated, bool exited)
 {
     struct kymo_run run = {.process = p->ident,
                            .slot = p->slot,
@@ -116,7 +116,9 @@ static void end_run(struct kymo_an *x, struct kymo_an_process *p, int64_t end, u
                            .start = p->run_start,
                            .end = end,
                            .waited = kymo_since(p->out_at, p->run_start),
-                           .runnable = KYMO_NO_TIME,
+                           .runnable = p->runnable,
+                           .by = p->by,
+                           .reason = reason,
                            .dirty = is_dirty(x, p->slot),
                            .hibernated = hibernated,
                            .exited = exited};
@@ -124,7 +126,11 @@ static void end_run(struct kymo_an *x, struct kymo_an_process *p, int64_t end, u
         p->busy += end - p->run_start;
     if (run.waited != KYMO_NO_TIME)
         p->life.waiting += run.waited;
+    if (run.waited != KYMO_NO_TIME && run.runnable > run.waited)
+        run.runnable = run.waited; /* by another clock */
     p->running = false;
+    p->runnable = KYMO_NO_TIME;
+    p->by = KYMO_RUNNABLE_UNKNOWN;
     p->out_at = end;
     p->run_start = KYMO_NO_TIME;
     p->life.runs++;
@@ -138,12 +144,12 @@ static void end_run(struct kymo_an *x, struct kymo_an_process *p, int64_t end, u
 void kymo_an_in(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
 {
     if (p->running)
-        end_run(x, p, KYMO_NO_TIME, 0, false, false);
+        end_run(x, p, KYMO_NO_TIME, 0, KYMO_OUT_UNKNOWN, false, false);
     if (ev->slot < x->n_slots) {
         struct kymo_an_process *q =
             x->running[ev->slot] != KYMO_IDENT_NONE ? kymo_an_known(x, x->running[ev->slot]) : NULL;
         if (q != NULL && q->running && q->slot == ev->slot)
-            end_run(x, q, KYMO_NO_TIME, 0, false, false);
+            end_run(x, q, KYMO_NO_TIME, 0, KYMO_OUT_UNKNOWN, false, false);
         x->running[ev->slot] = p->ident;
     }
     if (p->sched == 0)
@@ -151,6 +157,9 @@ void kymo_an_in(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_
     p->running = true;
     p->slot = ev->slot;
     p->run_start = p->last;
+    bool known = ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN && ev->value <= INT64_MAX / 4;
+    p->runnable = known ? (int64_t)ev->value : KYMO_NO_TIME;
+    p->by = known ? ev->kind : (uint8_t)KYMO_RUNNABLE_UNKNOWN;
     p->in_mfa = kymo_canonical(x->r, ev->mfa);
 }
 
@@ -159,12 +168,24 @@ void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo
     bool exited = ev->id == KYMO_E_OUT_EXITED || ev->id == KYMO_E_PORT_OUT_EXITED;
     if (p->sched == 0)
         p->sched = 1;
-    if (!p->running) { /* it ran at the horizon */
+    if (!p->running) { /* it was running at the horizon */
         p->slot = ev->slot;
         p->in_mfa = 0;
         p->out_at = KYMO_NO_TIME;
     }
-    end_run(x, p, p->last, kymo_canonical(x->r, ev->mfa), hibernates, exited);
+    uint8_t reason = ev->id == KYMO_E_OUT ? ev->kind : (uint8_t)KYMO_OUT_UNKNOWN;
+    end_run(x, p, p->last, kymo_canonical(x->r, ev->mfa), reason, hibernates, exited);
+}
+
+void kymo_an_runs_lost(struct kymo_an *x)
+{
+    size_t it = 0;
+    for (struct kymo_an_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;) {
+        if ((*p)->running)
+            end_run(x, *p, KYMO_NO_TIME, 0, KYMO_OUT_UNKNOWN, false, false);
+        (*p)->out_at = KYMO_NO_TIME;
+        (*p)->sched += (*p)->sched > 0;
+    }
 }
 
 /* ---- life ---- */
@@ -206,7 +227,7 @@ void kymo_an_forget(struct kymo_an *x, struct kymo_an_process *p, const struct k
     p->life.reason = ev != NULL ? kymo_canonical(x->r, ev->atom) : 0;
     p->life.running = kymo_an_busy(x, p);
     if (p->running)
-        end_run(x, p, ev != NULL ? p->last : KYMO_NO_TIME, 0, false, ev != NULL);
+        end_run(x, p, ev != NULL ? p->last : KYMO_NO_TIME, 0, KYMO_OUT_UNKNOWN, false, ev != NULL);
     if (p->life.running == KYMO_NO_TIME)
         p->life.waiting = KYMO_NO_TIME;
     kymo_an_report_life(x, &p->life);

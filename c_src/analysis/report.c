@@ -4,7 +4,7 @@
 
 #include "analysis_int.h"
 
-/* A fact belongs to the window when some of it does. */
+/* True if a part of the fact is in the window. */
 static bool overlaps(const struct kymo_an *x, int64_t start, int64_t end)
 {
     int64_t first = start != KYMO_NO_TIME ? start : end, last = end != KYMO_NO_TIME ? end : x->now;
@@ -71,7 +71,8 @@ void kymo_an_report_span(struct kymo_an *x, const struct kymo_span *s)
 
 void kymo_an_report_mail(struct kymo_an *x, const struct kymo_mail *m)
 {
-    if (!overlaps(x, m->sent, m->fetched != KYMO_NO_TIME ? m->fetched : m->sent))
+    int64_t end = m->taken != KYMO_NO_TIME ? m->taken : m->fetched != KYMO_NO_TIME ? m->fetched : m->sent;
+    if (!overlaps(x, m->sent, end))
         return;
     x->res->mails += m->kind != KYMO_MSG_TIMEOUT;
     TO_SINKS(mail, m);

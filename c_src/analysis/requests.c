@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests. The reference in a request is the one in its reply, so both ends are certain
- * when the recording has references. When the server began with a request is known when
- * its callbacks are traced: a server takes its requests in the order in which it has
- * fetched them, and each reply that it sends shows whether that count is right. Without
- * callbacks a server that replies in that order began when it had fetched the request
- * and had sent the reply before; such a beginning is marked as inferred.
+ * Requests. A request and its reply have the same reference, so both ends are certain if the
+ * recording has references. The time at which the server began to handle a request is known if
+ * its callbacks are traced: a server handles requests in the order in which it has fetched
+ * them, and each of its replies confirms that. Without callbacks, if a server replies in that
+ * order, it is assumed to have begun when it had fetched the request and had sent the previous
+ * reply; such a time is marked as inferred. If the recording has `taken` events, they show with
+ * which request the server has begun.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,10 +46,12 @@ static void unqueue(struct kymo_an *x, struct kymo_an_process *server, struct ky
     a->queued = false;
 }
 
-/* It has ended, in whatever way. */
+/* Ends a request. */
 static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
 {
     struct kymo_an_process *server = kymo_an_known(x, a->q.server);
+    if (a->q.handled == KYMO_NO_TIME)
+        a->q.handled = a->taken;
     a->q.ended = a->late ? (uint8_t)KYMO_REQ_REPLIED : ended;
     if (server != NULL) {
         if (a->queued)
@@ -70,7 +73,7 @@ static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t 
     a->used = false;
 }
 
-/* The place of the next request: a new one, or that of the oldest. */
+/* Returns a place for the next request: a free one, or that of the oldest. */
 static struct kymo_an_request *free_place(struct kymo_an *x)
 {
     uint32_t i = (uint32_t)(x->requests_made % KYMO_REQUESTS_OPEN);
@@ -91,7 +94,7 @@ static struct kymo_an_request *free_place(struct kymo_an *x)
 static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *map, uint64_t key)
 {
     struct kymo_an_request *a = find(x, map, key);
-    if (a != NULL) /* the reference came again */
+    if (a != NULL) /* the same reference is used again */
         close_request(x, a, KYMO_REQ_OPEN);
     a = free_place(x);
     if (a == NULL)
@@ -108,6 +111,7 @@ static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *
     memset(a, 0, sizeof *a);
     *place = place_of(x, a);
     a->used = true;
+    a->taken = KYMO_NO_TIME;
     a->q = (struct kymo_request){.id = ++x->requests_made,
                                  .sent = KYMO_NO_TIME,
                                  .fetched = KYMO_NO_TIME,
@@ -131,7 +135,7 @@ static uint8_t kind_of(uint8_t message)
     }
 }
 
-/* The sending of a request that has been fetched already. */
+/* Handles the send event of a request that has been fetched already. */
 static void sent_at_last(struct kymo_an_process *p, struct kymo_an_request *a)
 {
     const struct kymo_span *in = kymo_an_innermost(p);
@@ -182,8 +186,8 @@ static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const str
     }
 }
 
-/* The server's callbacks are not traced. Its beginning with a request is inferred only
- * where the order of its replies is that of the requests. */
+/* For a server whose callbacks are not traced: infers when it began to handle the request, if its
+ * replies are in the order of the requests. */
 static void infer_handled(struct kymo_an *x, struct kymo_an_process *server, struct kymo_an_request *a,
                           int64_t reply_before)
 {
@@ -197,12 +201,12 @@ static void infer_handled(struct kymo_an *x, struct kymo_an_process *server, str
     a->q.inferred = true;
 }
 
-/* A reply to something that was no message: the process that sends it was started for
- * it, by the one that gets the reply. NULL: no such process. */
+/* For a reply without a request message: the sender is a process that the receiver of the reply
+ * has started for the request. Returns NULL if it is not. */
 static struct kymo_an_request *request_of_child(struct kymo_an *x, struct kymo_an_process *p,
                                                 const struct kymo_event *ev)
 {
-    bool to_alias = KYMO_IDENT_KIND(ev->peer) == KYMO_I_REF; /* does not say whose */
+    bool to_alias = KYMO_IDENT_KIND(ev->peer) == KYMO_I_REF; /* whose alias is unknown */
     if (p->life.start == KYMO_NO_TIME || ev->ref == 0 ||
         (!to_alias && kymo_an_receiver(x, ev->peer) != p->life.parent))
         return NULL;
@@ -232,7 +236,7 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         return;
     a->q.replied = a->late && a->q.received < p->last ? a->q.received : p->last;
     a->q.reply_mail = a->late ? a->q.reply_mail : mail;
-    if (a->q.server != p->ident) { /* by a name that was not known, or by another process */
+    if (a->q.server != p->ident) { /* sent to an unknown name, or handled by another process */
         if (KYMO_IDENT_KIND(a->q.server) == KYMO_I_PID)
             return;
         a->q.server = p->ident;
@@ -241,7 +245,7 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         a->counted = false;
         p->pending--;
     }
-    if (a->queued && !p->handlers_seen)
+    if (a->queued && !p->handlers_seen && a->taken == KYMO_NO_TIME)
         infer_handled(x, p, a, before);
     if (a->queued)
         unqueue(x, p, a);
@@ -287,6 +291,7 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
         a->q.server = p->ident;
     }
     a->q.fetched = p->last;
+    a->awaited = ev->number != 0 && x->takes;
     a->queued = true;
     a->next = 0;
     if (p->queue_last != 0)
@@ -297,9 +302,10 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
     p->life.requests_handled++;
 }
 
-/* erpc and rpc: the process that it spawned on another node has exited with the result,
- * which came as a 'DOWN'. Neither the request to spawn nor the exit has the reference of
- * that: it belongs to the only process of which a 'DOWN' can be on its way. */
+/* For erpc and rpc: the process that the client has spawned on another node has exited with the
+ * result, which arrives as a 'DOWN' message. Neither the spawn request nor the exit has the
+ * reference of that message, so it is assigned only if just one such process has exited without
+ * a 'DOWN' so far. */
 static struct kymo_an_request *request_of_far_child(struct kymo_an *x, struct kymo_an_process *p,
                                                     const struct kymo_event *ev)
 {
@@ -367,6 +373,30 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
     close_request(x, a, down ? KYMO_REQ_DOWN : KYMO_REQ_REPLIED);
 }
 
+void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_mail *mail)
+{
+    struct kymo_an_request *a = kind_of(mail->kind) == 0 ? NULL
+                                : mail->ref != 0         ? find(x, &x->by_ref, mail->ref)
+                                                         : find(x, &x->by_mail, mail->id);
+    if (a == NULL || a->q.server != p->ident || a->q.fetched == KYMO_NO_TIME || !a->queued)
+        return;
+    a->taken = p->last;
+    /* The next callback is for this one. What was taken before it has been handled. */
+    unqueue(x, p, a);
+    for (struct kymo_an_request *first;
+         (first = request_at(x, p->queue_first)) != NULL && first->taken != KYMO_NO_TIME;) {
+        if (first->q.kind == KYMO_REQ_CAST)
+            close_request(x, first, KYMO_REQ_NO_REPLY);
+        else
+            unqueue(x, p, first);
+    }
+    a->queued = true;
+    a->next = p->queue_first;
+    p->queue_first = place_of(x, a);
+    if (p->queue_last == 0)
+        p->queue_last = p->queue_first;
+}
+
 /* ---- callbacks ---- */
 
 void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s)
@@ -378,6 +408,8 @@ void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const st
     while (p->queue_first != 0) {
         struct kymo_an_request *a = request_at(x, p->queue_first);
         bool cast = a->q.kind == KYMO_REQ_CAST;
+        if (a->awaited && a->taken == KYMO_NO_TIME)
+            return; /* it is in the mailbox: the callback is for something unknown */
         bool fits = (what & (cast ? KYMO_AN_F_CAST : KYMO_AN_F_CALL)) != 0;
         unqueue(x, p, a);
         if (fits) {
@@ -423,7 +455,7 @@ static void close_calls_of(struct kymo_an *x, uint64_t client)
 
 void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p)
 {
-    /* Of calls that it was asked the clients will hear with a 'DOWN'. */
+    /* The clients of the calls in its queue will receive a 'DOWN'. */
     while (p->queue_first != 0) {
         struct kymo_an_request *a = request_at(x, p->queue_first);
         if (a->q.kind == KYMO_REQ_CAST)
@@ -434,6 +466,18 @@ void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p)
     if (p->asked > 0)
         close_calls_of(x, p->ident);
     far_child_exits(x, p);
+}
+
+void kymo_an_requests_unqueue(struct kymo_an *x)
+{
+    for (uint32_t i = 0; i < x->requests_room; i++) {
+        struct kymo_an_request *a = &x->requests[i];
+        struct kymo_an_process *server = a->used && a->queued ? kymo_an_known(x, a->q.server) : NULL;
+        if (server != NULL && a->q.kind == KYMO_REQ_CAST)
+            close_request(x, a, KYMO_REQ_NO_REPLY);
+        else if (server != NULL)
+            unqueue(x, server, a);
+    }
 }
 
 void kymo_an_requests_end(struct kymo_an *x)

@@ -29,7 +29,7 @@ uint32_t kymo_residents_add(struct kymo_residents *r, uint64_t ident, uint64_t *
     if (r->n < KYMO_RESIDENTS) {
         r->n++;
     } else {
-        /* Ends: a place that was recent is not when the hand comes again. */
+        /* Terminates: the mark `recent` is cleared in the first round of the hand. */
         while (r->ident[r->hand] != KYMO_IDENT_NONE && r->recent[r->hand] != 0) {
             r->recent[r->hand] = 0;
             r->hand = (r->hand + 1) % KYMO_RESIDENTS;

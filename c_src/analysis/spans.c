@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls and collections of one process: a shadow stack says which are open
- * (kymo_stack.h), and beside it lies what is known of each.
+ * Calls and collections of a process. A shadow stack determines which are open (kymo_stack.h);
+ * a parallel array has the data of each.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis_int.h"
 
-/* Frames looked at for an open call of the same function. */
+/* The maximum number of frames searched for an open call of the same function. */
 enum { RECURSION_MAX = 1024 };
 
 struct leaving {
@@ -68,7 +68,7 @@ static uint8_t ended_by(enum kymo_leave why, const struct kymo_event *cause)
     }
 }
 
-/* What has ended in the frame below, which may be none. */
+/* Adds the times of a call that has ended to the frame below, if there is one. */
 static void add_to_below(struct kymo_an_process *p, uint32_t depth, int64_t total, int64_t busy)
 {
     if (depth == 0)
@@ -127,11 +127,11 @@ static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
     const struct leaving *l = arg;
     struct kymo_an *x = l->x;
     struct kymo_an_process *p = l->p;
-    if (f->depth >= p->open_room) /* there was no memory for it */
+    if (f->depth >= p->open_room) /* there was no memory for its data */
         return;
     struct kymo_an_open *o = &p->open[f->depth];
     uint8_t ended = ended_by(why, l->cause);
-    /* It may have ended among the events that were lost, and this be the end of another. */
+    /* It may have ended during a loss of events, and this may be the end of another call. */
     if (ended != KYMO_SPAN_OPEN && o->loss_epoch != x->loss_epoch)
         ended = KYMO_SPAN_LOST;
     bool known = ended != KYMO_SPAN_LOST && ended != KYMO_SPAN_OPEN;
@@ -195,7 +195,7 @@ static void begin(struct kymo_an *x, struct kymo_an_process *p, const struct kym
 static const struct kymo_span *begin_call(struct kymo_an *x, struct kymo_an_process *p, uint32_t mfa,
                                           const struct kymo_frame *f, const struct kymo_event *ev)
 {
-    if (f == NULL) { /* nothing says when it ends */
+    if (f == NULL) { /* its end is unknown */
         const struct kymo_span *in = kymo_an_innermost(p);
         x->moment = (struct kymo_span){.id = ++x->calls,
                                        .parent = in != NULL ? in->id : 0,
@@ -231,7 +231,7 @@ const struct kymo_span *kymo_an_stack_event(struct kymo_an *x, struct kymo_an_pr
     struct kymo_facts *facts = &x->lesson.facts;
     uint32_t mfa = kymo_canonical(x->r, ev->mfa);
     struct kymo_frame *f = NULL;
-    if (p->stack.loss_epoch != x->loss_epoch) /* of the calls that are open nothing is certain any more */
+    if (p->stack.loss_epoch != x->loss_epoch) /* after a loss, no open call is certain any more */
         kymo_stack_clear(&p->stack, on_leave, &l);
     kymo_stack_lost(&p->stack, x->loss_epoch);
     switch (ev->id) {

@@ -6,7 +6,7 @@
 
 enum { OP_NONE = 0, OP_RETURN_FROM = 1, OP_RETURN_TO = 2 };
 
-/* Bounds of the searches, so that no recording makes them quadratic. */
+/* Limits of the searches, so that none takes quadratic time, whatever the recording. */
 enum { SEARCH_MAX = 4096, LOOP_MAX = 1024, INFERRED_RUN_MAX = 32, CYCLE_MAX = 8 };
 
 void kymo_facts_init(struct kymo_facts *facts)
@@ -35,7 +35,7 @@ void kymo_stack_free(struct kymo_stack *st)
     memset(st, 0, sizeof *st);
 }
 
-/* ---- what is known of pairs ---- */
+/* ---- pairs of caller and callee ---- */
 
 static uint64_t pair_key(uint32_t caller, uint32_t callee)
 {
@@ -106,8 +106,8 @@ static void pop_to(struct kymo_stack *st, uint32_t n, kymo_leave_fn leave, void 
         pop(st, leave, arg, why);
 }
 
-/* A collection ends before anything else happens in its process; if not, its
- * end was lost. */
+/* Ends open collections. No other event of the process can occur during a collection, so the
+ * event that ended it was lost. */
 static void end_gc(struct kymo_stack *st, kymo_leave_fn leave, void *arg)
 {
     while (st->n > 0 && st->f[st->n - 1].kind >= KYMO_FRAME_GC_MINOR)
@@ -132,7 +132,7 @@ static void infer(struct kymo_stack *st, uint32_t mfa, uint32_t above)
         f->above = above;
 }
 
-/* The lowest index that a search from `end` down looks at. */
+/* The lowest index that a search downwards from `end` visits. */
 static uint32_t search_end(uint32_t end, uint32_t most)
 {
     return end > most ? end - most : 0;
@@ -162,10 +162,10 @@ static uint32_t find(const struct kymo_stack *st, uint32_t end, uint32_t mfa)
 
 /* ---- calls ---- */
 
-/* Ends the chain of tail calls that has come back to mfa: from the earlier call
- * of mfa on. The chain is made of callers known to be gone with their callee; a
- * stack that has grown to KYMO_STACK_LOOP without any return is taken for one
- * as long as nothing is known to the contrary. */
+/* Called for a new call of mfa: if a chain of tail calls leads from an earlier call of mfa to
+ * this one, ends the frames of that chain. A chain consists of callers that are known to have
+ * been replaced by their callee. A stack that has grown to KYMO_STACK_LOOP calls while mfa never
+ * returned is assumed to be such a chain, as far as nothing is known to the contrary. */
 static void end_loop(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, kymo_leave_fn leave,
                      void *arg)
 {
@@ -208,10 +208,9 @@ struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *fac
 
 /* ---- returns ---- */
 
-/* After `callee` has ended and its caller is not known: ends the calls below
- * it that look as if they had ended by tail calls. Without any knowledge a
- * call is taken to have ended: when that was wrong its own return is still to
- * come, and tells. */
+/* After `callee` has ended and its caller is unknown: ends the calls below it that have
+ * probably ended with tail calls. If nothing is known about a call, it is assumed to have
+ * ended; if that is wrong, its own return, which is still to come, shows it. */
 static void cut(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t callee, kymo_leave_fn leave,
                 void *arg)
 {
@@ -247,7 +246,7 @@ static uint32_t caller_in(const struct kymo_guess *g, uint32_t mfa)
     return 0;
 }
 
-/* Index of the lowest caller of which nothing is known, or 0. */
+/* Index of the lowest caller about which nothing is known, or 0. */
 static uint32_t unknown_in(const struct kymo_guess *g, const struct kymo_facts *facts)
 {
     for (uint32_t i = g->n; i-- > 1;) {
@@ -258,10 +257,10 @@ static uint32_t unknown_in(const struct kymo_guess *g, const struct kymo_facts *
     return 0;
 }
 
-/* A return to mfa that can't be if the guesses were right: learns which of the
- * calls that were ended had been there still. It is the one that mfa had called;
- * when mfa is in no guess, the lowest one of which nothing is known. What was
- * inferred since then ran above it. */
+/* A return to mfa shows that a guess was wrong: learns which of the calls that it ended was
+ * still on the stack. This is the call that mfa had made, or, if mfa is in no guess, the lowest
+ * call about which nothing is known. Frames inferred since that guess ran above this call, so
+ * they are removed. */
 static void learn_wrong_guess(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
                               kymo_leave_fn leave, void *arg)
 {
@@ -295,12 +294,12 @@ static void learn_return(const struct kymo_stack *st, struct kymo_facts *facts, 
         else if (below->kind == KYMO_FRAME_CALL && above->kind == KYMO_FRAME_INFERRED && i == k)
             learn(st, facts, below->mfa, above->above, true);
     }
-    /* A return with only inferred frames above: the call was rightly kept. */
+    /* Only inferred frames are above: keeping the call was right. */
     if (j + 1 < st->n && st->f[j + 1].kind == KYMO_FRAME_INFERRED)
         learn(st, facts, st->f[j].mfa, st->f[j + 1].above, true);
 }
 
-/* return_to straight after return_from: the call has ended already. */
+/* return_to directly after return_from, which has already ended the call. */
 static void return_to_after_from(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t mfa,
                                  kymo_leave_fn leave, void *arg)
 {
@@ -316,13 +315,13 @@ static void return_to_after_from(struct kymo_stack *st, const struct kymo_facts 
 static void return_to_nothing_open(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
                                    kymo_leave_fn leave, void *arg)
 {
-    /* A return without an open call: a guess was wrong. */
+    /* No call is open that could return: a guess was wrong. */
     learn_wrong_guess(st, facts, mfa, leave, arg);
     uint32_t k = find(st, st->n, mfa);
     if (k != UINT32_MAX) {
         pop_to(st, k + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
     } else {
-        /* What returned is the function that was running, its call unseen. */
+        /* The running function has returned; its call was not recorded. */
         if (st->n > 0)
             pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
         infer(st, mfa, 0);
@@ -336,7 +335,7 @@ static void return_to_open(struct kymo_stack *st, struct kymo_facts *facts, uint
     uint32_t ended = st->f[j].mfa;
     bool wrong = st->n_guesses > 0 && st->guesses[st->n_guesses - 1].left == j + 1;
     if (ended == mfa && j + 1 < st->n && (wrong || k == UINT32_MAX)) {
-        /* Back in the call that is open, from one that had been ended above it. */
+        /* A call above it, which was ended by a guess, has returned to the open call. */
         if (wrong)
             learn_wrong_guess(st, facts, mfa, leave, arg);
         pop_to(st, j + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
@@ -349,13 +348,13 @@ static void return_to_open(struct kymo_stack *st, struct kymo_facts *facts, uint
         pop_to(st, k + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
         return;
     }
-    /* A function that returns to itself, with its caller too deep to be here. */
+    /* The function has returned to a call of itself that is not on the stack. */
     if (ended == mfa)
         learn(st, facts, mfa, mfa, true);
     if (j + 1 < st->n)
         learn(st, facts, ended, st->f[j + 1].above, true);
     if (mfa == 0) {
-        /* The bottom: all calls had replaced each other. */
+        /* Returned to the bottom of the stack: each call had been replaced by the next. */
         for (uint32_t i = 0; i < j; i++) {
             if (st->f[i].kind == KYMO_FRAME_CALL && st->f[i + 1].kind == KYMO_FRAME_CALL)
                 learn(st, facts, st->f[i].mfa, st->f[i + 1].mfa, false);
@@ -397,7 +396,7 @@ bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uin
         st->beyond--;
         return false;
     }
-    /* The return_to of this very return came first. */
+    /* The return_to of the same return came first and has ended the call. */
     if (st->last_op == OP_RETURN_TO && st->last == mfa) {
         st->last_op = OP_NONE;
         return false;
@@ -436,7 +435,7 @@ void kymo_stack_learn_end(const struct kymo_stack *st, struct kymo_facts *facts)
         const struct kymo_frame *f = &st->f[i], *g = &st->f[i + 1];
         if (f->kind != KYMO_FRAME_CALL || g->kind != KYMO_FRAME_CALL)
             continue;
-        /* Repeated: the same caller and callee a few frames further up. */
+        /* Repeated: the same pair of caller and callee is found a few frames further up. */
         bool again = false;
         for (uint32_t j = i + 1; j + 1 < st->n && j <= i + CYCLE_MAX && !again; j++)
             again = st->f[j].mfa == f->mfa && st->f[j + 1].mfa == g->mfa;

@@ -9,7 +9,7 @@
 
 /* ---- collecting ---- */
 
-/* Room for one more element; NULL when there is none. */
+/* Makes room for one more element; returns NULL if there is none. */
 static void *grown(struct kymo_why *w, void *p, size_t n, size_t *room, size_t size)
 {
     if (n < *room)
@@ -91,14 +91,14 @@ bool kymo_why_window(struct kymo_why *w, int64_t start, int64_t end)
     return true;
 }
 
-/* Whether some of the time from start to end is in a window; an end that is not known is
- * not before any. */
+/* Whether the interval from start to end overlaps a window. An interval with an unknown end is
+ * treated as never ending. */
 static bool wanted(const struct kymo_why *w, int64_t start, int64_t end)
 {
     size_t low = 0, high = w->windows.n;
     if (high == 0)
         return true;
-    while (low < high) { /* the first window that does not end before */
+    while (low < high) { /* search for a window that overlaps the interval */
         size_t mid = low + (high - low) / 2;
         if (end != KYMO_NO_TIME && w->windows.p[mid].start > end)
             high = mid;
@@ -183,8 +183,11 @@ static void on_run(void *arg, const struct kymo_run *run)
                                 .out_mfa = run->out_mfa,
                                 .start = run->start,
                                 .end = run->end,
+                                .runnable = run->runnable,
+                                .by = run->by,
                                 .acted = acted != NULL ? *acted : KYMO_NO_TIME};
-    /* A run without an end needs the next one beside it, which tells whether it is the last. */
+    /* After a run without an end, the next run is kept too, even outside the windows: it shows
+     * that the former is not the last run of the process (see close_runs). */
     bool after_endless = kymo_map_get(&w->endless, run->process) != NULL;
     if (run->start == KYMO_NO_TIME || (!after_endless && !wanted(w, run->start, run->end)))
         return;
@@ -257,8 +260,8 @@ struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w)
 
 /* ---- order ---- */
 
-/* The n elements at p in a new place, in the order of their keys, which are freed. NULL: no
- * memory. */
+/* Returns a copy of the n elements at p, sorted by their keys, or NULL if there is no memory.
+ * Frees the keys. */
 static void *in_order(struct kymo_why *w, struct kymo_order *keys, const void *p, size_t n, size_t size)
 {
     void *to = keys != NULL && kymo_order_sort(keys, n) ? kymo_order_apply(keys, n, p, size) : NULL;
@@ -267,14 +270,18 @@ static void *in_order(struct kymo_why *w, struct kymo_order *keys, const void *p
     return to;
 }
 
-#define KEY(x) _Generic((x), int64_t : kymo_order_signed((int64_t)(x)), default : (uint64_t)(x))
-/* Sorts a list by two members of its elements. */
-#define SORT(list, one, two) \
+/* Keys for SORT: a member that is an unsigned number, or a time. */
+#define BY(member) ((uint64_t)element_->member)
+#define BY_TIME(member) kymo_order_signed(element_->member)
+/* Sorts a list by two keys of its elements. */
+#define SORT(list, first, second) \
     do { \
         size_t n_ = (list).n; \
         struct kymo_order *keys_ = n_ > 1 ? malloc(n_ * sizeof *keys_) : NULL; \
-        for (size_t i_ = 0; i_ < n_ && keys_ != NULL; i_++) \
-            keys_[i_] = (struct kymo_order){KEY((list).p[i_].one), KEY((list).p[i_].two), i_}; \
+        for (size_t i_ = 0; i_ < n_ && keys_ != NULL; i_++) { \
+            const __typeof__((list).p[0]) *element_ = &(list).p[i_]; \
+            keys_[i_] = (struct kymo_order){first, second, i_}; \
+        } \
         void *p_ = n_ > 1 ? in_order(w, keys_, (list).p, n_, sizeof *(list).p) : NULL; \
         if (p_ != NULL) { \
             free((list).p); \
@@ -283,8 +290,9 @@ static void *in_order(struct kymo_why *w, struct kymo_order *keys, const void *p
         } \
     } while (0)
 
-/* Of the last run of a process the end may not be known because it still runs; of any
- * other it is not known at all: nothing is, until the next begins. */
+/* If the last run of a process has no end, the process may still run: the run gets the latest
+ * possible end. Other runs without an end are dropped, so that nothing is assumed about the time
+ * up to the next run. */
 static void close_runs(struct kymo_why *w)
 {
     size_t kept = 0;
@@ -304,7 +312,7 @@ bool kymo_why_sort(struct kymo_why *w)
 {
     if (w->sorted || w->failed)
         return !w->failed;
-    SORT(w->runs, process, start);
+    SORT(w->runs, BY(process), BY_TIME(start));
     close_runs(w);
     w->slots.p = malloc((w->runs.n + 1) * sizeof *w->slots.p);
     if (w->slots.p == NULL) {
@@ -314,14 +322,14 @@ bool kymo_why_sort(struct kymo_why *w)
     if (w->runs.n > 0)
         memcpy(w->slots.p, w->runs.p, w->runs.n * sizeof *w->slots.p);
     w->slots.n = w->runs.n;
-    SORT(w->slots, slot, start);
-    SORT(w->collections, process, start);
-    SORT(w->spans, process, id);
-    SORT(w->mails, to, fetched);
-    SORT(w->to_ports, from, sent);
-    SORT(w->asked, client, sent);
-    SORT(w->handled, server, handled);
-    SORT(w->suspensions, start, id);
+    SORT(w->slots, BY(slot), BY_TIME(start));
+    SORT(w->collections, BY(process), BY_TIME(start));
+    SORT(w->spans, BY(process), BY(id));
+    SORT(w->mails, BY(to), BY_TIME(fetched));
+    SORT(w->to_ports, BY(from), BY_TIME(sent));
+    SORT(w->asked, BY(client), BY_TIME(sent));
+    SORT(w->handled, BY(server), BY_TIME(handled));
+    SORT(w->suspensions, BY_TIME(start), BY(id));
     if (w->failed)
         return false;
     for (size_t i = 0; i < w->asked.n; i++) {
@@ -340,7 +348,7 @@ bool kymo_why_sort(struct kymo_why *w)
 
 /* ---- finding ---- */
 
-/* The elements whose 64-bit key at `offset` is `key`. */
+/* The elements whose key, an unsigned integer of key_size bytes at `offset`, equals `key`. */
 static struct kymo_why_range range_of(const void *p, size_t n, size_t size, size_t offset, size_t key_size,
                                       uint64_t key)
 {
@@ -407,7 +415,7 @@ struct kymo_why_range kymo_why_handled(const struct kymo_why *w, uint64_t server
     return RANGE(w->handled, struct kymo_request, server, server);
 }
 
-/* ---- who ran ---- */
+/* ---- running processes ---- */
 
 static int64_t overlap(const struct kymo_why_run *run, int64_t start, int64_t end)
 {
@@ -415,7 +423,8 @@ static int64_t overlap(const struct kymo_why_run *run, int64_t start, int64_t en
     return to > from ? to - from : 0;
 }
 
-/* The last run on a thread that began before `end`; range->first - 1 is none. */
+/* One more than the index of the last run in the range that began before `end`; range.first if
+ * there is none. */
 static size_t last_before(const struct kymo_why *w, struct kymo_why_range range, int64_t end)
 {
     size_t low = range.first, high = range.end;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Facts of a window by process, for kymo_why_explain. why_facts.c collects and finds
- * them, why_path.c walks the path, why_parts.c sums it up. Each calls those before it.
+ * The facts of the windows, ordered by process, for kymo_why_explain. why_facts.c collects and
+ * finds facts, why_path.c walks the critical path, why_parts.c sums the path up. Each of these
+ * files calls only those before it.
  */
 #ifndef KYMO_WHY_INT_H
 #define KYMO_WHY_INT_H
@@ -15,16 +16,16 @@
         size_t n, room; \
     }
 
-/* The facts of one process, or of one thread: indexes. */
+/* Indexes of the facts of one process or thread: first <= i < end. */
 struct kymo_why_range {
     size_t first, end;
 };
 
-/* A stretch of the path, in any order until it is complete. */
+/* A stretch (interval) of the path. Stretches are unordered until the path is complete. */
 struct kymo_why_stretch {
     uint8_t cause;
     uint64_t process, blame;
-    uint64_t queue; /* of held_up: in whose mailbox a request waited meanwhile */
+    uint64_t queue; /* of held_up: the process in whose mailbox the request waited */
     int64_t start, end, blame_ns;
     uint32_t mfa;
     uint32_t requests;
@@ -35,16 +36,18 @@ struct kymo_why_path {
     size_t n, room;
 };
 
-/* What is needed of a struct kymo_run. */
+/* The parts of struct kymo_run that are needed. */
 struct kymo_why_run {
     uint64_t process;
     uint32_t slot;
     uint32_t in_mfa, out_mfa;
     int64_t start, end;
-    int64_t acted; /* its first call, return or send in this run; KYMO_NO_TIME = none */
+    int64_t runnable; /* time in a run queue before; KYMO_NO_TIME = unknown */
+    uint8_t by;       /* enum kymo_runnable */
+    int64_t acted;    /* its first call, return or send in this run; KYMO_NO_TIME = none */
 };
 
-/* What is needed of a struct kymo_span. */
+/* The parts of struct kymo_span that are needed. */
 struct kymo_why_span {
     uint64_t process, id;
     int64_t start, end;
@@ -57,7 +60,7 @@ struct kymo_why_window {
 
 struct kymo_why {
     const struct kymo_reader *r;
-    KYMO_WHY_LIST(struct kymo_why_window) windows;     /* of the facts: by start, disjoint */
+    KYMO_WHY_LIST(struct kymo_why_window) windows;     /* by start, disjoint */
     KYMO_WHY_LIST(struct kymo_why_run) runs;           /* by process and start */
     KYMO_WHY_LIST(struct kymo_why_run) slots;          /* the same by thread and start */
     KYMO_WHY_LIST(struct kymo_collection) collections; /* by process and start */
@@ -67,20 +70,20 @@ struct kymo_why {
     KYMO_WHY_LIST(struct kymo_request) asked;          /* by client and time of sending */
     KYMO_WHY_LIST(struct kymo_request) handled;        /* by server and time of handling */
     struct kymo_why_path path;
-    struct kymo_why_path held_up; /* beside the stretches of the path that are KYMO_WHY_QUEUE */
-    uint64_t queue;               /* held_up is being filled, for this server; or NONE */
-    struct kymo_map replies;      /* id of a reply's message -> index + 1 in asked */
-    struct kymo_map suspends;     /* function -> uint8_t: 1 no, 2 suspends, 3 resumes */
-    KYMO_WHY_LIST(struct kymo_why_span) suspensions; /* calls of these, by start */
+    struct kymo_why_path held_up; /* what happened during the KYMO_WHY_QUEUE stretches of path */
+    uint64_t queue;               /* the server for which held_up is being filled, or KYMO_IDENT_NONE */
+    struct kymo_map replies;      /* id of the message that is a reply -> index + 1 in asked */
+    struct kymo_map suspends;     /* function -> uint8_t: 1 neither, 2 suspends, 3 resumes */
+    KYMO_WHY_LIST(struct kymo_why_span) suspensions; /* calls of functions that suspend or resume, by start */
     struct kymo_map acted;                           /* process -> int64_t: see kymo_why_run */
-    struct kymo_map endless;                         /* processes whose last run has no end */
+    struct kymo_map endless;                         /* set of processes whose newest run has no end */
     bool sorted, failed;
-    bool facts_cut, path_cut; /* no room for all facts, for all of this path */
+    bool facts_cut, path_cut; /* facts, or stretches of this path, were dropped for lack of room */
     uint32_t n_slots;
     const struct kymo_slot *slot;
 };
 
-/* Brings the facts in order, once. False: no memory. */
+/* Sorts the facts, on the first call only. Returns false if there is no memory. */
 bool kymo_why_sort(struct kymo_why *w);
 struct kymo_why_range kymo_why_runs(const struct kymo_why *w, uint64_t process);
 struct kymo_why_range kymo_why_slot(const struct kymo_why *w, uint32_t slot);
@@ -90,20 +93,20 @@ struct kymo_why_range kymo_why_mails(const struct kymo_why *w, uint64_t to);
 struct kymo_why_range kymo_why_to_ports(const struct kymo_why *w, uint64_t from);
 struct kymo_why_range kymo_why_asked(const struct kymo_why *w, uint64_t client);
 struct kymo_why_range kymo_why_handled(const struct kymo_why *w, uint64_t server);
-/* Whether the module of a function is called so. */
+/* Whether the function belongs to the module of this name. */
 bool kymo_why_in_module(const struct kymo_why *w, uint32_t mfa, const char *module);
 
-/* Who ran longest on the threads of the kind and the node of `slot` from start to end (but not
- * `not_this`): *who, *ns; returns the largest part of that time that one thread was
- * busy, 0 to 1. */
+/* Considers the threads of the same node and kind as `slot`, without the time of process
+ * `not_this`. Stores the process that ran longest on them from start to end in *who, and its
+ * running time in *ns. Returns the utilisation of the busiest of these threads, 0 to 1. */
 double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end, uint64_t not_this,
                      uint64_t *who, int64_t *ns);
-/* All running time of all threads of the node of `slot` from start to end. */
+/* The running time on all threads of the node of `slot` from start to end. */
 int64_t kymo_why_all_running(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end);
 
-/* Fills w->path with what process did from start to end. */
+/* Fills w->path with the critical path of `process` from start to end. */
 void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end);
-/* The same for what became of a cast, until it was handled. */
+/* Fills w->path with the critical path of a cast, from its send until it was handled. */
 void kymo_why_walk_cast(struct kymo_why *w, const struct kymo_request *q);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The path summed up: stretches in order of time, by cause and process, and the
- * functions that ran.
+ * Sums up the path: steps in order of time, and parts by cause and process, with the function
+ * that ran longest in each.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static bool has_function(uint8_t cause)
 
 /* ---- functions ---- */
 
-/* Adds the time from `from` to `to`, when `mfa` was innermost, to its sum. */
+/* Adds the time from `from` to `to`, in which `mfa` was the innermost function, to its sum. */
 static void credit(struct kymo_map *sums, uint32_t mfa, int64_t from, int64_t to, uint32_t *best,
                    int64_t *most)
 {
@@ -45,7 +45,8 @@ struct merged {
     size_t n;
 };
 
-/* The overlap of [from, to] with the stretches, for one function; from *at on. */
+/* Credits mfa with the overlap of [from, to] and the stretches. *at is the first stretch that may
+ * overlap; it is advanced past those that end before `from`. */
 static void credit_overlap(const struct merged *m, size_t *at, struct kymo_map *sums, uint32_t mfa,
                            int64_t from, int64_t to, uint32_t *best, int64_t *most)
 {
@@ -57,8 +58,9 @@ static void credit_overlap(const struct merged *m, size_t *at, struct kymo_map *
     }
 }
 
-/* The function that was innermost for most of the stretches. Spans of a process nest and
- * are in the order of their calls, so one walk with a stack sees each change. */
+/* Finds the function that was innermost for most of the time of the stretches. The spans of a
+ * process nest and are in the order of their calls, so one pass with a stack visits each change of
+ * the innermost function. */
 static void top_function(const struct kymo_why *w, uint64_t process, const struct merged *m, uint32_t *best,
                          int64_t *most)
 {
@@ -74,7 +76,7 @@ static void top_function(const struct kymo_why *w, uint64_t process, const struc
     for (size_t i = range.first; stack != NULL && i <= range.end; i++) {
         const struct kymo_why_span *next = i < range.end ? &w->spans.p[i] : NULL;
         int64_t start = next != NULL ? next->start : INT64_MAX;
-        /* What ends before the next begins. */
+        /* Spans that end before the next one begins. */
         while (n > 0 && stack[n - 1]->end != KYMO_NO_TIME && stack[n - 1]->end <= start) {
             credit_overlap(m, &at, &sums, stack[n - 1]->mfa, time, stack[n - 1]->end, best, most);
             time = stack[n - 1]->end > time ? stack[n - 1]->end : time;
@@ -117,7 +119,7 @@ static int largest_first(const void *a, const void *b)
                                 : (x->process < y->process ? -1 : x->process > y->process);
 }
 
-/* Of the stretches s[i] on, those of one process and cause. */
+/* The stretches from s[i] on that have the same process and cause as s[i]. */
 static struct merged merge(const struct kymo_why_stretch *const *s, size_t i, size_t n)
 {
     size_t end = i;
@@ -126,8 +128,8 @@ static struct merged merge(const struct kymo_why_stretch *const *s, size_t i, si
     return (struct merged){s + i, end - i};
 }
 
-/* Those of the path for which `queue` is its server, in order for merge. *n: how many.
- * NULL: no memory. */
+/* The stretches of the path with this `queue`, sorted as merge needs them, and their number in *n.
+ * Returns NULL if there is no memory. */
 static const struct kymo_why_stretch **in_order(const struct kymo_why_path *path, uint64_t queue, size_t *n)
 {
     const struct kymo_why_stretch **s = malloc((path->n + 1) * sizeof(const struct kymo_why_stretch *));
@@ -141,7 +143,8 @@ static const struct kymo_why_stretch **in_order(const struct kymo_why_path *path
     return s;
 }
 
-/* What took most of the time in the mailbox of this server. */
+/* The cause and process that took most of the time that a request waited in the mailbox of this
+ * server. */
 static struct kymo_why_held_up held_up(const struct kymo_why *w, uint64_t server)
 {
     struct kymo_why_held_up most = {.process = KYMO_IDENT_NONE, .blame = KYMO_IDENT_NONE};
@@ -172,12 +175,12 @@ static struct kymo_why_held_up held_up(const struct kymo_why *w, uint64_t server
     return most;
 }
 
-/* One cause in one process. */
+/* The part for the stretches of one cause and process. */
 static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged *m)
 {
     const struct kymo_why_stretch *first = m->s[0];
     struct kymo_why_part part = {.cause = first->cause, .process = first->process, .blame = KYMO_IDENT_NONE};
-    struct kymo_map blamed; /* who -> int64_t of stretches */
+    struct kymo_map blamed; /* blamed process or port -> int64_t: sum of blame_ns */
     int64_t most = -1;
     kymo_map_init(&blamed, sizeof(int64_t));
     for (size_t i = 0; i < m->n; i++) {
@@ -204,7 +207,8 @@ static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged
     return part;
 }
 
-/* More than there is room for goes into the last part, as unknown. */
+/* Adds a part. If there is no room, the smallest is merged into the last part, whose cause is
+ * unknown. */
 static void add_part(struct kymo_why_answer *out, const struct kymo_why_part *part)
 {
     if (out->n < KYMO_WHY_PARTS - 1) {
@@ -251,8 +255,8 @@ static int parts(const struct kymo_why *w, struct kymo_why_answer *out)
 
 /* ---- steps ---- */
 
-/* Whether a stretch belongs to the step after it: the same, or too short beside the
- * whole to be worth a step of its own. */
+/* Whether a stretch is merged into the step that follows it: it has the same process, and either
+ * the same cause, or is shorter than `least`. */
 static bool belongs(const struct kymo_why_step *step, const struct kymo_why_stretch *s, int64_t least)
 {
     if (step->process != s->process || step->start != s->end)
@@ -262,7 +266,8 @@ static bool belongs(const struct kymo_why_step *step, const struct kymo_why_stre
 
 static void steps(const struct kymo_why *w, int64_t least, struct kymo_why_answer *out)
 {
-    /* From the newest back, as many as there is room for; then in order. */
+    /* Collects steps from the newest backwards, as many as there is room for, then reverses
+     * them. */
     size_t n = 0;
     for (size_t i = w->path.n; i-- > 0;) {
         const struct kymo_why_stretch *s = &w->path.p[i];
@@ -272,7 +277,7 @@ static void steps(const struct kymo_why *w, int64_t least, struct kymo_why_answe
             continue;
         }
         if (last != NULL && last->process == s->process && last->end - last->start < least) {
-            last->start = s->start; /* the other way round */
+            last->start = s->start; /* the following step is the short one: s replaces it */
             last->cause = s->cause;
             last->blame = s->blame;
             last->mfa = s->mfa;
@@ -297,7 +302,7 @@ static void steps(const struct kymo_why *w, int64_t least, struct kymo_why_answe
     out->n_steps = n;
 }
 
-/* Sums up w->path. */
+/* Fills *out from w->path. */
 static int sum_up_path(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
                        struct kymo_why_answer *out)
 {
@@ -308,7 +313,7 @@ static int sum_up_path(struct kymo_why *w, uint64_t process, int64_t start, int6
         return -ENOMEM;
     steps(w, (end - start) / 100, out);
     int rc = parts(w, out);
-    if (rc == 0 && out->ns < end - start) { /* stretches that found no room */
+    if (rc == 0 && out->ns < end - start) { /* stretches were dropped for lack of room */
         struct kymo_why_part rest = {
             .process = process, .blame = KYMO_IDENT_NONE, .ns = end - start - out->ns, .times = 1};
         out->ns += rest.ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The critical path, from the end backwards. A process that waited for a message hands
- * the path over to its sender; the rest of its time is its own.
+ * The critical path, from the end backwards. When a process waited for a message, the path
+ * continues in its sender; all other time belongs to the process itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,21 +9,21 @@
 #include "kymo_timeline.h"
 #include "why_int.h"
 
-/* Handovers on one path at a time. */
+/* Maximum number of nested handovers from a process to the one that it waited for. */
 enum { DEPTH_MAX = 100 };
-/* Stretches of one path. */
+/* Maximum number of stretches of a path. */
 #define PATH_MAX_STRETCHES 1000000u
-/* A wait for a scheduler that is shorter needs no busy thread to explain it. */
+/* A wait of up to this long is attributed to the scheduler even if no thread was busy. */
 enum { WAKEUP_NS = 200000 };
-/* A run this short that did nothing is no end of a wait: the process looked at a signal
- * or at a message that it did not want. */
+/* A shorter run in which the process did nothing does not end a wait: the process handled a
+ * signal, or scanned a message that its receive does not match. */
 enum { GLANCE_NS = 50000 };
-/* The same where it is certain that it did not want the messages. */
+/* The same limit, if it is certain that the receive does not match the messages. */
 enum { LONG_GLANCE_NS = 1000000 };
-/* No timeout of a receive but 0 is over sooner. */
+/* The shortest timeout of a receive, other than 0. */
 enum { TIMEOUT_MIN_NS = 1000000 };
-/* What a process did right before it was scheduled out, or somebody else before it was
- * scheduled in. */
+/* Maximum time between an action and its effect: a process acts just before it is scheduled out,
+ * or another process acts just before this one is scheduled in. */
 enum { JUST_NS = 1000000 };
 
 static void add(struct kymo_why *w, struct kymo_why_stretch s)
@@ -78,8 +78,8 @@ static bool is_dirty(const struct kymo_why *w, uint32_t slot)
 
 /* ---- running ---- */
 
-/* The index of the first collection of the process that ends after `time`: they do not
- * overlap. */
+/* The index of the first collection in the range that ends after `time`. Collections of a process
+ * do not overlap. */
 static size_t collection_from(const struct kymo_why *w, struct kymo_why_range c, int64_t time)
 {
     size_t low = c.first, high = c.end;
@@ -93,7 +93,7 @@ static size_t collection_from(const struct kymo_why *w, struct kymo_why_range c,
     return low;
 }
 
-/* A run, with the collections in it apart. */
+/* Adds the part of a run from start to end, with its collections as separate stretches. */
 static void ran(struct kymo_why *w, const struct kymo_why_run *run, int64_t start, int64_t end)
 {
     uint8_t cause = is_dirty(w, run->slot) ? KYMO_WHY_DIRTY : KYMO_WHY_RUNNING;
@@ -109,10 +109,20 @@ static void ran(struct kymo_why *w, const struct kymo_why_run *run, int64_t star
     simple(w, cause, run->process, at, end, run->in_mfa);
 }
 
-/* ---- waiting for a scheduler, and what looks like it ---- */
+/* ---- waiting for a scheduler, and waits that look the same ---- */
 
-/* The process that had it suspended until just before `end`. *since: not before. */
-static uint64_t suspender(const struct kymo_why *w, uint64_t process, int64_t end, int64_t *since)
+/* A suspension of a process: by whom, and from when until when. */
+struct suspension {
+    uint64_t by;
+    int64_t since, until;
+};
+
+/* Finds the suspension that kept `process` from running until `end`. The recording does not tell
+ * which process was suspended, so the suspension must have ended just before `end`, or cover most
+ * of the time from `start` to `end`, in which the process could not run (start == end: nothing is
+ * known about that). */
+static bool suspended(const struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                      struct suspension *found)
 {
     const struct kymo_why_span *resumed = NULL;
     for (size_t i = w->suspensions.n; i-- > 0;) {
@@ -120,51 +130,65 @@ static uint64_t suspender(const struct kymo_why *w, uint64_t process, int64_t en
         const uint8_t *what = kymo_map_get(&w->suspends, s->mfa);
         if (s->start > end || s->process == process || what == NULL)
             continue;
-        if (*what == 3 && resumed == NULL && end - s->start <= JUST_NS) {
+        if (*what == 3 && resumed == NULL &&
+            (end - s->start <= JUST_NS || 2 * (s->start - start) > end - start)) {
             resumed = s;
         } else if (*what == 2 && resumed != NULL && s->process == resumed->process) {
-            *since = s->start;
-            return s->process;
+            bool just = end - resumed->start <= JUST_NS;
+            *found = (struct suspension){s->process, s->start, just ? end : resumed->start};
+            return just || 2 * (found->until - later(start, found->since)) > end - start;
         }
     }
-    return KYMO_IDENT_NONE;
+    return false;
 }
 
-/* It could run from start to end, when `next` began, and did not. */
-static void wait_runnable(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
-                          const struct kymo_why_run *next)
+/* Adds a wait from start to end in which the process could run (it was not suspended), and did not
+ * run; then run `next` began. */
+static void wait_scheduler(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                           const struct kymo_why_run *next)
 {
     struct kymo_why_stretch s = {.cause = KYMO_WHY_SCHEDULER,
                                  .process = process,
                                  .start = start,
                                  .end = end,
                                  .blame = KYMO_IDENT_NONE};
-    int64_t since;
     if (end <= start)
         return;
     double busy = kymo_why_busy(w, next->slot, start, end, process, &s.blame, &s.blame_ns);
     if (is_dirty(w, next->slot)) {
         s.cause = KYMO_WHY_DIRTY_QUEUE;
         s.mfa = next->in_mfa;
-    } else if (end - start > WAKEUP_NS) {
-        uint64_t by = suspender(w, process, end, &since);
-        if (by != KYMO_IDENT_NONE && since < end) {
-            wait_runnable(w, process, start, since, next);
-            s.start = later(start, since);
-            s.cause = KYMO_WHY_SUSPENDED;
-            s.blame = by;
-            s.blame_ns = 0;
-        } else if (busy < 0.5) {
-            bool still = kymo_why_all_running(w, next->slot, start, end) < (end - start) / 20;
-            s.cause = still ? KYMO_WHY_NODE : KYMO_WHY_UNKNOWN;
-            s.blame = KYMO_IDENT_NONE;
-            s.blame_ns = 0;
-        }
+    } else if (end - start > WAKEUP_NS && busy < 0.5) {
+        bool known = next->by == KYMO_RUNNABLE_OUT ||
+                     (next->runnable != KYMO_NO_TIME && start >= next->start - next->runnable);
+        bool still = kymo_why_all_running(w, next->slot, start, end) < (end - start) / 20;
+        s.cause = still ? KYMO_WHY_NODE : known ? KYMO_WHY_SCHEDULER : KYMO_WHY_UNKNOWN;
+        s.blame = KYMO_IDENT_NONE;
+        s.blame_ns = 0;
     }
     add(w, s);
 }
 
-/* What was sent at `start` by `from` let it run at `end`. */
+/* Adds a wait from start to end in which the process would have run if it had not been suspended or
+ * waiting for a scheduler; then run `next` began. */
+static void wait_runnable(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                          const struct kymo_why_run *next)
+{
+    struct suspension by;
+    if (end - start > WAKEUP_NS && !is_dirty(w, next->slot) && suspended(w, process, start, end, &by)) {
+        wait_runnable(w, process, start, by.since, next);
+        add(w, (struct kymo_why_stretch){.cause = KYMO_WHY_SUSPENDED,
+                                         .process = process,
+                                         .blame = by.by,
+                                         .start = later(start, by.since),
+                                         .end = by.until});
+        start = by.until;
+    }
+    wait_scheduler(w, process, start, end, next);
+}
+
+/* Adds the wait from `start`, when `from` sent a message, to `end`, when the message had made its
+ * receiver run. */
 static void wait_delivered(struct kymo_why *w, uint64_t from, const struct kymo_why_run *next, int64_t start,
                            int64_t end)
 {
@@ -176,7 +200,7 @@ static void wait_delivered(struct kymo_why *w, uint64_t from, const struct kymo_
 
 /* ---- messages ---- */
 
-/* The index of the first message of the process that was fetched at `time` or later. */
+/* The index of the first message in the range that was fetched at `time` or later. */
 static size_t fetched_from(const struct kymo_why *w, struct kymo_why_range m, int64_t time)
 {
     size_t low = m.first, high = m.end;
@@ -195,8 +219,8 @@ static bool is_timeout(const struct kymo_mail *m)
     return m->kind == KYMO_MSG_TIMEOUT;
 }
 
-/* Whether a message is a request that arrived while its receiver handled another one: the
- * handler does not wait for it. */
+/* Whether a message is a request that arrived while its receiver handled another one. The handler
+ * was not waiting for such a message. */
 static bool is_next_request(const struct kymo_why *w, const struct kymo_mail *m)
 {
     struct kymo_why_range h = kymo_why_handled(w, m->to);
@@ -219,7 +243,7 @@ static bool is_next_request(const struct kymo_why *w, const struct kymo_mail *m)
 
 /* ---- waiting without a message ---- */
 
-/* The port that it sent something to right before it was scheduled out. */
+/* The port to which the process sent something right before it was scheduled out at `out`. */
 static uint64_t port_before(const struct kymo_why *w, uint64_t process, int64_t out)
 {
     struct kymo_why_range m = kymo_why_to_ports(w, process);
@@ -240,8 +264,9 @@ static bool is_function(const struct kymo_why *w, uint32_t id, const char *modul
     return t.len == strlen(function) && memcmp(t.s, function, t.len) == 0;
 }
 
-/* Whether a run began with a look at the next request, which came during the wait before:
- * that was a wait in a receive, for something else. */
+/* Whether run `next` began with fetching a request that arrived during the wait before it, while
+ * another request was being handled. Then the wait was in a receive that the request does not
+ * match. */
 static bool looked_at_request(const struct kymo_why *w, const struct kymo_why_run *before,
                               const struct kymo_why_run *next)
 {
@@ -256,6 +281,51 @@ static bool looked_at_request(const struct kymo_why *w, const struct kymo_why_ru
     return false;
 }
 
+/* Whether the run ended while the process was writing to a port, which is stored in *port if it is
+ * known. A port that is busy suspends the process, and resumes it later. */
+static bool writes(const struct kymo_why *w, const struct kymo_why_run *run, uint64_t *port)
+{
+    *port = port_before(w, run->process, run->end);
+    return *port != KYMO_IDENT_NONE || is_function(w, run->out_mfa, "erlang", "port_command") ||
+           is_function(w, run->out_mfa, "erts_internal", "port_command") ||
+           kymo_why_in_module(w, run->out_mfa, "prim_inet");
+}
+
+/* A wait that ended because the process was resumed, by another process or by a port. */
+static void wait_resumed(struct kymo_why *w, const struct kymo_why_run *before, int64_t start, int64_t end)
+{
+    struct suspension s = {.by = KYMO_IDENT_NONE};
+    uint64_t port;
+    bool to_port = !suspended(w, before->process, end, end, &s) && writes(w, before, &port);
+    add(w, (struct kymo_why_stretch){.cause = to_port ? KYMO_WHY_PORT : KYMO_WHY_SUSPENDED,
+                                     .process = before->process,
+                                     .blame = to_port ? port : s.by,
+                                     .start = start,
+                                     .end = end,
+                                     .mfa = before->out_mfa});
+}
+
+/* For a wait that no message explains, if the time in a run queue before `next` is known, which is
+ * the end of the wait: adds it, and returns when it began. Sets *told if the wait before that time
+ * is explained too, because the runtime recorded what ended it. */
+static int64_t wait_queued(struct kymo_why *w, const struct kymo_why_run *before,
+                           const struct kymo_why_run *next, int64_t start, int64_t end, bool *told)
+{
+    int64_t ready = later(earlier(next->start - next->runnable, end), start);
+    bool adjacent = before + 1 == next;
+    *told = true;
+    if (adjacent && next->by == KYMO_RUNNABLE_OUT)
+        ready = start; /* it stayed runnable when it was scheduled out */
+    wait_runnable(w, next->process, ready, end, next);
+    if (next->by == KYMO_RUNNABLE_TIMER && adjacent)
+        simple(w, KYMO_WHY_TIMER, next->process, start, ready, before->out_mfa);
+    else if (next->by == KYMO_RUNNABLE_RESUME && adjacent)
+        wait_resumed(w, before, start, ready);
+    else
+        *told = ready <= start;
+    return ready;
+}
+
 static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
                         const struct kymo_why_run *next, int64_t start, int64_t end)
 {
@@ -264,7 +334,7 @@ static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
                                  .end = end,
                                  .blame = KYMO_IDENT_NONE,
                                  .mfa = before->out_mfa};
-    int64_t since;
+    struct suspension by;
     uint64_t who;
     if (end <= start)
         return;
@@ -272,25 +342,28 @@ static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
         wait_runnable(w, before->process, start, end, next);
         return;
     }
-    uint64_t port = port_before(w, before->process, before->end);
-    bool to_port = is_function(w, before->out_mfa, "erlang", "port_command") ||
-                   is_function(w, before->out_mfa, "erts_internal", "port_command") ||
-                   kymo_why_in_module(w, before->out_mfa, "prim_inet");
-    uint64_t by = suspender(w, before->process, end, &since);
-    if (by != KYMO_IDENT_NONE && end - start > WAKEUP_NS) {
+    bool queued = next->runnable != KYMO_NO_TIME, told = false;
+    if (queued)
+        s.end = end = wait_queued(w, before, next, start, end, &told);
+    if (told)
+        return;
+    uint64_t port;
+    bool to_port = writes(w, before, &port);
+    if (end - start > WAKEUP_NS && suspended(w, before->process, end, end, &by)) {
         s.cause = KYMO_WHY_SUSPENDED;
-        s.blame = by;
-    } else if (port != KYMO_IDENT_NONE || to_port) {
+        s.blame = by.by;
+    } else if (to_port) {
         s.cause = KYMO_WHY_PORT;
         s.blame = port;
     } else {
-        /* With messages recorded, a wait that none of them ended, nor a timeout, was not in
-         * a receive: the process had used up its reductions. Unless a message was looked at. */
+        /* If messages are recorded, and neither a message nor a timeout ended the wait, it was
+         * not in a receive: the process had used up its reductions. The exception is a receive
+         * that has looked at a message which it does not match. */
         bool sleeps = is_function(w, before->out_mfa, "timer", "sleep");
         double enough = w->mails.n > 0 && !sleeps ? 0.5 : 0.9;
         double busy = kymo_why_busy(w, next->slot, start, end, before->process, &who, &s.blame_ns);
         bool receives = end - start > WAKEUP_NS && looked_at_request(w, before, next);
-        if ((busy >= enough && !receives) || end - start <= WAKEUP_NS) {
+        if (!queued && ((busy >= enough && !receives) || end - start <= WAKEUP_NS)) {
             s.cause = KYMO_WHY_SCHEDULER;
             s.blame = who;
         } else {
@@ -303,11 +376,11 @@ static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
 
 /* ---- waiting for a message ---- */
 
-/* The message that ended the wait before run `next`, as far as messages say it: of those
- * that were fetched when it ran again and before it went on with other work, the one that
- * was there first. Not the next requests to a server that handles one, nor, when there is
- * another, messages from those whose messages did not end the wait before (`seen`, a map
- * of senders, NULL = none). NULL: no such message. */
+/* The message that probably ended the wait before run `next`, or NULL. Candidates are the messages
+ * that were fetched in this run before the process did other work; the one sent first is chosen.
+ * Requests that arrived while the process handled another one do not count. Messages from senders
+ * in `seen` (a set, may be NULL), whose earlier messages did not end the wait, count only if there
+ * is no other candidate. */
 static const struct kymo_mail *waker(const struct kymo_why *w, const struct kymo_why_run *next,
                                      const struct kymo_map *seen)
 {
@@ -318,13 +391,15 @@ static const struct kymo_mail *waker(const struct kymo_why *w, const struct kymo
     for (size_t i = fetched_from(w, m, next->start); i < m.end && w->mails.p[i].fetched <= end; i++) {
         const struct kymo_mail *mail = &w->mails.p[i];
         bool sent_known = mail->sent != KYMO_NO_TIME;
+        if (mail->taken != KYMO_NO_TIME && mail->taken > next->end)
+            continue; /* it stayed in the mailbox */
         if (sent_known && mail->sent > next->start && !woken)
-            continue; /* it came while the process ran, for another reason */
+            continue; /* it arrived when the process already ran for another reason */
         woken = true;
         if (is_next_request(w, mail))
             continue;
         if (seen != NULL && kymo_map_get(seen, mail->from) != NULL)
-            rejected = mail; /* the last one was looked at last */
+            rejected = mail; /* keep the newest: the receive looked at it last */
         else if (first == NULL || (sent_known && first->sent != KYMO_NO_TIME && mail->sent < first->sent))
             first = mail;
     }
@@ -337,8 +412,8 @@ static const struct kymo_request *request_of(const struct kymo_why *w, const str
     return place != NULL ? &w->asked.p[*place - 1] : NULL;
 }
 
-/* The reply to the newest request of the process that was fetched in this run: what it
- * waited for, whatever else came. */
+/* The reply to the newest request of the process, if it was fetched in this run. The process
+ * waited for it, even if other messages arrived. */
 static const struct kymo_request *reply_in(const struct kymo_why *w, const struct kymo_why_run *next)
 {
     struct kymo_why_range m = kymo_why_mails(w, next->process);
@@ -352,7 +427,7 @@ static const struct kymo_request *reply_in(const struct kymo_why *w, const struc
     return NULL;
 }
 
-/* The index of the last run of the process that began before `time`; range.end: none. */
+/* The index of the last run in the range that began before `time`, or range.end. */
 static size_t run_before(const struct kymo_why *w, struct kymo_why_range range, int64_t time)
 {
     size_t low = range.first, high = range.end;
@@ -366,8 +441,8 @@ static size_t run_before(const struct kymo_why *w, struct kymo_why_range range, 
     return low > range.first ? low - 1 : range.end;
 }
 
-/* Requests that the server handled, or was handling, between the sending of q and its
- * turn. */
+/* The number of requests that the server handled, or was handling, between the time q was sent and
+ * the time it began to handle q. */
 static uint32_t handled_before(const struct kymo_why *w, const struct kymo_request *q)
 {
     struct kymo_why_range h = kymo_why_handled(w, q->server);
@@ -382,8 +457,9 @@ static uint32_t handled_before(const struct kymo_why *w, const struct kymo_reque
 
 static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end, unsigned depth);
 
-/* From the sending of a request to its reply: its turn in the mailbox, then its
- * handling. What held those ahead of it up is walked, too, beside the path. */
+/* Walks a request from its send (start) to its reply (end): the wait in the mailbox, then its
+ * handling. If other requests were ahead of it in the mailbox, what the server did for them is
+ * walked too, into held_up instead of the path. */
 static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64_t start, int64_t end,
                          unsigned depth)
 {
@@ -411,7 +487,7 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
     w->queue = KYMO_IDENT_NONE;
 }
 
-/* The time of a run without its collections. */
+/* The duration of a run without its collections. */
 static int64_t worked(const struct kymo_why *w, const struct kymo_why_run *run)
 {
     struct kymo_why_range c = kymo_why_collections(w, run->process);
@@ -421,8 +497,8 @@ static int64_t worked(const struct kymo_why *w, const struct kymo_why_run *run)
     return ns;
 }
 
-/* Whether a run did not end the wait in which it began: the process looked at a signal or
- * at messages that it did not want, and waited on in the same receive. */
+/* Whether a run did not end the wait before it: the process only handled a signal, or looked at
+ * messages that its receive does not match, and went on waiting in the same receive. */
 static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
 {
     struct kymo_why_range m = kymo_why_mails(w, run->process);
@@ -442,9 +518,9 @@ static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
     return ns < GLANCE_NS && ns < run[1].start - run->end;
 }
 
-/* The run that the wait before run `next` really began after. Unless a message ended the
- * wait, only looks at signals are passed. Whose messages were looked at is added to
- * `seen`. */
+/* Goes back from run `before` over runs that are glances (see is_glance), to the run after which
+ * the wait really began; returns its index. Unless a message ended the wait (by_message), stops at
+ * glances at messages. Adds the senders of these messages to `seen`. */
 static size_t without_glances(struct kymo_why *w, struct kymo_why_range range, size_t before, int64_t start,
                               bool by_message, struct kymo_map *seen)
 {
@@ -462,7 +538,8 @@ static size_t without_glances(struct kymo_why *w, struct kymo_why_range range, s
     return before;
 }
 
-/* Who does not say more of itself. */
+/* The cause of a wait that ended with a message whose sender is not a process or whose send is not
+ * known. */
 static uint8_t cause_of_sender(const struct kymo_mail *m)
 {
     switch (KYMO_IDENT_KIND(m->from)) {
@@ -473,17 +550,45 @@ static uint8_t cause_of_sender(const struct kymo_mail *m)
     }
 }
 
-/* The wait of a process before run `next`, down to `start`. Returns the time that is
- * explained then. */
+/* When the first message was sent that the process fetched between `fetched` and the end of `run`;
+ * only those count that were sent on this node after `out`, and that are no requests which arrived
+ * while another one was handled. `end` if there is none. */
+static int64_t first_sent(const struct kymo_why *w, const struct kymo_why_run *run, int64_t fetched,
+                          int64_t out, int64_t end)
+{
+    struct kymo_why_range m = kymo_why_mails(w, run->process);
+    int64_t first = end;
+    for (size_t i = fetched_from(w, m, fetched); i < m.end && w->mails.p[i].fetched <= run->end; i++) {
+        const struct kymo_mail *mail = &w->mails.p[i];
+        if (mail->sent != KYMO_NO_TIME && mail->sent > out && !is_next_request(w, mail) &&
+            !kymo_timeline_apart(w->r, mail->from, run->process))
+            first = earlier(first, mail->sent);
+    }
+    return first;
+}
+
+/* For a receive that began at `out`, and whose timeout made `run` begin: returns since when the
+ * process could not run until `end`. It would have run when a message arrived, and fetched it. A
+ * process that is suspended fetches messages, but takes none of them. */
+static int64_t timeout_end(const struct kymo_why *w, const struct kymo_why_run *run, int64_t out, int64_t end)
+{
+    struct suspension by;
+    if (suspended(w, run->process, first_sent(w, run, out, out, end), end, &by))
+        return later(by.since, out);
+    return first_sent(w, run, run->start, out, end);
+}
+
+/* Explains the wait of a process before run `next`, up to `end` and not before `start`. Returns
+ * the beginning of the explained time. */
 static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size_t next, int64_t start,
                            int64_t end, unsigned depth)
 {
     const struct kymo_why_run *run = &w->runs.p[next];
-    bool first = next == range.first; /* when it ran before is not known */
+    bool first = next == range.first; /* no earlier run is known */
     size_t before = first ? next : next - 1;
     const struct kymo_request *q = reply_in(w, run);
     if (q != NULL && q->replied != KYMO_NO_TIME) {
-        /* Whatever ran between was a look at another message. */
+        /* In runs after the send the process only looked at other messages. */
         while (before > range.first && w->runs.p[before].start > q->sent)
             before--;
         int64_t from = first ? start : later(w->runs.p[before].end, start);
@@ -500,15 +605,19 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
         m = waker(w, run, &seen);
         kymo_map_free(&seen);
         if (m != NULL && is_timeout(m) && run->start - w->runs.p[before].end < TIMEOUT_MIN_NS)
-            m = NULL; /* of a receive ... after 0, later */
+            m = NULL; /* too early: it belongs to a later receive with `after 0` */
     }
     int64_t from = first ? start : later(w->runs.p[before].end, start);
     uint32_t out_mfa = first ? 0 : w->runs.p[before].out_mfa;
     if (m != NULL && (m->sent == KYMO_NO_TIME || KYMO_IDENT_KIND(m->from) != KYMO_I_PID)) {
-        int64_t sent = m->sent != KYMO_NO_TIME ? earlier(later(m->sent, from), end) : end, since;
+        int64_t sent = m->sent != KYMO_NO_TIME ? earlier(later(m->sent, from), end) : end;
         uint8_t cause = cause_of_sender(m);
-        if (is_timeout(m) && suspender(w, run->process, end, &since) != KYMO_IDENT_NONE)
-            sent = earlier(later(since, from), end); /* it was over before the process could run */
+        if (cause == KYMO_WHY_UNKNOWN && run->by == KYMO_RUNNABLE_TIMER)
+            cause = KYMO_WHY_TIMER;
+        else if (cause == KYMO_WHY_UNKNOWN && run->by == KYMO_RUNNABLE_PORT)
+            cause = KYMO_WHY_PORT;
+        if (is_timeout(m))
+            sent = earlier(later(timeout_end(w, run, first ? start : w->runs.p[before].end, end), from), end);
         wait_runnable(w, run->process, sent, end, run);
         add(w, (struct kymo_why_stretch){.cause = cause,
                                          .process = run->process,
@@ -517,20 +626,21 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
                                          .end = sent,
                                          .mfa = out_mfa});
     } else if (m != NULL && (m->sent > from || kymo_timeline_apart(w->r, m->from, run->process))) {
-        int64_t sent = later(earlier(m->sent, end), from); /* it may have come while the process ran */
+        int64_t sent = later(earlier(m->sent, end), from); /* it may have arrived while the process ran */
         wait_delivered(w, m->from, run, sent, end);
         walk(w, m->from, from, sent, depth + 1);
     } else if (m != NULL && first) {
         wait_runnable(w, run->process, from, end, run);
     } else if (first) {
         simple(w, KYMO_WHY_UNKNOWN, run->process, from, end, 0);
-    } else { /* no message, or it was there before */
+    } else { /* no message, or one that was sent before the wait */
         wait_silent(w, &w->runs.p[before], run, from, end);
     }
     return from;
 }
 
-/* Without scheduling: what it asked others for is on the path, the rest is its own. */
+/* For recordings without scheduling events: requests of the process are walked, and all other time
+ * is its own (KYMO_WHY_ACTIVE). */
 static void walk_unscheduled(struct kymo_why *w, uint64_t process, int64_t start, int64_t end, unsigned depth)
 {
     struct kymo_why_range asked = kymo_why_asked(w, process);

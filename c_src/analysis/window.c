@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each process is in one state at a time: in some function, scheduled in or out,
- * collecting. Whenever that changes, the time since the last change is added to what it
- * was.
+ * The state of a process is the function that it executes, whether it is scheduled in, and
+ * whether it is collecting garbage. Whenever the state changes, the time since the last change
+ * is added to the sums of the previous state.
  */
 #include "kymo_window.h"
 
@@ -12,8 +12,8 @@
 
 #include "kymo_lesson.h"
 
-/* Whether a process has a scheduler. Unknown: its scheduling is not recorded, or it has not
- * been seen to change; it counts as running its calls, but has no running time. */
+/* Whether a process is scheduled in. UNKNOWN: its scheduling is not recorded, or no change has
+ * been seen yet. Its time then counts for the functions that it calls, but not as running time. */
 enum { UNKNOWN = 0, IN, OUT };
 
 int kymo_window_init(struct kymo_window *w, uint32_t n_threads)
@@ -84,7 +84,7 @@ static struct kymo_window_process *process_row(struct kymo_window *w, uint64_t i
 
 /* ---- time ---- */
 
-/* ns since `since`, of this window; 0 where nothing is known. */
+/* Nanoseconds from `since` to `until` within this window; 0 if unknown. */
 static int64_t elapsed(const struct kymo_window *w, int64_t since, int64_t until)
 {
     if (since == KYMO_NO_TIME || w->start == KYMO_NO_TIME)
@@ -94,7 +94,7 @@ static int64_t elapsed(const struct kymo_window *w, int64_t since, int64_t until
     return until > since ? until - since : 0;
 }
 
-/* Counts the time of p up to `until` for what it was doing. */
+/* Adds the time of p up to `until` to the sums of its current state. */
 static void settle(struct kymo_window *w, struct kymo_window_process *p, int64_t until)
 {
     int64_t ns = p->since == 0 ? 0 : elapsed(w, p->since, until);
@@ -125,7 +125,7 @@ static void on_in(struct kymo_window *w, struct kymo_window_process *p, const st
     w->has_running = true;
     if (ev->slot < w->n_threads) {
         struct kymo_window_thread *t = &w->threads[ev->slot];
-        /* The `out` of the one before was not recorded. */
+        /* The `out` event of the previous process was not recorded. */
         struct kymo_window_process *q =
             t->process != KYMO_IDENT_NONE ? kymo_map_get(&w->processes, t->process) : NULL;
         if (q != NULL && q != p && q->scheduled == IN) {
@@ -136,7 +136,7 @@ static void on_in(struct kymo_window *w, struct kymo_window_process *p, const st
         *t = (struct kymo_window_thread){.busy = t->busy, .process = ev->who, .since = ev->ns};
     }
     if (p->scheduled == UNKNOWN)
-        p->since = ev->ns; /* it was out, or this was not recorded */
+        p->since = ev->ns; /* it was scheduled out, or its scheduling was not recorded */
     else
         settle(w, p, ev->ns);
     p->scheduled = IN;
@@ -216,7 +216,7 @@ static void on_event(void *arg, const struct kymo_event *ev)
         on_event_of(w, p, ev);
 }
 
-/* The process is in another function from now on. */
+/* The process executes another function from now on. */
 static void enter(struct kymo_window *w, uint64_t process, uint32_t mfa)
 {
     struct kymo_window_process *p = process_row(w, process);
@@ -259,14 +259,15 @@ void kymo_window_cut(struct kymo_window *w, int64_t end)
         settle_thread(w, &w->threads[i], end);
 }
 
-/* Whether something must be known of a process at its next event. One that is out, in no
- * function, is as if it had never been seen. */
+/* Whether the state of a process must be kept for its next event. A process that is scheduled
+ * out and executes no known function can be treated as one that was never seen. */
 static bool has_state(const struct kymo_window_process *p)
 {
     return !p->gone && (p->in != 0 || p->scheduled == IN || p->collecting);
 }
 
-/* Processes that are gone, or of which nothing is known, do not come into the next window. */
+/* Drops processes that have exited and those without state that must be kept. After a gap, drops
+ * all. */
 static void keep_processes(struct kymo_window *w, int64_t start, bool gap)
 {
     struct kymo_map kept;

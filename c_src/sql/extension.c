@@ -74,7 +74,7 @@ static bool is_prefix(const char *s)
     return true;
 }
 
-/* A table that is there already, from sqlite3_malloc; NULL when all names are free. */
+/* The name of a table that exists already, from sqlite3_malloc; NULL if all names are free. */
 static char *taken_name(sqlite3 *db, const char *prefix)
 {
     for (unsigned i = 0; i < KYMO_TABLES; i++) {
@@ -121,7 +121,7 @@ static void open_function(sqlite3_context *ctx, int argc, sqlite3_value **argv)
         sqlite3_free(taken);
         return;
     }
-    /* Opened here first: what is wrong with it is said once. */
+    /* Opened here first, so that an error is reported only once. */
     if (kymo_sql_use(sql, dir, &rec, err, sizeof err) != 0) {
         sqlite3_result_error(ctx, err, -1);
         return;
@@ -137,7 +137,7 @@ static void open_function(sqlite3_context *ctx, int argc, sqlite3_value **argv)
 
 /* ---- registration ---- */
 
-/* For the module and for the function: SQLite ends them one by one. */
+/* Called by SQLite once for the module and once for the function. */
 static void drop(void *arg)
 {
     struct kymo_sql *sql = arg;
@@ -153,7 +153,7 @@ __attribute__((visibility("default"))) int sqlite3_kymosqlite_init(sqlite3 *db, 
     struct kymo_sql *sql = calloc(1, sizeof *sql);
     if (sql == NULL)
         return SQLITE_NOMEM;
-    /* What fails to register calls drop, too. */
+    /* SQLite also calls drop if a registration fails. */
     sql->users = 2;
     int rc = sqlite3_create_module_v2(db, "kymo", &kymo_sql_module, sql, drop);
     if (rc != SQLITE_OK) {

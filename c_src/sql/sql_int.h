@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the files of this folder. Each of them reaches SQLite through the table of
- * functions that sqlite3_kymosqlite_init was given.
+ * Shared by the files of this folder. All of them call SQLite through the table of functions that
+ * was passed to sqlite3_kymosqlite_init.
  */
 #ifndef KYMO_SQL_INT_H
 #define KYMO_SQL_INT_H
@@ -15,7 +15,7 @@ SQLITE_EXTENSION_INIT3
 /* The recordings that a connection has open. One of these belongs to each connection. */
 struct kymo_sql;
 
-/* A recording in use; shared by all who use the same folder. */
+/* A recording in use; shared by all tables of the same folder. */
 struct kymo_sql_recording {
     char *dir;
     struct kymo_view *view;
@@ -24,7 +24,8 @@ struct kymo_sql_recording {
     struct kymo_sql_recording *next;
 };
 
-/* 0, or a negative errno with a sentence in err. Release what was got. */
+/* Returns 0, or a negative errno with a message in err. Release the recording with
+ * kymo_sql_release. */
 int kymo_sql_use(struct kymo_sql *sql, const char *dir, struct kymo_sql_recording **out, char *err,
                  size_t err_size);
 void kymo_sql_release(struct kymo_sql_recording *rec);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One virtual table: a cursor of the view for each cursor of SQLite. Conditions on the
- * id and on the moment of a row are passed down; SQLite checks them again, so that they
- * need not be exact.
+ * A virtual table: each cursor of SQLite has a cursor of the view. Conditions on the id and on the
+ * time of a row are passed to the view; they need not be exact, because SQLite checks them again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,10 +22,10 @@ struct cursor {
     bool eof;
 };
 
-/* What best_index has chosen: which values follow, in this order. */
+/* The plan chosen by best_index: which values are passed to the cursor, in this order. */
 enum { BY_ID = 1, FROM = 2, TO = 4, AT = 8 };
 
-/* Rows that tables are taken to have: their proportions make the plans. */
+/* Estimated number of rows of a table. Only the proportions matter for plans. */
 static double likely_rows(enum kymo_table_id id)
 {
     switch (id) {
@@ -34,6 +33,7 @@ static double likely_rows(enum kymo_table_id id)
     case KYMO_TABLE_SPANS:
     case KYMO_TABLE_MESSAGES:
     case KYMO_TABLE_RUNNING: return 1e6;
+    case KYMO_TABLE_COUNTERS:
     case KYMO_TABLE_REQUESTS:
     case KYMO_TABLE_COLLECTIONS: return 1e5;
     default: return 1e3;
@@ -135,7 +135,7 @@ static int on_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
     return rc;
 }
 
-/* Other than on_connect, so that there is no table `kymo` without arguments. */
+/* Must differ from on_connect, or SQLite would provide a table `kymo` without arguments. */
 static int on_create(sqlite3 *db, void *aux, int argc, const char *const *argv, sqlite3_vtab **out,
                      char **err)
 {
@@ -152,7 +152,7 @@ static int on_disconnect(sqlite3_vtab *base)
 
 /* ---- plans ---- */
 
-/* Which of the conditions above it is; 0 = none of them. */
+/* The kind of the condition (BY_ID, ...); 0 = none of these. */
 static int condition(const struct kymo_table *t, const struct sqlite3_index_constraint *c)
 {
     if (c->iColumn < 0)
@@ -187,7 +187,7 @@ static int best_index(sqlite3_vtab *base, sqlite3_index_info *info)
         }
     }
     double rows = likely_rows(t->id);
-    /* A condition on time spares cells, not the look at each row. */
+    /* A condition on time saves computing cells, but each row is still visited. */
     info->estimatedCost = rows * ((info->idxNum & (FROM | TO | AT)) != 0 ? 0.5 : 1);
     rows *= (info->idxNum & AT) != 0 ? 1e-6 : (info->idxNum & (FROM | TO)) != 0 ? 0.1 : 1;
     if ((info->idxNum & BY_ID) != 0) {
@@ -233,8 +233,8 @@ static int on_next(sqlite3_vtab_cursor *base)
     return rc < 0 ? fail(base->pVtab, rc, err) : SQLITE_OK;
 }
 
-/* A number as an integer, rounded down; false: it is none, and there is no condition that
- * we could make of it. */
+/* Converts a number to an integer, rounded down. Returns false if the value is not a number; then it
+ * cannot be used as a condition. */
 static bool as_integer(sqlite3_value *v, int64_t *n)
 {
     const double most = 9.2e18;
@@ -275,7 +275,7 @@ static int on_filter(sqlite3_vtab_cursor *base, int plan, const char *plan_text,
         if ((what & (FROM | AT)) != 0 && n > choice.from_ns)
             choice.from_ns = n;
         if (what == TO || what == AT) {
-            /* Of 1.5, what was rounded down, 1 is still in. */
+            /* Rounding down is right here: 1 is within a limit of 1.5. */
             choice.to_ns = n < choice.to_ns ? n : choice.to_ns;
         }
     }

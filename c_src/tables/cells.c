@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names and functions are cut here, as they are everywhere in the command. */
+#include "kymo_timeline.h"
+
+/* Names of processes and functions are cut to this length, as everywhere in the command. */
 enum { NAME_MAX_BYTES = 2300 };
 
 void kymo_cell_free(struct kymo_cell *cell)
@@ -53,14 +55,14 @@ int kymo_cell_duration(struct kymo_cell *c, int64_t ns)
 
 int kymo_cell_moment(struct kymo_cell *c, const struct kymo_table_source *s, int64_t ns)
 {
-    /* A damaged clock wraps. */
+    /* May wrap if the clock is damaged. */
     uint64_t t0 = (uint64_t)kymo_reader_meta(s->r)->t0_mono_ns;
     return ns != KYMO_NO_TIME ? put_integer(c, (int64_t)((uint64_t)ns - t0)) : kymo_cell_null(c);
 }
 
 /* ---- text ---- */
 
-/* Room for text of n bytes and its end. False: no memory. */
+/* Makes room for text of n bytes and a NUL. Returns false if there is no memory. */
 static bool reserve(struct kymo_cell *c, size_t n)
 {
     if (n < c->size)
@@ -81,7 +83,7 @@ static int put_text(struct kymo_cell *c, const char *text, size_t len)
     return 0;
 }
 
-/* What was formatted into the room. */
+/* Makes the text that was formatted into c->room the value of the cell. */
 static int put_room(struct kymo_cell *c)
 {
     return put_text(c, c->room, strlen(c->room));
@@ -100,7 +102,7 @@ int kymo_cell_date(struct kymo_cell *c, const struct kymo_table_source *s, int64
     if (!reserve(c, 64))
         return -ENOMEM;
     size_t len = kymo_format_utc(kymo_reader_wall_ns(s->r, ns), c->room, c->size);
-    /* Years of five digits come of damaged clocks only. */
+    /* Years of five digits occur only if the clock is damaged. */
     if (len != MICROSECONDS + sizeof "789Z" - 1)
         return kymo_cell_null(c);
     memcpy(c->room + MICROSECONDS, "Z", sizeof "Z");
@@ -175,6 +177,17 @@ int kymo_cell_thread(struct kymo_cell *c, const struct kymo_table_source *s, uin
     if (!reserve(c, 32))
         return -ENOMEM;
     kymo_format_thread(&slots[slot], slot, c->room, c->size);
+    return put_room(c);
+}
+
+int kymo_cell_node(struct kymo_cell *c, const struct kymo_table_source *s, uint32_t slot)
+{
+    const struct kymo_meta *m = kymo_timeline_meta(s->r, kymo_timeline_of_slot(s->r, slot));
+    if (m->node_len == 0 || m->node_len > sizeof m->node)
+        return kymo_cell_null(c);
+    if (!reserve(c, NAME_MAX_BYTES))
+        return -ENOMEM;
+    kymo_format_atom((struct kymo_text){(const char *)m->node, m->node_len}, c->room, c->size);
     return put_room(c);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The columns of each table: X(name, type, "what it is"). Everything else that knows
- * them is made from these lists.
+ * The columns of each table: X(name, type, "what it is"). All other definitions of columns are
+ * generated from these lists.
  */
 #ifndef KYMO_COLUMNS_H
 #define KYMO_COLUMNS_H
 
-/* The columns of these lists are for people. */
+/* These lists are aligned by hand. */
 /* clang-format off */
 
 #define KYMO_EVENTS_COLUMNS(X) \
@@ -61,8 +61,10 @@
     X(sent_ns,          INTEGER, "time at which it was sent") \
     X(sent_time,        TEXT,    "the same time as a date in UTC, with microseconds") \
     X(fetched_ns,       INTEGER, "time at which the receiver fetched it into its mailbox") \
-    X(taken_ns,         INTEGER, "time at which it left the mailbox; known only on the patched runtime") \
-    X(wait_ns,          INTEGER, "time from sent_ns to fetched_ns") \
+    X(taken_ns,         INTEGER, "time at which the receiver took it out of its mailbox; known only on the patched runtime") \
+    X(wait_ns,          INTEGER, "time from sent_ns to taken_ns, or to fetched_ns if that is unknown") \
+    X(passed,           INTEGER, "messages before it in the mailbox when it was taken; NULL if unknown or very many") \
+    X(exact,            BOOLEAN, "the runtime has numbered it: sent_ns is not derived from order or contents") \
     X(words,            INTEGER, "its size; NULL if the recorder stopped counting") \
     X(reference,        TEXT,    "hash of the reference in it: the same in request and reply") \
     X(to_nobody,        BOOLEAN, "the receiver did not exist")
@@ -143,6 +145,8 @@
     X(duration_ns,      INTEGER, "from start to end") \
     X(waited_ns,        INTEGER, "time for which it was scheduled out before, for any reason") \
     X(runnable_ns,      INTEGER, "time in a run queue before; known only on the patched runtime") \
+    X(runnable_by,      TEXT,    "what put it in the run queue: message, timer, port, spawn, resume, signal or out") \
+    X(out_reason,       TEXT,    "why it was scheduled out: waiting, reductions, trap, suspended, exiting, dirty or port") \
     X(in_function,      TEXT,    "function in which it continued") \
     X(out_function,     TEXT,    "function in which it stopped") \
     X(dirty,            BOOLEAN, "on a dirty scheduler") \
@@ -179,6 +183,33 @@
     X(from_ns,          INTEGER, "since when") \
     X(to_ns,            INTEGER, "until when; NULL: until the end of the recording")
 
+#define KYMO_COUNTERS_COLUMNS(X) \
+    X(time_ns,          INTEGER, "time of the sample") \
+    X(time,             TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(counter,          TEXT,    "name of the counter, such as run_queue, memory_ets or reductions") \
+    X(scheduler,        INTEGER, "number of the scheduler for scheduler_utilization; NULL: the whole node") \
+    X(rank,             INTEGER, "for mailbox_length and heap_size: 1 for the longest or largest found, to 3") \
+    X(process,          TEXT,    "for mailbox_length and heap_size: name of the process") \
+    X(pid,              TEXT,    "its pid") \
+    X(value,            INTEGER, "its value; for what counts up (reductions, io_input, ...) since the start of the node") \
+    X(per_second,       INTEGER, "for what counts up: increase per second since the sample before") \
+    X(unit,             TEXT,    "of value: count, bytes, ns or millionths (of the time)") \
+    X(node,             TEXT,    "name of the node")
+
+#define KYMO_MONITOR_COLUMNS(X) \
+    X(time_ns,          INTEGER, "time of the report, shortly after what it reports") \
+    X(time,             TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(kind,             TEXT,    "long_gc, long_schedule, large_heap, busy_port, busy_dist_port or long_message_queue; notes of the recorder: set, held (by process), too_many (value: how many were left out)") \
+    X(process,          TEXT,    "name of the process or port") \
+    X(pid,              TEXT,    "its pid") \
+    X(port,             TEXT,    "for busy_port and busy_dist_port: the port") \
+    X(start_ns,         INTEGER, "for long_gc and long_schedule: about when it began") \
+    X(duration_ns,      INTEGER, "for long_gc and long_schedule: how long it took, in whole milliseconds") \
+    X(words,            INTEGER, "for large_heap: size of the heap") \
+    X(value,            INTEGER, "for long_message_queue 1 when it became long and 0 when it was short again; for too_many how many") \
+    X(in_function,      TEXT,    "for long_schedule: function in which the process was scheduled in") \
+    X(out_function,     TEXT,    "for long_schedule: function in which it was scheduled out")
+
 /* X(enum, name, id column, time column, "what a row is") */
 #define KYMO_TABLE_LIST(X) \
     X(EVENTS,      events,      -1,          EVENTS_time_ns,       "An event as it was recorded.") \
@@ -190,7 +221,9 @@
     X(RUNNING,     running,     -1,          RUNNING_start_ns,     "A period in which a process was scheduled in.") \
     X(FUNCTIONS,   functions,   -1,          -1,                   "A function, with sums over its calls.") \
     X(LOSSES,      losses,      -1,          -1,                   "Events that one thread lost for one cause.") \
-    X(SHED,        shed,        -1,          -1,                   "What the recorder left out for a while, to keep its budget.")
+    X(SHED,        shed,        -1,          -1,                   "What the recorder left out for a while, to keep its budget.") \
+    X(COUNTERS,    counters,    -1,          COUNTERS_time_ns,     "A value of one of the node's counters.") \
+    X(MONITOR,     system_monitor, -1,       MONITOR_time_ns,      "A report of erlang:system_monitor/2, or a note about it.")
 
 /* clang-format on */
 
@@ -210,6 +243,8 @@
 #define KYMO_X_FUNCTIONS(name, type, says) FUNCTIONS_##name,
 #define KYMO_X_LOSSES(name, type, says) LOSSES_##name,
 #define KYMO_X_SHED(name, type, says) SHED_##name,
+#define KYMO_X_COUNTERS(name, type, says) COUNTERS_##name,
+#define KYMO_X_MONITOR(name, type, says) MONITOR_##name,
 KYMO_COLUMN_NUMBERS(EVENTS);
 KYMO_COLUMN_NUMBERS(SPANS);
 KYMO_COLUMN_NUMBERS(MESSAGES);
@@ -220,5 +255,7 @@ KYMO_COLUMN_NUMBERS(RUNNING);
 KYMO_COLUMN_NUMBERS(FUNCTIONS);
 KYMO_COLUMN_NUMBERS(LOSSES);
 KYMO_COLUMN_NUMBERS(SHED);
+KYMO_COLUMN_NUMBERS(COUNTERS);
+KYMO_COLUMN_NUMBERS(MONITOR);
 
 #endif

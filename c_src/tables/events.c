@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cells of an event. Which fields it has says its line in the table of kymo_format.h.
+ * Cells of an event. The table of kymo_format.h defines which fields it has.
  */
 #include <string.h>
 

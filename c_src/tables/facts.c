@@ -6,7 +6,7 @@
 #include "columns.h"
 #include "kymo_names.h"
 
-/* A sum of durations that is known of `known` of them. */
+/* A sum of durations, of which `known` were known; NULL if none was. */
 static int sum(struct kymo_cell *c, int64_t ns, uint64_t known)
 {
     return kymo_cell_duration(c, known > 0 ? ns : KYMO_NO_TIME);
@@ -59,7 +59,12 @@ static int mail(const struct kymo_table_source *s, const struct kymo_mail *row, 
     case MESSAGES_sent_time: return kymo_cell_date(c, s, row->sent);
     case MESSAGES_fetched_ns: return kymo_cell_moment(c, s, row->fetched);
     case MESSAGES_taken_ns: return kymo_cell_moment(c, s, row->taken);
-    case MESSAGES_wait_ns: return kymo_cell_duration(c, kymo_since(row->sent, row->fetched));
+    case MESSAGES_wait_ns: return kymo_cell_duration(c, kymo_mail_waited(row));
+    case MESSAGES_passed:
+        if (row->taken == KYMO_NO_TIME || row->passed == KYMO_PASSED_MANY)
+            return kymo_cell_null(c);
+        return kymo_cell_count(c, row->passed);
+    case MESSAGES_exact: return kymo_cell_bool(c, row->exact);
     case MESSAGES_words: return words(c, row->size);
     case MESSAGES_reference: return kymo_cell_reference(c, s, row->ref);
     case MESSAGES_to_nobody: return kymo_cell_bool(c, row->to_nobody);
@@ -148,7 +153,7 @@ static int collection(const struct kymo_table_source *s, const struct kymo_colle
     case COLLECTIONS_end_ns: return kymo_cell_moment(c, s, row->end);
     case COLLECTIONS_duration_ns: return kymo_cell_duration(c, kymo_since(row->start, row->end));
     case COLLECTIONS_major: return kymo_cell_bool(c, row->major);
-    /* 0 is what was not recorded: no heap is empty. */
+    /* 0 means not recorded, because no heap is empty. */
     case COLLECTIONS_words_before: return kymo_cell_id(c, row->heap_before);
     case COLLECTIONS_words_after: return kymo_cell_id(c, row->heap_after);
     case COLLECTIONS_COUNT: break;
@@ -169,6 +174,10 @@ static int run(const struct kymo_table_source *s, const struct kymo_run *row, un
     case RUNNING_duration_ns: return kymo_cell_duration(c, kymo_since(row->start, row->end));
     case RUNNING_waited_ns: return kymo_cell_duration(c, row->waited);
     case RUNNING_runnable_ns: return kymo_cell_duration(c, row->runnable);
+    case RUNNING_runnable_by:
+        return kymo_cell_word(c, row->by != KYMO_RUNNABLE_UNKNOWN ? kymo_runnable_name(row->by) : NULL);
+    case RUNNING_out_reason:
+        return kymo_cell_word(c, row->reason != KYMO_OUT_UNKNOWN ? kymo_out_name(row->reason) : NULL);
     case RUNNING_in_function: return kymo_cell_function(c, s, row->in_mfa);
     case RUNNING_out_function: return kymo_cell_function(c, s, row->out_mfa);
     case RUNNING_dirty: return kymo_cell_bool(c, row->dirty);
@@ -230,6 +239,59 @@ static int shed(const struct kymo_table_source *s, const struct kymo_shed *row, 
     return kymo_cell_null(c);
 }
 
+static int gauge(const struct kymo_table_source *s, const struct kymo_gauge *row, unsigned column,
+                 struct kymo_cell *c)
+{
+    switch ((enum COUNTERS_columns)column) {
+    case COUNTERS_time_ns: return kymo_cell_moment(c, s, row->ns);
+    case COUNTERS_time: return kymo_cell_date(c, s, row->ns);
+    case COUNTERS_counter: return kymo_cell_word(c, kymo_counter_name(row->counter));
+    case COUNTERS_scheduler: return kymo_cell_id(c, kymo_counter_is_ranked(row->counter) ? 0 : row->index);
+    case COUNTERS_rank: return kymo_cell_id(c, kymo_counter_is_ranked(row->counter) ? row->index : 0);
+    case COUNTERS_process: return kymo_cell_process(c, s, row->process);
+    case COUNTERS_pid: return kymo_cell_pid(c, s, row->process);
+    case COUNTERS_value: return kymo_cell_count(c, row->value);
+    case COUNTERS_per_second: return row->has_rate ? kymo_cell_count(c, row->rate) : kymo_cell_null(c);
+    case COUNTERS_unit: return kymo_cell_word(c, kymo_unit_name(kymo_counter_unit(row->counter)));
+    case COUNTERS_node: return kymo_cell_node(c, s, row->slot);
+    case COUNTERS_COUNT: break;
+    }
+    return kymo_cell_null(c);
+}
+
+/* The duration of a report whose value is in milliseconds, in nanoseconds; KYMO_NO_TIME for other
+ * reports, and for values that no runtime writes. */
+static int64_t took(const struct kymo_monitor_row *row)
+{
+    bool timed = row->kind == KYMO_M_LONG_GC || row->kind == KYMO_M_LONG_SCHEDULE;
+    return timed && row->value < INT64_MAX / 2000000 ? (int64_t)row->value * 1000000 : KYMO_NO_TIME;
+}
+
+static int monitor(const struct kymo_table_source *s, const struct kymo_monitor_row *row, unsigned column,
+                   struct kymo_cell *c)
+{
+    bool counts = row->kind == KYMO_M_LONG_QUEUE || row->kind == KYMO_M_TOO_MANY;
+    int64_t ns = took(row);
+    switch ((enum MONITOR_columns)column) {
+    case MONITOR_time_ns: return kymo_cell_moment(c, s, row->ns);
+    case MONITOR_time: return kymo_cell_date(c, s, row->ns);
+    case MONITOR_kind: return kymo_cell_word(c, kymo_monitor_name(row->kind));
+    case MONITOR_process: return kymo_cell_process(c, s, row->process);
+    case MONITOR_pid: return kymo_cell_pid(c, s, row->process);
+    case MONITOR_port: return kymo_cell_pid(c, s, row->port);
+    case MONITOR_start_ns:
+        return kymo_cell_moment(c, s, ns != KYMO_NO_TIME ? (int64_t)((uint64_t)row->ns - (uint64_t)ns) : ns);
+    case MONITOR_duration_ns: return kymo_cell_duration(c, ns);
+    case MONITOR_words:
+        return row->kind == KYMO_M_LARGE_HEAP ? kymo_cell_count(c, row->value) : kymo_cell_null(c);
+    case MONITOR_value: return counts ? kymo_cell_count(c, row->value) : kymo_cell_null(c);
+    case MONITOR_in_function: return kymo_cell_function(c, s, row->in_mfa);
+    case MONITOR_out_function: return kymo_cell_function(c, s, row->out_mfa);
+    case MONITOR_COUNT: break;
+    }
+    return kymo_cell_null(c);
+}
+
 int kymo_table_cell(const struct kymo_table_source *s, enum kymo_table_id table, const void *row,
                     unsigned column, struct kymo_cell *cell)
 {
@@ -244,6 +306,8 @@ int kymo_table_cell(const struct kymo_table_source *s, enum kymo_table_id table,
     case KYMO_TABLE_FUNCTIONS: return function(s, row, column, cell);
     case KYMO_TABLE_LOSSES: return loss(s, row, column, cell);
     case KYMO_TABLE_SHED: return shed(s, row, column, cell);
+    case KYMO_TABLE_COUNTERS: return gauge(s, row, column, cell);
+    case KYMO_TABLE_MONITOR: return monitor(s, row, column, cell);
     case KYMO_TABLES: break;
     }
     return kymo_cell_null(cell);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All rows of a recording: what the analysis reports goes on as it is; functions and
- * losses are sums, given at the end.
+ * Produces all rows of a recording: facts of the analysis are passed on as they are; functions and
+ * losses are sums, which are reported at the end.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,8 @@ struct run {
     struct kymo_table_source *s;
     const struct kymo_table_rows *rows;
     struct kymo_map functions; /* mfa -> struct kymo_call_sums */
-    struct kymo_map notes;     /* slot * KYMO_LOSS_CAUSES + cause -> struct noted */
+    struct kymo_gauges gauges;
+    struct kymo_map notes; /* slot * KYMO_LOSS_CAUSES + cause -> struct noted */
     uint64_t events;
     int error;
 };
@@ -56,12 +57,37 @@ static void on_loss(struct run *x, const struct kymo_event *ev)
     n->last = ev->ns;
 }
 
+static void on_counters(struct run *x, const struct kymo_event *ev)
+{
+    struct kymo_gauge g;
+    for (uint32_t i = 0; i < ev->n_counters; i++) {
+        if (kymo_gauges_next(&x->gauges, x->s->r, ev, i, &g))
+            give(x, KYMO_TABLE_COUNTERS, &g);
+    }
+}
+
+static void on_monitor(struct run *x, const struct kymo_event *ev)
+{
+    struct kymo_monitor_row row = {.ns = ev->ns,
+                                   .process = ev->who,
+                                   .port = ev->peer,
+                                   .value = ev->value,
+                                   .in_mfa = kymo_reader_canonical(x->s->r, ev->in_mfa),
+                                   .out_mfa = kymo_reader_canonical(x->s->r, ev->mfa),
+                                   .kind = ev->kind};
+    give(x, KYMO_TABLE_MONITOR, &row);
+}
+
 static void on_event(void *arg, const struct kymo_event *ev)
 {
     struct run *x = arg;
     kymo_naming_event(x->s->naming, ev);
     if (ev->id == KYMO_E_LOST)
         on_loss(x, ev);
+    else if (ev->id == KYMO_E_COUNTERS)
+        on_counters(x, ev);
+    else if (ev->id == KYMO_E_MONITOR)
+        on_monitor(x, ev);
     if (ev->id >= KYMO_E_FIRST_NOTE)
         return;
     struct kymo_event_row row = {++x->events, ev};
@@ -143,7 +169,7 @@ static void give_loss(struct run *x, uint32_t slot, unsigned cause, uint64_t eve
     give(x, KYMO_TABLE_LOSSES, &row);
 }
 
-/* 0 is a time that was not noted. */
+/* Converts ticks to time; 0 means that no time was noted. */
 static int64_t noted_ns(const struct run *x, uint64_t ticks)
 {
     return ticks != 0 ? kymo_reader_ns(x->s->r, ticks) : KYMO_NO_TIME;
@@ -212,6 +238,7 @@ int kymo_tables_run(struct kymo_table_source *s, const struct kymo_table_rows *r
         kymo_call_sums_free(f);
     kymo_map_free(&x.functions);
     kymo_map_free(&x.notes);
+    kymo_gauges_free(&x.gauges);
     return rc;
 }
 

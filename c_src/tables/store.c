@@ -28,7 +28,7 @@ void kymo_store_free(struct kymo_store *s)
     kymo_store_init(s, s->row_size);
 }
 
-/* A file without a name. Its descriptor or a negative errno. */
+/* Creates a file without a name. Returns its descriptor or a negative errno. */
 static int open_in(const char *folder)
 {
     char path[4096];
@@ -71,7 +71,7 @@ static int flush(struct kymo_store *s)
     return 0;
 }
 
-/* Room for one more row. */
+/* Makes room for one more row. */
 static int make_room(struct kymo_store *s)
 {
     if (s->room >= KYMO_STORE_MEMORY)

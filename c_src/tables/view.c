@@ -15,7 +15,7 @@ struct kymo_view {
     bool learnt;
     int64_t newest; /* time of the newest event when it was opened; INT64_MIN = no event */
     struct kymo_store stores[KYMO_TABLES];
-    uint32_t *by_id[KYMO_TABLES]; /* id - 1 -> row + 1, 0 = none; NULL = not asked for yet */
+    uint32_t *by_id[KYMO_TABLES]; /* id - 1 -> row + 1, 0 = none; NULL = not built yet */
     uint64_t n_by_id[KYMO_TABLES];
 };
 
@@ -23,14 +23,14 @@ struct kymo_rows {
     struct kymo_view *v;
     enum kymo_table_id table;
     struct kymo_rows_choice choice;
-    struct kymo_cell time; /* of the row at hand */
-    /* Events: a reader of its own. */
+    struct kymo_cell time; /* of the current row */
+    /* Cursors over events have a reader of their own. */
     struct kymo_reader *r;
     struct kymo_event event;
     struct kymo_event_row event_row;
-    uint64_t next;   /* row of the store, or events so far */
-    const void *row; /* at hand */
-    bool jumps;      /* times may go back between threads */
+    uint64_t next;   /* next row of the store, or number of events so far */
+    const void *row; /* current row */
+    bool jumps;      /* times may decrease between threads */
     bool at_end;
 };
 
@@ -44,6 +44,8 @@ static const size_t row_sizes[KYMO_TABLES] = {
     [KYMO_TABLE_FUNCTIONS] = sizeof(struct kymo_function_row),
     [KYMO_TABLE_LOSSES] = sizeof(struct kymo_loss_row),
     [KYMO_TABLE_SHED] = sizeof(struct kymo_shed),
+    [KYMO_TABLE_COUNTERS] = sizeof(struct kymo_gauge),
+    [KYMO_TABLE_MONITOR] = sizeof(struct kymo_monitor_row),
 };
 
 static int read_error(int rc, char *err, size_t err_size)
@@ -108,7 +110,7 @@ static int keep(void *view, enum kymo_table_id table, const void *row)
     return kymo_store_append(&v->stores[table], row);
 }
 
-/* What a failed run has left must not be taken for a table. */
+/* Drops the incomplete tables of a failed run. */
 static void forget(struct kymo_view *v, unsigned set)
 {
     for (unsigned i = 0; i < KYMO_TABLES; i++) {
@@ -141,7 +143,7 @@ static int fill(struct kymo_view *v, unsigned set, char *err, size_t err_size)
     return 0;
 }
 
-/* Makes the table readable, and with it those that are wanted, too. */
+/* Makes the table readable, together with all other wanted tables. */
 static int prepare(struct kymo_view *v, enum kymo_table_id table, char *err, size_t err_size)
 {
     kymo_view_want(v, table);
@@ -162,12 +164,12 @@ static int prepare(struct kymo_view *v, enum kymo_table_id table, char *err, siz
 static int64_t integer_of(struct kymo_view *v, enum kymo_table_id table, const void *row, int column,
                           struct kymo_cell *cell)
 {
-    /* Columns of numbers need no memory. */
+    /* Cells with numbers need no memory, so this cannot fail. */
     (void)kymo_table_cell(&v->s, table, row, (unsigned)column, cell);
     return cell->kind == KYMO_CELL_INTEGER ? cell->integer : KYMO_NO_TIME;
 }
 
-/* Where each id is. Ids count up from 1, so there are not many more than rows. */
+/* Builds the index of ids. Ids count up from 1, so there are not many more than rows. */
 static int index_ids(struct kymo_view *v, enum kymo_table_id table, char *err, size_t err_size)
 {
     const struct kymo_store *store = &v->stores[table];
@@ -207,7 +209,7 @@ int kymo_rows_open(struct kymo_view *v, enum kymo_table_id table, struct kymo_ro
     return 0;
 }
 
-/* The first event again, or for the first time. */
+/* Starts, or restarts, at the first event. */
 static int start_events(struct kymo_rows *rows, char *err, size_t err_size)
 {
     if (rows->r == NULL) {
@@ -251,7 +253,8 @@ static bool in_time(struct kymo_rows *rows)
     return t != KYMO_NO_TIME && t >= c->from_ns && t <= c->to_ns;
 }
 
-/* Events come in order of time: after the end of what is asked for there are no more. */
+/* Whether the current event is past the requested range, or newer than the recording was when the
+ * view was opened. Unless times jump, events are in order of time, so that no more can follow. */
 static bool too_late(const struct kymo_rows *rows)
 {
     int64_t t0 = kymo_reader_meta(rows->r)->t0_mono_ns;

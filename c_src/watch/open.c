@@ -26,7 +26,7 @@ static bool is_open(const struct kymo_opens *o, uint32_t i)
     return kymo_map_get(&o->ids, at(o, i)->id) != NULL;
 }
 
-/* Most calls end soon: those are taken out before more room is made. */
+/* Removes calls that have ended, which most do soon, before the queue is enlarged. */
 static void squeeze(struct kymo_opens *o)
 {
     uint32_t n = 0;
@@ -60,7 +60,7 @@ bool kymo_opens_add(struct kymo_opens *o, const struct kymo_waiting *w)
             o->left_out++;
             return true;
         }
-        /* Half of it is free afterwards, so few calls squeeze. */
+        /* Enlarge it unless half of it is free, so that squeezing stays rare. */
         if (o->n >= o->room / 2 && !grow(o))
             return false;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of a trigger.
+ * Parses the text of a trigger.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kymo_names.h"
 #include "watch_int.h"
 
-/* What follows the kind, in this order. */
+/* The parts that follow the kind, in this order. */
 static const struct {
     const char *name, *form;
     bool pattern, time, number;
@@ -20,7 +21,9 @@ static const struct {
              [KYMO_TRIG_MAILBOX] = {"mailbox", "mailbox,MESSAGES", false, false, true},
              [KYMO_TRIG_EXIT] = {"exit", "exit,REASON", true, false, false},
              [KYMO_TRIG_COLLECTION] = {"collection", "collection,TIME", false, true, false},
-             [KYMO_TRIG_SCHEDULE] = {"schedule", "schedule,TIME", false, true, false}};
+             [KYMO_TRIG_SCHEDULE] = {"schedule", "schedule,TIME", false, true, false},
+             [KYMO_TRIG_STOPPED] = {"stopped", "stopped,TIME", false, true, false},
+             [KYMO_TRIG_REPORTED] = {"reported", "reported,KIND", true, false, false}};
 
 const char *kymo_trigger_name(unsigned kind)
 {
@@ -37,7 +40,7 @@ static int refuse(char *err, size_t size, const char *fmt, ...)
     return -EINVAL;
 }
 
-/* "50ms", "1.5s": more than nothing. */
+/* Parses a positive duration: "50ms", "1.5s". */
 static bool parse_time(const char *text, int64_t *ns)
 {
     static const struct {
@@ -70,7 +73,8 @@ static bool parse_number(const char *text, int64_t *n)
     return *end == '\0' && errno == 0 && *n <= UINT32_MAX;
 }
 
-/* With * for each part that is _: "_:handle_call/3", "lists:_/_". NULL: no memory. */
+/* Copies the text with * for each part that is _, as in "_:handle_call/3" and "lists:_/_".
+ * Returns NULL if out of memory. */
 static char *with_stars(const char *text, size_t n)
 {
     char *copy = strndup(text, n);
@@ -103,6 +107,20 @@ static int take_pattern(struct kymo_trigger *g, const char *text, size_t n, char
     return 0;
 }
 
+/* Something that the system monitor may report fits it; nothing else would ever fire. */
+static int check_report(const struct kymo_trigger *g, char *err, size_t err_size)
+{
+    for (unsigned i = 0; i < KYMO_M_FIRST_NOTE; i++) {
+        const char *name = kymo_monitor_name(i);
+        if (name != NULL && (g->pattern == NULL || kymo_name_fits(name, g->pattern)))
+            return 0;
+    }
+    return refuse(err, err_size,
+                  "'%s': the system monitor reports long_gc, long_schedule, large_heap, busy_port, "
+                  "busy_dist_port and long_message_queue",
+                  g->text);
+}
+
 int kymo_trigger_parse(struct kymo_trigger *g, const char *text, char *err, size_t err_size)
 {
     size_t n = strcspn(text, ",");
@@ -113,9 +131,10 @@ int kymo_trigger_parse(struct kymo_trigger *g, const char *text, char *err, size
     if (g->text == NULL)
         return -ENOMEM;
     if (k == KYMO_TRIG_KINDS)
-        return refuse(err, err_size, "'%s' begins with no kind of trigger; allowed: %s; %s; %s; %s; %s; %s",
-                      text, kinds[0].form, kinds[1].form, kinds[2].form, kinds[3].form, kinds[4].form,
-                      kinds[5].form);
+        return refuse(err, err_size,
+                      "'%s' begins with no kind of trigger; allowed: %s; %s; %s; %s; %s; %s; %s; %s", text,
+                      kinds[0].form, kinds[1].form, kinds[2].form, kinds[3].form, kinds[4].form,
+                      kinds[5].form, kinds[6].form, kinds[7].form);
     g->kind = (uint8_t)k;
     const char *rest = text[n] == ',' ? text + n + 1 : text + n, *limit = rest;
     int rc = 0;
@@ -133,6 +152,8 @@ int kymo_trigger_parse(struct kymo_trigger *g, const char *text, char *err, size
     if (rc == 0 && kinds[k].number && !parse_number(limit, &g->limit))
         rc = refuse(err, err_size, "'%s': '%s' is not a number of messages; allowed: %s, 0 to %" PRIu32, text,
                     limit, kinds[k].form, UINT32_MAX);
+    if (rc == 0 && k == KYMO_TRIG_REPORTED)
+        rc = check_report(g, err, err_size);
     return rc;
 }
 

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kymo_names.h"
 #include "watch_int.h"
 
-/* What is known of a function, by canonical id. */
+/* Samples of the counters are at least this far apart; the records of one sample are closer. */
+enum { SAMPLE_NS = 5000000 };
+
+/* Flags of a function, by canonical id. */
 enum { MATCHED = 1, ENDS = 2, EXPECTED = 4 };
 
-/* A run that goes on and has fired. */
+/* A run that has fired and has not ended. */
 struct fired_run {
     int64_t start;
     uint64_t by; /* triggers, a bit each */
@@ -35,11 +39,13 @@ struct kymo_triggers {
     struct kymo_map fired_requests; /* id -> triggers that have fired and it is open, a bit each */
     struct kymo_map fired_runs;     /* process -> struct fired_run */
     struct kymo_map full;           /* process -> triggers whose number its mailbox exceeds, a bit each */
+    int64_t sampled;                /* the newest sample of the counters; KYMO_NO_TIME: none since a gap */
+    int64_t usual;                  /* time between two samples; 0: not known */
     int64_t now;
-    int64_t sure_from; /* events before it are missing: what was open then may have ended */
-    bool gap;          /* and they are missing just before the next event */
-    bool exits;        /* events of the life of processes are recorded, so their exits are */
-    bool paused;       /* what is open may end unseen */
+    int64_t sure_from; /* events before it are missing: what was open may have ended unseen */
+    bool gap;          /* events just before the next one are missing */
+    bool exits;        /* events of the life of processes are recorded, including exits */
+    bool paused;       /* the recorder is paused: what is open may end unseen */
     bool failed;
 };
 
@@ -51,6 +57,7 @@ struct kymo_triggers *kymo_triggers_new(void (*fired)(void *arg, const struct ky
     t->fired = fired;
     t->arg = arg;
     t->from = t->sure_from = INT64_MIN;
+    t->sampled = KYMO_NO_TIME;
     kymo_map_init(&t->fired_requests, sizeof(uint64_t));
     kymo_map_init(&t->fired_runs, sizeof(struct fired_run));
     kymo_map_init(&t->full, sizeof(uint64_t));
@@ -273,7 +280,8 @@ static void on_request(void *arg, const struct kymo_request *q)
     }
 }
 
-/* A request that is open: casts have no end where callbacks are not traced. */
+/* Checks a request that is open. Ignores casts, whose end is unknown if callbacks are not
+ * traced. */
 static void on_open_request(void *arg, const struct kymo_request *q)
 {
     struct kymo_triggers *t = arg;
@@ -295,12 +303,12 @@ static void on_open_request(void *arg, const struct kymo_request *q)
     }
 }
 
-/* The triggers by which this run has fired while it went on, a bit each. NULL: none yet. */
+/* The triggers that have fired for this run before its end, a bit each; NULL if there are none. */
 static uint64_t *fired_by(struct kymo_triggers *t, const struct kymo_run *run, bool make)
 {
     struct fired_run *f = kymo_map_get(&t->fired_runs, run->process);
     if (f == NULL && make) {
-        if (t->fired_runs.count >= KYMO_TRIGGERS_OPEN) /* of processes that ended unseen */
+        if (t->fired_runs.count >= KYMO_TRIGGERS_OPEN) /* left from processes that ended unseen */
             kymo_map_free(&t->fired_runs);
         f = kymo_map_put(&t->fired_runs, run->process, NULL);
         t->failed = t->failed || f == NULL;
@@ -310,7 +318,7 @@ static uint64_t *fired_by(struct kymo_triggers *t, const struct kymo_run *run, b
     return f != NULL ? &f->by : NULL;
 }
 
-/* `end` of a run that goes on is KYMO_NO_TIME. */
+/* Checks a run. If it has not ended, its `end` is KYMO_NO_TIME. */
 static void on_run(void *arg, const struct kymo_run *run)
 {
     struct kymo_triggers *t = arg;
@@ -330,8 +338,8 @@ static void on_run(void *arg, const struct kymo_run *run)
         kymo_map_remove(&t->fired_runs, run->process);
 }
 
-/* Of a process whose `out` was never seen nothing says that this one would be: it may have
- * become sensitive. */
+/* Checks an open run. Ignores processes without any `out` event so far: they may have become
+ * sensitive, so that the end of the run is never recorded. */
 static void on_open_run(void *arg, const struct kymo_run *run)
 {
     const struct kymo_triggers *t = arg;
@@ -364,7 +372,7 @@ static bool is_normal(const struct kymo_triggers *t, uint32_t atom)
 
 static void on_exit_of(struct kymo_triggers *t, const struct kymo_event *ev)
 {
-    /* An atom that found no room in the dictionary may have been `normal`. */
+    /* A reason that did not fit into the dictionary may have been `normal`. */
     if (ev->atom == 0 && kymo_reader_meta(t->r)->dict_full != 0)
         return;
     if (is_normal(t, ev->atom))
@@ -379,7 +387,7 @@ static void on_exit_of(struct kymo_triggers *t, const struct kymo_event *ev)
     }
 }
 
-/* Fires when the number is exceeded, and again after it has been half of that or less. */
+/* Fires when the limit is exceeded, and again only after the number was half of it or less. */
 static void on_sent(struct kymo_triggers *t, const struct kymo_event *ev)
 {
     uint64_t to;
@@ -411,6 +419,58 @@ static void on_sent(struct kymo_triggers *t, const struct kymo_event *ev)
     }
 }
 
+/* ---- what the node says of itself ---- */
+
+/* One process of high priority takes the samples. When it comes much later than it does
+ * usually, no process could run. */
+static void on_sample(struct kymo_triggers *t, const struct kymo_event *ev)
+{
+    int64_t passed = kymo_since(t->sampled, ev->ns);
+    if (passed != KYMO_NO_TIME && passed < SAMPLE_NS)
+        return;
+    struct kymo_firing f = {.value = passed,
+                            .start = t->sampled,
+                            .end = ev->ns,
+                            .process = KYMO_IDENT_NONE,
+                            .server = KYMO_IDENT_NONE};
+    t->sampled = ev->ns;
+    if (passed == KYMO_NO_TIME)
+        return;
+    for (uint32_t i = 0; t->usual != 0 && passed / 2 > t->usual && i < t->n; i++) {
+        if (is_kind(t, i, KYMO_TRIG_STOPPED) && passed > t->g[i].limit)
+            fire(t, i, &f);
+    }
+    /* Towards the median: a late one is no measure. */
+    t->usual = t->usual == 0       ? passed
+               : passed > t->usual ? t->usual + t->usual / 16
+                                   : t->usual - t->usual / 16;
+}
+
+static void on_report(struct kymo_triggers *t, const struct kymo_event *ev)
+{
+    enum { MS = 1000000 };
+    bool times = ev->kind == KYMO_M_LONG_GC || ev->kind == KYMO_M_LONG_SCHEDULE;
+    const char *name = ev->kind < KYMO_M_FIRST_NOTE ? kymo_monitor_name(ev->kind) : NULL;
+    if (name == NULL || (ev->kind == KYMO_M_LONG_QUEUE && ev->value == 0)) /* short again */
+        return;
+    int64_t value = ev->value < INT64_MAX / MS ? (int64_t)ev->value : INT64_MAX / MS;
+    struct kymo_firing f = {.value = times                           ? value * MS
+                                     : ev->kind == KYMO_M_LARGE_HEAP ? value
+                                                                     : 0,
+                            .end = ev->ns,
+                            .process = ev->who,
+                            .server = KYMO_IDENT_NONE,
+                            .mfa = times && ev->in_mfa != 0 ? kymo_reader_canonical(t->r, ev->in_mfa) : 0,
+                            .reported = name};
+    if (!times || __builtin_sub_overflow(ev->ns, f.value, &f.start))
+        f.start = ev->ns;
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (is_kind(t, i, KYMO_TRIG_REPORTED) &&
+            (t->g[i].pattern == NULL || kymo_name_fits(name, t->g[i].pattern)))
+            fire(t, i, &f);
+    }
+}
+
 /* ---- the run ---- */
 
 int kymo_triggers_reader(struct kymo_triggers *t, struct kymo_reader *r)
@@ -432,7 +492,8 @@ int kymo_triggers_reader(struct kymo_triggers *t, struct kymo_reader *r)
     return kymo_live_new(&t->live, r, &t->sink, 1);
 }
 
-/* A call that a trigger names becomes a span, also the first one of its function. */
+/* Makes the analysis expect the end of calls that a trigger names, including the first call of a
+ * function. */
 static void look_at_call(struct kymo_triggers *t, uint32_t id)
 {
     uint32_t mfa = id != 0 ? kymo_reader_canonical(t->r, id) : 0;
@@ -455,7 +516,7 @@ static void look_at_end(struct kymo_triggers *t, uint32_t id)
         t->known[mfa] |= ENDS;
 }
 
-/* While the recorder is paused anything may end. */
+/* Handles a state of the recorder: while it is paused, anything may end unseen. */
 static void look_at_state(struct kymo_triggers *t, uint8_t state)
 {
     bool paused = state == KYMO_PAUSED;
@@ -464,12 +525,14 @@ static void look_at_state(struct kymo_triggers *t, uint8_t state)
     t->paused = paused;
 }
 
-/* Before the analysis gets the event. */
+/* To be called before the analysis gets the event. */
 static void look_at(struct kymo_triggers *t, const struct kymo_event *ev)
 {
     kymo_naming_event(t->naming, ev);
-    if (t->gap || ev->id == KYMO_E_LOST)
+    if (t->gap || ev->id == KYMO_E_LOST) {
         t->sure_from = ev->ns;
+        t->sampled = KYMO_NO_TIME;
+    }
     t->gap = false;
     if (ev->id == KYMO_E_CALL)
         look_at_call(t, ev->mfa);
@@ -493,6 +556,10 @@ bool kymo_triggers_event(struct kymo_triggers *t, const struct kymo_event *ev, b
         on_exit_of(t, ev);
     if (is_new && ev->id == KYMO_E_SEND)
         on_sent(t, ev);
+    if (is_new && ev->id == KYMO_E_COUNTERS)
+        on_sample(t, ev);
+    if (is_new && ev->id == KYMO_E_MONITOR)
+        on_report(t, ev);
     return !t->failed;
 }
 
@@ -502,8 +569,8 @@ void kymo_triggers_gap(struct kymo_triggers *t)
     t->gap = true;
 }
 
-/* Whether the recording has the ends of this function's calls: without them nothing says
- * that a call is still open. */
+/* True if the recording has the ends of this function's calls. Without them it is unknown
+ * whether a call is still open. */
 static bool has_ends(const struct kymo_triggers *t, uint32_t mfa)
 {
     return t->return_to || (mfa < t->n_ids && (t->known[mfa] & ENDS) != 0);
@@ -526,7 +593,7 @@ bool kymo_triggers_round(struct kymo_triggers *t, int64_t now)
 {
     bool requests = false, runs = false;
     t->now = now;
-    if (t->gap || !t->exits) /* a process that has exited unseen would seem to go on */
+    if (t->gap || !t->exits) /* a process whose exit was not seen would seem to run on */
         return !t->failed;
     for (uint32_t i = 0; i < t->n; i++) {
         requests = requests || is_kind(t, i, KYMO_TRIG_REQUEST);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of this folder share. parse.c: the text of a trigger; triggers.c: the facts
- * against them; open.c: calls that may fire before they end.
+ * Shared by the files of this folder. parse.c parses triggers; triggers.c compares facts with
+ * them; open.c has the calls that may fire before they end.
  */
 #ifndef KYMO_WATCH_INT_H
 #define KYMO_WATCH_INT_H
@@ -9,15 +9,15 @@
 #include "kymo_map.h"
 #include "kymo_triggers.h"
 
-/* Fills in a trigger, which is zero. 0, -EINVAL with a sentence in err, -ENOMEM. Freed by
- * kymo_trigger_free, whatever it returns. */
+/* Fills in a zeroed trigger. Returns 0, -EINVAL with a message in err, or -ENOMEM. In all cases
+ * call kymo_trigger_free. */
 int kymo_trigger_parse(struct kymo_trigger *g, const char *text, char *err, size_t err_size);
 void kymo_trigger_free(struct kymo_trigger *g);
 
 /* ---- open.c ---- */
 
-/* Calls that one trigger is waiting for, in the order of their beginning: as all have the
- * same time, the first is the next to exceed it. */
+/* The open calls of one trigger in the order of their start. They all have the same limit, so the
+ * first one is the next to exceed it. */
 struct kymo_waiting {
     uint64_t id; /* of the span */
     int64_t start;
@@ -34,11 +34,12 @@ void kymo_opens_init(struct kymo_opens *o);
 void kymo_opens_free(struct kymo_opens *o);
 /* False: no memory. */
 bool kymo_opens_add(struct kymo_opens *o, const struct kymo_waiting *w);
-/* It has ended. True when it was waited for, and has not fired. */
+/* Removes a call that has ended. Returns true if it was in the list and has not fired. */
 bool kymo_opens_end(struct kymo_opens *o, uint64_t id);
-/* The next one that began before this time and is still open; it is taken out. False: none. */
+/* Removes the next call that began before this time and is still open. Returns false if there is
+ * none. */
 bool kymo_opens_next(struct kymo_opens *o, int64_t before, struct kymo_waiting *w);
-/* What kymo_opens_next has given is to be waited for until it ends. False: no memory. */
+/* Keeps a call that kymo_opens_next has returned until it ends. Returns false if out of memory. */
 bool kymo_opens_keep(struct kymo_opens *o, uint64_t id);
 
 #endif

@@ -81,7 +81,10 @@ struct kymo_span {
 /* ---- messages ---- */
 
 /* One message, reported when it is received, when its receiver exits, or when the
- * analysis ends. KYMO_MSG_TIMEOUT is not a message but a receive that timed out. */
+ * analysis ends. If the recording has the events `taken`, a received message is reported when
+ * it is taken, or, if it never is, later. sent is exact if `exact` is true: runtimes with
+ * version 2 of erl_nif_tracer.h number messages. KYMO_MSG_TIMEOUT is not a message but a
+ * receive that timed out. */
 struct kymo_mail {
     uint64_t id;     /* from 1 */
     uint64_t from;   /* ident; KYMO_IDENT_NONE = unknown */
@@ -93,7 +96,16 @@ struct kymo_mail {
     uint32_t size;   /* heap words, KYMO_SIZE_UNKNOWN */
     uint8_t kind;    /* enum kymo_message_kind (kymo_format.h) */
     bool to_nobody;  /* the receiver did not exist */
+    bool exact;      /* it has a number: it is known for sure which send belongs to it, if any */
+    uint32_t passed; /* messages before it in the mailbox when it was taken, KYMO_PASSED_MANY */
 };
+
+/* The time in the mailbox, if taken is known, or else until it was fetched into it;
+ * KYMO_NO_TIME. */
+static inline int64_t kymo_mail_waited(const struct kymo_mail *m)
+{
+    return kymo_since(m->sent, m->taken != KYMO_NO_TIME ? m->taken : m->fetched);
+}
 
 /* ---- requests ---- */
 
@@ -129,7 +141,7 @@ struct kymo_request {
                       callbacks were not traced */
     int64_t sent;    /* by the client */
     int64_t fetched; /* into the server's mailbox */
-    int64_t handled; /* the server began to handle it */
+    int64_t handled; /* the server began to handle it, or took it out of its mailbox */
     int64_t handled_end;
     int64_t replied;  /* the reply was sent; equals received if only that is known */
     int64_t received; /* by the client */
@@ -158,6 +170,8 @@ struct kymo_run {
     int64_t start, end;       /* KYMO_NO_TIME if `in` or `out` was not recorded */
     int64_t waited;           /* since its last `out`, for any reason; KYMO_NO_TIME */
     int64_t runnable;         /* in a run queue before; KYMO_NO_TIME unless the runtime reports it */
+    uint8_t by;               /* enum kymo_runnable: what made it runnable */
+    uint8_t reason;           /* enum kymo_out_reason: why it was scheduled out */
     bool dirty;               /* on a dirty scheduler */
     bool hibernated;          /* was scheduled out to hibernate */
     bool exited;
@@ -228,6 +242,9 @@ struct kymo_analysis_result {
     bool has_calls, has_ends;    /* calls; how they end */
     bool has_messages, has_refs; /* messages; references in them */
     bool has_running, has_gc;
+    /* What a runtime with version 2 of erl_nif_tracer.h adds: numbers of messages, when they
+     * are taken out of the mailbox, times in run queues. */
+    bool has_numbers, has_taken, has_runnable;
 };
 
 /* Rewinds the reader, reads the recording from the horizon on, and reports each fact to

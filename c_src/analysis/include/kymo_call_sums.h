@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums over call spans: what the calls of one function, or of one module, cost. One
- * thread.
+ * Sums over call spans: the cost of all calls of one function or module. Single-threaded.
  */
 #ifndef KYMO_CALL_SUMS_H
 #define KYMO_CALL_SUMS_H
@@ -9,9 +8,9 @@
 #include "kymo_analysis.h"
 #include "kymo_histogram.h"
 
-/* Times are sums in nanoseconds of what is known; the counts beside them say of how
- * many calls. total, running and gc leave out calls inside calls of the same function,
- * which are in them already. */
+/* Times are sums of the known times, in nanoseconds; the counts are the numbers of calls that
+ * they include. total, running and gc exclude calls inside calls of the same function, whose
+ * times include them already. */
 struct kymo_call_sums {
     uint64_t calls, ended; /* ended: calls whose duration is known */
     uint64_t exceptions;
@@ -22,7 +21,8 @@ struct kymo_call_sums {
     struct kymo_histogram times;
 };
 
-/* All zero bytes are no calls. False: no memory, the duration is not in `times`. */
+/* *s is all zero bytes before the first call. Returns false if there is no memory: the duration is
+ * then missing from `times`. */
 bool kymo_call_sums_add(struct kymo_call_sums *s, const struct kymo_span *span);
 void kymo_call_sums_free(struct kymo_call_sums *s);
 

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shadow stack: which traced calls of a process are open, worked out from
- * call, return_from, exception_from and return_to. Single threaded.
+ * The shadow stack: derives which traced calls of a process are open from call, return_from,
+ * exception_from and return_to events. Single-threaded.
  *
- * What the events say, and what they leave open:
- *   return_from F   the nearest open F has ended; what is open above it too.
- *   return_to T     the last call and those that it had replaced by tail calls
- *                   have ended, T runs now. When T is open the calls above it
- *                   have ended. When it isn't (nobody traces T, or its call is
- *                   older than the recording) nothing tells whether the call
- *                   below the last one had called T, or had ended by a tail
- *                   call. That is a property of the code, so it is learnt: see
- *                   struct kymo_facts.
- *   call            nothing tells whether the caller stays. Nothing at all
- *                   says when a call ends that neither return_to nor return_from
- *                   will follow: such a call opens no frame.
+ * What the events mean:
+ *   return_from F   the innermost open F has ended, and all calls above it.
+ *   return_to T     the last call has ended, and those that it had replaced by tail calls;
+ *                   T runs now. If T is open, all calls above it have ended. Otherwise (T is
+ *                   not traced, or its call is older than the recording) it is unknown
+ *                   whether the call below the last one had called T, or had ended with a
+ *                   tail call. This depends on the code, so it is learned: see struct
+ *                   kymo_facts.
+ *   call            it is unknown whether the caller stays on the stack. If neither
+ *                   return_to nor return_from can follow, the end of the call will never be
+ *                   known, and the call opens no frame.
  *
- * A T that isn't open is remembered as an inferred frame: it is on the stack
- * to be found again, but it is not a call that was seen and it is never shown.
+ * A T that is not open is pushed as an inferred frame, so that later returns find it. It is
+ * not a recorded call, and is never shown.
  *
- * Ring wrap, lost events, one return seen twice (return_from and return_to),
- * exit with open calls: whatever the order of events, frames only leave from
- * the top and each exactly once.
+ * Whatever the order of events (overwritten or lost events, both return_from and return_to
+ * for one return, exit with open calls), frames are removed only from the top, and each
+ * exactly once.
  */
 #ifndef KYMO_STACK_H
 #define KYMO_STACK_H
@@ -58,24 +57,23 @@ enum kymo_leave {
 /* Called for each frame that ends, from the top down. NULL is allowed. */
 typedef void (*kymo_leave_fn)(void *arg, const struct kymo_frame *f, enum kymo_leave why);
 
-/* What the recording has told about its functions so far; one for all
- * processes. */
+/* What is known about the functions of the recording; shared by all processes. */
 struct kymo_facts {
     bool return_to_seen;     /* return_to events exist */
     struct kymo_map returns; /* set of functions with return_from or exception_from */
     struct kymo_map pairs;   /* caller << 32 | callee -> struct kymo_pair */
 };
 
-/* Seen how often: the caller was still there after the callee (kept), or was
- * gone with it (tail). */
+/* How often the caller was still on the stack after the callee (kept), or had ended with it
+ * (tail). */
 struct kymo_pair {
     uint32_t kept, tail;
 };
 
-#define KYMO_PAIRS_MAX 262144u /* no new pair is learnt beyond */
+#define KYMO_PAIRS_MAX 262144u /* further pairs are not learned */
 
-/* Calls ended together by a return to a function that was not open, because
- * nothing was known of them: from the one that returned down. */
+/* Calls that were ended by a guess: a function returned to one that was not open, and nothing
+ * was known about these callers. From the one that returned down. */
 #define KYMO_GUESS_CALLS 8u
 #define KYMO_GUESSES 4u
 struct kymo_guess {
@@ -93,45 +91,43 @@ struct kymo_stack {
     uint32_t last;       /* function that ended last */
     uint8_t last_op;     /* private */
     uint64_t loss_epoch; /* of the last event */
-    bool doubtful;       /* events were lost: nothing is learnt until it is empty */
-    /* The newest times that calls were ended for want of knowledge, oldest first. */
+    bool doubtful;       /* events were lost: nothing is learned until it is empty */
+    /* The newest guesses, the oldest first. */
     struct kymo_guess guesses[KYMO_GUESSES];
     uint32_t n_guesses;
 };
 
-/* More open calls than this are counted and not stored. */
+/* Open calls beyond this number are counted but not stored. */
 #define KYMO_STACK_MAX 65536u
-/* From this many open calls on, a repeated function is taken for a loop of
- * tail calls unless it is known that its callers stay. */
+/* With this many open calls, a repeated function is assumed to loop with tail calls, unless
+ * its callers are known to stay. */
 #define KYMO_STACK_LOOP 400u
 
-/* All zero bytes are an empty stack and no facts; kymo_facts_init is needed for
- * facts. */
+/* An all-zero struct kymo_stack is empty. Facts need kymo_facts_init. */
 void kymo_facts_init(struct kymo_facts *facts);
 void kymo_facts_free(struct kymo_facts *facts);
-/* Makes `to`, which holds nothing yet, a copy. False: no memory; free it all the same. */
+/* Copies facts into the uninitialised `to`. False if there is no memory; free it also then. */
 bool kymo_facts_copy(struct kymo_facts *to, const struct kymo_facts *facts);
-/* The stack must be empty, or the frames are forgotten without a word. */
+/* Frees the stack. Frames that are still open are dropped without a call of `leave`. */
 void kymo_stack_free(struct kymo_stack *st);
 
-/* Each of the following may end frames. mfa is a canonical id; 0 = unknown. */
+/* Each of the following functions may end frames. mfa is a canonical id, 0 = unknown. */
 
-/* The new frame, valid until the next call of a function of this file; NULL
- * when this call opens none (see above, or no memory). */
+/* Returns the new frame, valid until the next call of a function of this file; NULL if the
+ * call opens none (see above), or if there is no memory. */
 struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
                                    kymo_leave_fn leave, void *arg);
 void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, kymo_leave_fn leave,
                           void *arg);
-/* return_from and exception_from. True when a frame of mfa ended by it. */
+/* return_from and exception_from. True if this ended a frame of mfa. */
 bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
                             kymo_leave_fn leave, void *arg);
-/* Opens a garbage collection; kind is KYMO_FRAME_GC_*. NULL: no memory. */
+/* Opens a garbage collection. kind is KYMO_FRAME_GC_*. NULL if there is no memory. */
 struct kymo_frame *kymo_stack_gc_start(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg);
-/* False when none of that kind is open. */
+/* False if no collection of this kind is open. */
 bool kymo_stack_gc_end(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg);
-/* To be called before the end of a process, or of what is read of it: calls that
- * repeat themselves, still open although nothing is known of any return to their
- * caller, were a loop of tail calls. */
+/* Learns from the open calls at the end of a process, or of the first look: repeated calls
+ * without a known return to their caller were a loop of tail calls. */
 void kymo_stack_learn_end(const struct kymo_stack *st, struct kymo_facts *facts);
 /* Events of this process were lost if `epoch` (kymo_reader_loss_epoch) is not that of
  * the last call. */

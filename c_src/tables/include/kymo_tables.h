@@ -14,6 +14,7 @@
 #define KYMO_TABLES_H
 
 #include "kymo_analysis.h"
+#include "kymo_gauges.h"
 #include "kymo_naming.h"
 
 /* ---- definition ---- */
@@ -29,6 +30,8 @@ enum kymo_table_id {
     KYMO_TABLE_FUNCTIONS,
     KYMO_TABLE_LOSSES,
     KYMO_TABLE_SHED,
+    KYMO_TABLE_COUNTERS,
+    KYMO_TABLE_MONITOR,
     KYMO_TABLES
 };
 #define KYMO_TABLE_BIT(id) (1u << (id))
@@ -58,7 +61,8 @@ const char *kymo_column_type_name(enum kymo_column_type type);
 /* ---- rows ---- */
 
 /* What the rows of a table point to. For spans, messages, requests, processes,
- * collections and running it is the fact of kymo_analysis.h, for shed that of kymo_reader.h. */
+ * collections and running it is the fact of kymo_analysis.h, for shed that of kymo_reader.h,
+ * for counters that of kymo_gauges.h. */
 struct kymo_event_row {
     uint64_t id; /* from 1 */
     const struct kymo_event *event;
@@ -75,6 +79,14 @@ struct kymo_loss_row {
     int64_t first, last; /* times of the notes of loss; KYMO_NO_TIME = no note */
 };
 #define KYMO_LOSS_NO_SLOT UINT32_MAX
+/* A record `system_monitor`. */
+struct kymo_monitor_row {
+    int64_t ns;
+    uint64_t process, port; /* idents */
+    uint64_t value;
+    uint32_t in_mfa, out_mfa;
+    uint8_t kind; /* enum kymo_monitor */
+};
 
 /* What cells are computed from. Names are those that `naming` has learnt so far. */
 struct kymo_table_source {

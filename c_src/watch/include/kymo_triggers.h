@@ -12,6 +12,9 @@
  *                            normal nor shutdown
  *   collection,TIME          a garbage collection took longer than TIME
  *   schedule,TIME            a process kept a scheduler longer than TIME; not a dirty one
+ *   stopped,TIME             the counters of the node were not sampled for longer than TIME, and
+ *                            for twice as long as usual: a process of high priority could not run
+ *   reported,KIND            the system monitor has reported it: long_gc, busy_port, ...
  * FUNCTIONS and WHAT are as in kymo_name_fits; a part that is _ stands for anything. REASON
  * is an atom, the first element of the reason where that is a tuple, or such a pattern. TIME is 50ms, 1.5s, ...
  *
@@ -32,7 +35,9 @@ enum kymo_trigger_kind {
     KYMO_TRIG_EXIT = 3,
     KYMO_TRIG_COLLECTION = 4,
     KYMO_TRIG_SCHEDULE = 5,
-    KYMO_TRIG_KINDS = 6
+    KYMO_TRIG_STOPPED = 6,
+    KYMO_TRIG_REPORTED = 7,
+    KYMO_TRIG_KINDS = 8
 };
 
 /* Triggers of one run. */
@@ -44,7 +49,7 @@ enum kymo_trigger_kind {
 struct kymo_trigger {
     char *text;    /* as given */
     char *pattern; /* as kymo_name_fits takes it; NULL: anything */
-    int64_t limit; /* ns, or messages; of an exit 0 */
+    int64_t limit; /* ns, or messages; of an exit and a report 0 */
     uint8_t kind;  /* enum kymo_trigger_kind */
 };
 
@@ -53,12 +58,13 @@ struct kymo_firing {
     const struct kymo_trigger *trigger;
     uint32_t number;          /* of the trigger, from 0 */
     bool open;                /* it was not over yet */
-    int64_t value;            /* ns, or messages */
+    int64_t value;            /* ns, or messages; words of a large heap */
     int64_t start;            /* CLOCK_MONOTONIC */
     int64_t end;              /* its end, or when it was found to exceed the limit */
     uint64_t process, server; /* idents or KYMO_IDENT_NONE; server: of requests */
     uint32_t mfa;             /* 0 = none or not known */
     uint32_t atom;            /* exit reason, 0 = not an atom */
+    const char *reported;     /* kind of the report; NULL: it is none */
 };
 
 struct kymo_triggers;
