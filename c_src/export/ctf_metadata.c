@@ -23,7 +23,7 @@ static __attribute__((format(printf, 2, 3))) void sayf(struct kymo_out *out, con
     kymo_out_write(out, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* A string literal; what TSDL can't hold becomes '?'. */
+/* Writes a string literal; characters that TSDL cannot represent become '?'. */
 static void say_string(struct kymo_out *out, const void *s, size_t n)
 {
     char text[600];
@@ -64,6 +64,20 @@ static const char types[] =
     "    } kind;\n"
     "};\n";
 
+/* The values of a record `counters`, and the kinds of `system_monitor`. */
+static const char counter_types[] =
+    "struct counter {\n"
+    "    enum : integer { size = 16; align = 8; signed = false; } {\n        none = 0"
+#define KYMO_X(n, sym, text, unit, sum) ", " text " = " #n
+    KYMO_COUNTERS_OF_NODE(KYMO_X)
+#undef KYMO_X
+        "\n    } name;\n    u16 index; u64 value;\n};\n"
+        "enum monitored : integer { size = 8; align = 8; signed = false; } {\n    none = 0"
+#define KYMO_X(n, sym, text) ", " text " = " #n
+    KYMO_MONITORED(KYMO_X)
+#undef KYMO_X
+        "\n};\n";
+
 static void say_fields(struct kymo_out *out, uint8_t id, const char *fields)
 {
     for (const char *f = fields; *f != 0; f++) {
@@ -73,11 +87,20 @@ static void say_fields(struct kymo_out *out, uint8_t id, const char *fields)
         case 'M': say(out, " u32 mfa;"); break;
         case 'A': say(out, " u32 atom;"); break;
         case 'S': say(out, " u32 size;"); break;
-        case 'K': say(out, " u8 kind;"); break;
-        case 'Q': say(out, id == KYMO_E_SEQ_TRACE ? " u64 label;" : " u64 count;"); break;
+        case 'K': say(out, id == KYMO_E_MONITOR ? " enum monitored kind;" : " u8 kind;"); break;
+        case 'Q':
+            say(out, id == KYMO_E_SEQ_TRACE     ? " u64 label;"
+                     : id == KYMO_E_MONITOR     ? " u64 value;"
+                     : id == KYMO_E_IN_RUNNABLE ? " u64 waited_ns;"
+                                                : " u64 count;");
+            break;
         case 'U': say(out, " u32 serial_previous; u32 serial_current;"); break;
         case 'R': say(out, " u8 message_kind; x64 reference;"); break;
         case 'I': say(out, " u32 initial_call;"); break;
+        case 'J': say(out, " u32 in_mfa;"); break;
+        case 'C': say(out, " u16 values_count; struct counter values[values_count];"); break;
+        case 'N': say(out, " x64 number;"); break;
+        case 'L': say(out, " u32 passed;"); break;
         case 'G': say(out, " u8 gc_count; u64 gc[gc_count];"); break;
         default: break;
         }
@@ -100,6 +123,37 @@ static void say_event(struct kymo_out *out, uint8_t id)
                 " i64 timestamp_ns; i64 timestamp_unique;"
                 " u16 result_length; u8 match_spec_result[result_length];");
         say(out, " }; };\n");
+    }
+}
+
+/* Maximum number of shed entries in the environment, which should stay small; `shed` is the number of
+ * all entries. */
+enum { SHED_MAX = 1000 };
+
+/* Writes the budget, and what was shed from when to when. */
+static void say_shed(struct kymo_out *out, const struct kymo_reader *r)
+{
+    const struct kymo_meta *meta = kymo_reader_meta(r);
+    size_t n;
+    const struct kymo_shed *s = kymo_reader_shed(r, &n);
+    if (meta->budget_ppm == 0 && meta->budget_events == 0)
+        return;
+    sayf(out, "    budget_cpu_ppm = %llu; budget_events = %llu; shed = %zu; shed_unnamed = %llu;\n",
+         (unsigned long long)(meta->budget_ppm & INT64_MAX),
+         (unsigned long long)(meta->budget_events & INT64_MAX), n,
+         (unsigned long long)(meta->shed_unnamed & INT64_MAX));
+    for (size_t i = 0; i < n && i < SHED_MAX; i++) {
+        char name[2200];
+        if (s[i].kind < KYMO_KINDS)
+            snprintf(name, sizeof name, "%s", kymo_kind_name(s[i].kind));
+        else
+            (void)kymo_format_mfa(r, s[i].mfa, name, sizeof name);
+        sayf(out, "    shed_%zu_from = %lld;", i, (long long)(s[i].from > 0 ? s[i].from : 0));
+        if (s[i].to != INT64_MAX)
+            sayf(out, " shed_%zu_to = %lld;", i, (long long)(s[i].to > 0 ? s[i].to : 0));
+        sayf(out, " shed_%zu = ", i);
+        say_string(out, name, strlen(name));
+        say(out, ";\n");
     }
 }
 
@@ -137,7 +191,9 @@ static void say_env(struct kymo_out *out, const struct kymo_reader *r)
     uint64_t ticks;
     int64_t horizon;
     (void)kymo_reader_horizon(r, &ticks, &horizon);
-    sayf(out, "\";\n    complete_from = %lld;\n};\n", (long long)(horizon > 0 ? horizon : 0));
+    sayf(out, "\";\n    complete_from = %lld;\n", (long long)(horizon > 0 ? horizon : 0));
+    say_shed(out, r);
+    say(out, "};\n");
 }
 
 /* ---- streams ---- */
@@ -185,6 +241,7 @@ void kymo_ctf_metadata(struct kymo_out *out, const struct kymo_reader *r)
     /* Integers before the clock must not map to it, so the clock comes first. */
     say_clock(out, r);
     say(out, types);
+    say(out, counter_types);
     say(out, "trace {\n    major = 1; minor = 8; byte_order = le;\n    uuid = ");
     say_uuid(out, meta->uuid);
     say(out, ";\n    packet.header := struct { u32 magic; u8 uuid[16]; u32 stream_id; u64 "

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A record gets longer when its header has to be the extended one: by 8 bytes, of 6 at
- * least. */
+/* The maximum factor by which a packet grows: a record of at least 6 bytes grows by 8 if it needs
+ * the extended header. */
 enum { GROWTH = 3 };
 
 void kymo_ctf_packets_init(struct kymo_ctf_packets *x, struct kymo_reader *r,
@@ -26,7 +26,7 @@ void kymo_ctf_packets_free(struct kymo_ctf_packets *x)
     x->room = 0;
 }
 
-/* CTF's times are unsigned; those of a damaged recording may be anything. */
+/* CTF's times are unsigned; a damaged recording may have any times. */
 static uint64_t unsigned_ns(int64_t ns)
 {
     return ns > 0 ? (uint64_t)ns : 0;
@@ -43,7 +43,7 @@ static bool is_shown(const struct kymo_ctf_packets *x, uint32_t slot, uint64_t t
     return (x->o->all || !kymo_reader_incomplete(x->r, slot, ticks)) && in_window(x, ns);
 }
 
-/* A record with its header at p; the end of it. */
+/* Writes a record with its header at p. Returns its end. */
 static uint8_t *put_record(uint8_t *p, uint32_t id, uint64_t ns, uint64_t before, const uint8_t *body,
                            size_t n)
 {
@@ -63,7 +63,7 @@ static uint8_t *put_record(uint8_t *p, uint32_t id, uint64_t ns, uint64_t before
     return p + n;
 }
 
-/* What is put together of one packet. */
+/* A packet that is being made. */
 struct packet {
     uint8_t *p;
     uint64_t begin, last; /* ns */
@@ -72,7 +72,7 @@ struct packet {
     bool late; /* it does not begin where its segment does */
 };
 
-/* Takes the record that was decoded into ev, if it belongs to the trace. */
+/* Adds the record that was decoded into ev, if it belongs to the trace. */
 static void take(struct kymo_ctf_packets *x, struct packet *k, const struct kymo_event *ev,
                  const struct kymo_scan *s, uint32_t body)
 {

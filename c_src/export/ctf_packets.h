@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments of a recording as packets of a CTF trace: the same records with times in
- * nanoseconds, from the horizon on, inside the window and the filter. Single threaded.
+ * Converts segments of a recording to packets of a CTF trace: the same records with times in
+ * nanoseconds, from the horizon on, restricted to the window and the filter. Single-threaded.
  */
 #ifndef KYMO_CTF_PACKETS_H
 #define KYMO_CTF_PACKETS_H
@@ -11,9 +11,9 @@
 struct kymo_ctf_packets {
     struct kymo_reader *r;
     const struct kymo_export_options *o;
-    uint64_t t0;     /* what the window counts from */
-    uint32_t thread; /* of the packet before; UINT32_MAX = none yet */
-    uint64_t last;   /* its end: no packet of the thread begins before */
+    uint64_t t0;     /* the time to which the window is relative */
+    uint32_t thread; /* of the previous packet; UINT32_MAX = none yet */
+    uint64_t last;   /* end of the previous packet: the next one of the thread does not begin earlier */
     uint8_t *buf;
     size_t room;
 };
@@ -22,8 +22,8 @@ void kymo_ctf_packets_init(struct kymo_ctf_packets *x, struct kymo_reader *r,
                            const struct kymo_export_options *o);
 void kymo_ctf_packets_free(struct kymo_ctf_packets *x);
 
-/* The packet of segment `index`, in x->buf: *len bytes, 0 when nothing of the segment
- * belongs to the trace. bytes and n are what kymo_reader_segment gave. 0 or -ENOMEM. */
+/* Creates the packet of segment `index` in x->buf. Its size is *len, 0 if no record of the segment
+ * belongs to the trace. bytes and n are those of kymo_reader_segment. Returns 0 or -ENOMEM. */
 int kymo_ctf_packet(struct kymo_ctf_packets *x, uint64_t index, const uint8_t *bytes, size_t n, size_t *len);
 
 #endif

@@ -45,7 +45,7 @@ static int close_file(struct ctf *x, char *err, size_t err_size)
 
 /* ---- segments ---- */
 
-/* The file of a thread, in place of the one before. */
+/* Closes the file of the previous thread and opens that of the next one. */
 static int next_thread(struct ctf *x, uint64_t instance, char *err, size_t err_size)
 {
     char name[32];
@@ -63,8 +63,8 @@ static void show_progress(const struct ctf *x, const struct kymo_feed *feed, uin
     feed->o->progress(feed->o->progress_arg, done < total ? done : total, total);
 }
 
-/* A filter goes by names that processes may get late: here all of the recording counts,
- * as packets are not written in the order of time. */
+/* Reads the whole recording for names that the filter needs: processes may get them late, and
+ * packets are not written in order of time. */
 static int learn_names(struct kymo_feed *feed, char *err, size_t err_size)
 {
     struct kymo_event ev;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file that dbg:trace_client(file, ...) reads: what a port tracer would have
- * written had it traced the same. Each event is the term that erlang:trace/3
- * documents for the process tracer; doc/exports.md says what stands for things
- * that were not recorded.
+ * Writes a file for dbg:trace_client(file, ...), as a port tracer would have written it. Each
+ * event is the term that erlang:trace/3 documents for process tracers; doc/exports.md describes
+ * the replacements for terms that were not recorded.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +12,8 @@
 #include "outfile.h"
 
 enum { OP_TERM = 0, OP_DROP = 1 };
-/* Of one loss: more events than any node makes are damage, which must not become
- * gigabytes of drop counts. */
+/* The maximum number of drop counts for one loss. A damaged recording may claim any number of
+ * lost events, which must not become gigabytes of drop counts. */
 enum { DROPS_MAX = 1 << 16 };
 
 struct dbg {
@@ -38,8 +37,8 @@ static void dict_atom(struct dbg *x, uint32_t id)
     kymo_etf_atom(&x->term, t.s, t.len);
 }
 
-/* Terms of the recording are not trusted: a damaged one would stop the reader of
- * the whole file. */
+/* Writes a term of the recording after checking it: a malformed one would stop the reader of the
+ * whole file. */
 static void raw(struct dbg *x, const uint8_t *p, uint32_t n)
 {
     if (kymo_etf_readable(x->meta, p, n))
@@ -54,7 +53,7 @@ static void ident(struct dbg *x, uint64_t id)
     uint32_t len;
     uint64_t data = KYMO_IDENT_DATA(id);
     unsigned kind = KYMO_IDENT_KIND(id);
-    /* What the node can't have is damaged: it would stop the reader too. */
+    /* Impossible pids are damage, and would stop the reader, too. */
     if ((kind == KYMO_I_PID && !kymo_etf_may_be_pid(x->meta, KYMO_PID_NUMBER(id), KYMO_PID_SERIAL(id))) ||
         (kind == KYMO_I_PORT && !kymo_etf_may_be_port(x->meta, data)))
         kind = KYMO_I_OTHER;
@@ -78,7 +77,7 @@ static void ident(struct dbg *x, uint64_t id)
     }
 }
 
-/* What is in the place of a term that was not recorded. */
+/* Writes the replacement for a term that was not recorded. */
 static void missing(struct dbg *x)
 {
     atom(x, "$kymo_not_recorded");
@@ -386,7 +385,7 @@ static int run(struct dbg *x, struct kymo_feed *feed, char *err, size_t err_size
     while (x->out.error == 0 && !x->term.failed && (rc = kymo_feed_next(feed, &ev)) == 1) {
         if (ev.id == KYMO_E_LOST) {
             write_drop(x, ev.value);
-        } else if (ev.id < KYMO_E_FIRST_NOTE) {
+        } else if (ev.id < KYMO_E_FIRST_NOTE && ev.id != KYMO_E_TAKEN) { /* dbg has no such event */
             write_event(x, &ev);
             feed->res->written++;
         }

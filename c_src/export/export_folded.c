@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folded stacks: one line per process name and stack, with the time spent in
- * the top of it, in nanoseconds.
+ * Folded stacks: one line per process name and stack, with the time in nanoseconds spent in the
+ * innermost frame.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "folded.h"
 #include "outfile.h"
 
-/* ';' separates frames, so it can't be in one. */
+/* Replaces ';' in the name of a frame, because it separates frames. */
 static void write_frame(struct kymo_out *out, const char *text)
 {
     for (size_t n; *text != '\0'; text += n) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables of kymo_tables.h as newline-delimited JSON: a folder with a file for each
- * table, an object for each row, all of the columns in each.
+ * Exports the tables of kymo_tables.h as newline-delimited JSON: a folder with one file per table
+ * and one object per row, with all columns; and schema.sql, which creates the same tables in a
+ * database.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +15,8 @@
 #include "out_json.h"
 #include "outdir.h"
 
-/* Integers beyond are not exact where numbers are doubles: they are written as strings. */
+/* Larger integers are written as strings, because programs that read numbers as doubles would round
+ * them. */
 #define EXACT (INT64_C(1) << 53)
 
 struct ndjson {
@@ -77,7 +79,7 @@ static int open_files(struct ndjson *x, char *err, size_t err_size)
     return rc;
 }
 
-/* Of all files: one that could not be written says why. */
+/* Finishes all files. If one could not be written, err has its error. */
 static int finish_files(struct ndjson *x, struct kymo_export_result *res, char *err, size_t err_size)
 {
     int rc = 0;
@@ -87,6 +89,32 @@ static int finish_files(struct ndjson *x, struct kymo_export_result *res, char *
         rc = rc == 0 ? one : rc;
     }
     return rc;
+}
+
+/* Writes schema.sql: the rows do not show the types of columns that are NULL in all rows, or whose
+ * large integers are strings. */
+static int write_schema(const struct ndjson *x, char *err, size_t err_size)
+{
+    static const char *const types[] = {
+        [KYMO_INTEGER] = "bigint", [KYMO_TEXT] = "varchar", [KYMO_BOOLEAN] = "boolean"};
+    struct kymo_out out;
+    char line[256], path[4096];
+    int rc = kymo_outdir_file(&x->dir, "schema.sql", path, sizeof path, err, err_size);
+    if (rc == 0)
+        rc = kymo_out_open(&out, path, err, err_size);
+    if (rc != 0)
+        return rc;
+    for (unsigned i = 0; i < KYMO_TABLES; i++) {
+        const struct kymo_table *t = &kymo_tables[i];
+        for (unsigned c = 0; c < t->n_columns; c++) {
+            int n = snprintf(line, sizeof line, "%s%s%s\"%s\" %s", c == 0 ? "create table \"" : ",\n  ",
+                             c == 0 ? t->name : "", c == 0 ? "\" (\n  " : "", t->columns[c].name,
+                             types[t->columns[c].type]);
+            kymo_out_write(&out, line, (size_t)n);
+        }
+        kymo_out_write(&out, ");\n", 3);
+    }
+    return kymo_out_finish(&out, err, err_size);
 }
 
 static int write_tables(struct ndjson *x, const struct kymo_export_options *o, struct kymo_export_result *res,
@@ -105,7 +133,7 @@ static int write_tables(struct ndjson *x, const struct kymo_export_options *o, s
     int rc = kymo_tables_learn(&x->s, &newest, err, err_size);
     if (rc == 0)
         rc = kymo_tables_run(&x->s, &rows, &found, err, err_size);
-    /* What kept a file from being written is in no sentence yet: the file has it. */
+    /* If a file could not be written, err has no message yet; finish_files takes it from the file. */
     if (rc == 0 || err[0] == '\0') {
         int written = finish_files(x, res, err, err_size);
         rc = rc == 0 ? written : rc;
@@ -133,6 +161,8 @@ int kymo_export_ndjson(struct kymo_reader *r, const struct kymo_export_options *
         return -ENOMEM;
     }
     rc = kymo_outdir_make(&x.dir, o->out, err, err_size);
+    if (rc == 0)
+        rc = write_schema(&x, err, err_size);
     if (rc == 0)
         rc = open_files(&x, err, err_size);
     if (rc == 0)

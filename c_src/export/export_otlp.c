@@ -10,8 +10,10 @@
 
 #include "kymo_otlp.h"
 #include "kymo_timeline.h"
+#include "otlp_metrics.h"
 #include "otlp_spans.h"
 #include "outfile.h"
+#include "shed_spans.h"
 
 /* ---- what the spans come from ---- */
 
@@ -46,6 +48,19 @@ static void put_resource(struct kymo_otlp_writer *w, const struct kymo_meta *m)
     kymo_otlp_text(w, "kymo.recording.id", text);
 }
 
+/* What is missing from the spans of this node. */
+static void put_shed(struct kymo_otlp_writer *w, const struct kymo_reader *r, uint32_t i)
+{
+    const struct kymo_meta *m = kymo_timeline_meta(r, i);
+    char text[1024];
+    if (m->budget_ppm != 0)
+        kymo_otlp_int(w, "kymo.budget.cpu_ppm", (int64_t)m->budget_ppm);
+    if (m->budget_events != 0)
+        kymo_otlp_int(w, "kymo.budget.events", (int64_t)m->budget_events);
+    if (kymo_shed_text(r, i, INT64_MIN, INT64_MAX, text, sizeof text) > 0)
+        kymo_otlp_text(w, "kymo.shed", text);
+}
+
 /* ---- the readings ---- */
 
 struct export
@@ -54,19 +69,23 @@ struct export
     const struct kymo_otlp_options *o;
     struct kymo_otlp_chains chains;
     struct kymo_naming *naming;
-    struct kymo_otlp_writer *writers; /* by node */
-    uint32_t n;
+    struct kymo_otlp_writer *writers; /* of spans by node, then of metrics by node */
+    uint32_t n;                       /* nodes */
 };
 
-static int read_all(struct export *x, const struct kymo_analysis_sink *sink,
+enum { SINKS_MAX = 3 };
+
+static int read_all(struct export *x, const struct kymo_analysis_sink *sink, size_t n_sinks,
                     struct kymo_analysis_result *found, char *err, size_t err_size)
 {
     struct kymo_analysis_options options = {.from_ns = x->o->from_ns,
                                             .to_ns = x->o->to_ns,
                                             .progress = x->o->progress,
                                             .progress_arg = x->o->progress_arg};
-    struct kymo_analysis_sink sinks[2] = {{.arg = x->naming, .event = kymo_naming_event}, *sink};
-    return kymo_analyse(x->r, &options, sinks, 2, found, err, err_size);
+    struct kymo_analysis_sink sinks[SINKS_MAX] = {{.arg = x->naming, .event = kymo_naming_event}};
+    for (size_t i = 0; i < n_sinks; i++)
+        sinks[i + 1] = sink[i];
+    return kymo_analyse(x->r, &options, sinks, n_sinks + 1, found, err, err_size);
 }
 
 static int no_memory(char *err, size_t err_size)
@@ -82,7 +101,7 @@ static int read_chains(struct export *x, struct kymo_otlp_result *res, char *err
     x->naming = kymo_naming_new(x->r);
     if (x->naming == NULL)
         return no_memory(err, err_size);
-    int rc = read_all(x, &sink, &found, err, err_size);
+    int rc = read_all(x, &sink, 1, &found, err, err_size);
     if (rc != 0)
         return rc;
     res->events = found.events;
@@ -90,18 +109,21 @@ static int read_chains(struct export *x, struct kymo_otlp_result *res, char *err
     return kymo_otlp_chains_link(&x->chains) == 0 ? 0 : no_memory(err, err_size);
 }
 
-/* One writer for each node: its spans are in lines of their own. */
+/* Two writers for each node: its spans and metrics are in lines of their own. */
 static int make_writers(struct export *x, const struct kymo_otlp_target *target, char *err, size_t err_size)
 {
     x->n = kymo_timeline_size(x->r);
-    x->writers = calloc(x->n, sizeof *x->writers);
+    x->writers = calloc(2 * (size_t)x->n, sizeof *x->writers);
     if (x->writers == NULL) {
         x->n = 0;
         return no_memory(err, err_size);
     }
-    for (uint32_t i = 0; i < x->n; i++) {
-        kymo_otlp_writer_init(&x->writers[i], target, err, err_size);
-        put_resource(&x->writers[i], kymo_timeline_meta(x->r, i));
+    for (uint32_t i = 0; i < 2 * x->n; i++) {
+        uint32_t node = i % x->n;
+        kymo_otlp_writer_init(&x->writers[i], target, i < x->n ? KYMO_OTLP_SPANS : KYMO_OTLP_METRICS, err,
+                              err_size);
+        put_resource(&x->writers[i], kymo_timeline_meta(x->r, node));
+        put_shed(&x->writers[i], x->r, node);
         kymo_otlp_scope(&x->writers[i], x->o->version);
     }
     return 0;
@@ -110,38 +132,52 @@ static int make_writers(struct export *x, const struct kymo_otlp_target *target,
 /* The first error of a writer, or 0. */
 static int writer_error(const struct export *x)
 {
-    for (uint32_t i = 0; i < x->n; i++) {
+    for (uint32_t i = 0; i < 2 * x->n; i++) {
         if (x->writers[i].error != 0)
             return x->writers[i].error;
     }
     return 0;
 }
 
-static int write_spans(struct export *x, const struct kymo_otlp_target *target, struct kymo_otlp_result *res,
-                       char *err, size_t err_size)
+/* What is left in the writers; counts what they have handed over. */
+static int finish(struct export *x, int rc, struct kymo_otlp_result *res)
+{
+    for (uint32_t i = 0; i < 2 * x->n; i++) {
+        if (rc == 0)
+            rc = kymo_otlp_writer_finish(&x->writers[i]);
+        *(i < x->n ? &res->spans : &res->points) += x->writers[i].written;
+    }
+    return rc;
+}
+
+static int write_all(struct export *x, const struct kymo_otlp_target *target, struct kymo_otlp_result *res,
+                     char *err, size_t err_size)
 {
     struct kymo_otlp_spans spans;
+    struct kymo_otlp_metrics metrics;
     struct kymo_analysis_result found;
     char read_err[256] = "";
     int rc = make_writers(x, target, err, err_size);
     if (rc != 0)
         return rc;
     kymo_otlp_spans_init(&spans, x->r, &x->chains, x->naming, x->writers);
-    struct kymo_analysis_sink sink = kymo_otlp_spans_sink(&spans);
-    rc = read_all(x, &sink, &found, read_err, sizeof read_err);
+    rc = kymo_otlp_metrics_init(&metrics, x->r, x->writers + x->n, x->n);
+    if (rc == 0) {
+        const struct kymo_analysis_sink sinks[] = {kymo_otlp_spans_sink(&spans),
+                                                   kymo_otlp_metrics_sink(&metrics)};
+        rc = read_all(x, sinks, 2, &found, read_err, sizeof read_err);
+        kymo_otlp_metrics_finish(&metrics);
+    }
     if (writer_error(x) != 0) /* err says it */
         rc = writer_error(x);
+    else if (spans.failed || metrics.failed || rc == -ENOMEM)
+        rc = no_memory(err, err_size);
     else if (rc != 0)
         snprintf(err, err_size, "%s", read_err);
-    else if (spans.failed)
-        rc = no_memory(err, err_size);
-    for (uint32_t i = 0; i < x->n; i++) {
-        if (rc == 0)
-            rc = kymo_otlp_writer_finish(&x->writers[i]);
-        res->spans += x->writers[i].written;
-    }
+    rc = finish(x, rc, res);
     res->requests = spans.requests;
     res->traces = spans.traces;
+    kymo_otlp_metrics_free(&metrics);
     kymo_otlp_spans_free(&spans);
     return rc;
 }
@@ -155,8 +191,8 @@ int kymo_export_otlp(struct kymo_reader *r, const struct kymo_otlp_options *o,
     kymo_otlp_chains_init(&x.chains, r);
     int rc = read_chains(&x, res, err, err_size);
     if (rc == 0)
-        rc = write_spans(&x, target, res, err, err_size);
-    for (uint32_t i = 0; i < x.n; i++)
+        rc = write_all(&x, target, res, err, err_size);
+    for (uint32_t i = 0; i < 2 * x.n; i++)
         kymo_otlp_writer_free(&x.writers[i]);
     free(x.writers);
     kymo_naming_free(x.naming);
@@ -170,10 +206,12 @@ struct kymo_otlp_file {
     struct kymo_out out;
 };
 
-static int put_line(void *arg, const char *line, size_t n, size_t spans, char *err, size_t err_size)
+static int put_line(void *arg, enum kymo_otlp_signal signal, const char *line, size_t n, size_t items,
+                    char *err, size_t err_size)
 {
     struct kymo_otlp_file *f = arg;
-    (void)spans;
+    (void)signal;
+    (void)items;
     kymo_out_write(&f->out, line, n);
     kymo_out_write(&f->out, "\n", 1);
     if (f->out.error != 0)

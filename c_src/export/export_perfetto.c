@@ -20,8 +20,8 @@ static void describe_nodes(struct kymo_pfx *x)
     }
 }
 
-/* Nodes of several machines may have the same process number: Perfetto would take them for
- * one. */
+/* A process id that is not in use: nodes of several machines may have the same process id, and
+ * Perfetto would treat them as one process. */
 static uint64_t free_pid(const struct kymo_pfx *x, uint32_t n, uint64_t pid)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -42,12 +42,25 @@ static bool number_nodes(struct kymo_pfx *x)
     return x->nodes != NULL;
 }
 
-/* Where the export begins, once the first event that is complete has come. */
+/* Collects what the budgets of all nodes have shed. Returns 0 or -ENOMEM. */
+static int find_shed(struct kymo_pfx *x)
+{
+    for (uint32_t i = 0; i < x->n_nodes; i++) {
+        struct kymo_pfx_node *node = &x->nodes[i];
+        if (kymo_shed_walk_init(&node->shed, x->r, i) != 0)
+            return -ENOMEM;
+        node->shed_has = kymo_shed_walk_next(&node->shed, &node->shed_span);
+        x->left_out = x->left_out || node->shed_has;
+    }
+    return 0;
+}
+
+/* Determines where the export begins, when the first complete event has been read. */
 static void find_cut(struct kymo_pfx *x, const struct kymo_export_options *o)
 {
     uint64_t ticks, t0 = (uint64_t)kymo_reader_meta(x->r)->t0_mono_ns;
     x->cut = kymo_reader_horizon(x->r, &ticks, &x->cut_ns);
-    /* A window that begins later has no use for that time. */
+    /* A window that begins later does not need that time. */
     if (o->from_ns > (int64_t)((uint64_t)x->cut_ns - t0))
         x->cut_ns = (int64_t)(t0 + (uint64_t)o->from_ns);
 }
@@ -62,7 +75,7 @@ static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, cha
     int opened = kymo_pf_open(&x->w, x->r, x->naming, path, start, err, err_size);
     if (opened != 0)
         return opened;
-    x->now = x->newest = start;
+    x->first = x->now = x->newest = start;
     describe_nodes(x);
     for (bool begun = false; rc == 1 && x->w.out.error == 0; rc = kymo_feed_next(feed, &ev)) {
         kymo_naming_event(x->naming, &ev);
@@ -79,6 +92,7 @@ static int run(struct kymo_pfx *x, struct kymo_feed *feed, const char *path, cha
         return kymo_feed_error(rc, err, err_size);
     kymo_pfx_expire(x, INT64_MAX);
     kymo_pfx_end_all(x);
+    kymo_pfx_shed_end(x);
     feed->res->written = x->slices;
     feed->res->bytes = kymo_out_bytes(&x->w.out);
     return kymo_pf_finish(&x->w, err, err_size);
@@ -93,18 +107,20 @@ static int init(struct kymo_pfx *x, struct kymo_reader *r)
     kymo_map_init(&x->processes, sizeof(struct kymo_pfx_process *));
     kymo_map_init(&x->names, sizeof(uint64_t));
     kymo_map_init(&x->older, 0);
+    kymo_map_init(&x->fetched, sizeof(uint64_t));
+    kymo_map_init(&x->counter_tracks, sizeof(uint64_t));
     kymo_reader_slots(r, &x->n_threads);
     if (x->next_track < (uint64_t)TRACK_THREAD_BASE + x->n_threads)
         x->next_track = (uint64_t)TRACK_THREAD_BASE + x->n_threads;
     x->threads = calloc(x->n_threads + 1, sizeof *x->threads);
     x->naming = kymo_naming_new(r);
-    if (x->naming == NULL || x->threads == NULL || !number_nodes(x) || kymo_flows_init(&x->flows) != 0 ||
-        kymo_residents_init(&x->residents) != 0)
+    if (x->naming == NULL || x->threads == NULL || !number_nodes(x) || find_shed(x) != 0 ||
+        kymo_flows_init(&x->flows) != 0 || kymo_residents_init(&x->residents) != 0)
         return -ENOMEM;
-    x->flows.nodes = x->n_nodes > 1;
     for (uint32_t i = 0; i < x->n_threads; i++)
         x->threads[i].running = KYMO_IDENT_NONE;
-    return 0;
+    int rc = kymo_breaks_read(&x->breaks, r, INT64_MIN);
+    return rc == 0 ? kymo_flows_timeline(&x->flows, r) : rc;
 }
 
 static void clear(struct kymo_pfx *x)
@@ -117,14 +133,20 @@ static void clear(struct kymo_pfx *x)
     kymo_map_free(&x->processes);
     kymo_map_free(&x->names);
     kymo_map_free(&x->older);
+    kymo_map_free(&x->fetched);
+    kymo_map_free(&x->counter_tracks);
+    kymo_gauges_free(&x->gauges);
     for (uint32_t i = 0; i < HELD_MAX; i++)
         kymo_pb_free(&x->held[i].event);
     kymo_flows_free(&x->flows);
+    kymo_breaks_free(&x->breaks);
     kymo_residents_free(&x->residents);
     kymo_facts_free(&x->lesson.facts);
     kymo_naming_free(x->naming);
     kymo_pf_free(&x->w);
     free(x->threads);
+    for (uint32_t i = 0; x->nodes != NULL && i < x->n_nodes; i++)
+        kymo_shed_walk_free(&x->nodes[i].shed);
     free(x->nodes);
     free(x);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file format of speedscope: frames once, then a profile for each role of
- * processes, whose samples are its stacks with the time spent in the top of each, in
- * nanoseconds.
+ * The file format of speedscope: first all frames, then a profile for each role of processes, whose
+ * samples are its stacks with the time in nanoseconds spent in the innermost frame of each.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +11,7 @@
 #include "folded.h"
 #include "out_json.h"
 
-enum { KEY_SLOTS = 2 }; /* the two collections, beside functions */
+enum { KEY_SLOTS = 2 }; /* keys of the two kinds of collections, after those of functions */
 
 struct writer {
     struct kymo_folded *x;
@@ -93,7 +92,7 @@ static int by_root(const void *a, const void *b)
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* The samples of one root. */
+/* Writes the samples of one root as a profile. */
 static void write_profile(struct writer *w, const struct sample *s, size_t n, bool first)
 {
     char text[2300];

@@ -47,7 +47,7 @@ int kymo_feed_next(struct kymo_feed *f, struct kymo_event *ev)
             progress(f);
         if (ev->incomplete && !f->o->all)
             return 1;                                        /* see kymo_feed_older */
-        int64_t since = (int64_t)((uint64_t)ev->ns - f->t0); /* a damaged clock wraps */
+        int64_t since = (int64_t)((uint64_t)ev->ns - f->t0); /* may wrap if the clock is damaged */
         if (since > f->o->to_ns && f->jumps == 0)
             return 0;
         if (since < f->o->from_ns || since > f->o->to_ns)

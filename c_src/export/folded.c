@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Different stacks, and first frames. Beyond, time counts for the caller that still
- * has a node, or for "(others)". */
+/* Maximum numbers of different stacks, and of roots. Beyond them, time counts for the nearest
+ * caller that has a node, or for "(others)". */
 enum { NODES_MAX = 1 << 19, ROOTS_MAX = 1 << 16 };
 
-/* The key of a root is a role, or these bits and an ident. No role that is known has both. */
+/* The key of a root is a role, or an ident with these bits, which no known role has. */
 #define ROOT_IDENT (UINT64_C(3) << 62)
 
 struct process {
@@ -107,7 +107,7 @@ static void stop_running(struct kymo_folded *x, struct process *p)
     p->running = false;
 }
 
-/* The process runs on this thread from now on, so whoever ran there does not. */
+/* The process begins to run on this thread, which ends the run of the previous one there. */
 static void start_running(struct kymo_folded *x, struct process *p, const struct kymo_event *ev)
 {
     account(x, p);
@@ -259,7 +259,7 @@ static void on_event(struct kymo_folded *x, const struct kymo_event *ev)
     }
 }
 
-/* ---- what is read of it ---- */
+/* ---- results ---- */
 
 struct kymo_folded_root *kymo_folded_roots(struct kymo_folded *x)
 {
@@ -307,7 +307,7 @@ const char *kymo_folded_root_name(struct kymo_folded *x, uint32_t root, const st
     return buf;
 }
 
-/* ---- the whole ---- */
+/* ---- reading a recording ---- */
 
 int kymo_folded_read(struct kymo_folded *x, struct kymo_feed *feed, char *err, size_t err_size)
 {

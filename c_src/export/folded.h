@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time by stack, collapsed while reading: one node per different stack, never the
- * events. What the formats for flame graphs are written from. Single threaded.
+ * Sums of time by stack, for the formats for flame graphs. Events are summed up while they are
+ * read: there is one node for each different stack. Single-threaded.
  */
 #ifndef KYMO_FOLDED_H
 #define KYMO_FOLDED_H
 
 #include "export_util.h"
 
-/* Frames of one line; what is called deeper counts for the last one. */
+/* The maximum depth of a stack. Deeper calls count for the last frame. */
 enum { KYMO_FOLDED_DEPTH = 512 };
 /* What a node stands for: the id of a function, or one of these. */
 enum { KYMO_FOLDED_GC_MINOR = 0x80000000u, KYMO_FOLDED_GC_MAJOR = 0x80000001u };
@@ -37,7 +37,7 @@ struct kymo_folded {
     struct kymo_map children;       /* parent << 32 | key -> uint32_t */
     struct kymo_folded_node *nodes; /* [0]: time of processes that got no root */
     uint32_t n_nodes, nodes_room;
-    uint64_t *running; /* by slot: who runs there, KYMO_IDENT_NONE = nobody */
+    uint64_t *running; /* by slot: the process that runs there, KYMO_IDENT_NONE = none */
     uint32_t n_slots;
     bool wall;
     bool failed; /* out of memory */

@@ -7,8 +7,8 @@
 
 #include "kymo_otlp.h"
 
-/* Requests of one server that are looked at, newest first, for one that was handled at a
- * given time: a server may have many without a reply. */
+/* The maximum number of requests of one server that are searched, the newest first, for one that
+ * was handled at a given time: a server may have many without a reply. */
 enum { LOOK_BACK = 256 };
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -38,8 +38,8 @@ void kymo_otlp_trace_id(const struct kymo_otlp_chains *c, const struct kymo_otlp
     id[1] = kymo_otlp_part_id(c->q[q->root].key, UINT64_MAX);
 }
 
-/* By what is recorded of the request, and not by where it lies in the recording: a later
- * snapshot of the same node gives it the same id. */
+/* Computes the key from the data of the request, not from its position in the recording, so that
+ * the request has the same id in a later snapshot of the node. */
 static uint64_t key_of(const struct kymo_otlp_chains *c, const struct kymo_request *q)
 {
     uint64_t key = mix(mix(of_recording(c), q->kind), q->client);
@@ -238,8 +238,8 @@ struct kymo_otlp_request *kymo_otlp_find(const struct kymo_otlp_chains *c, uint6
     return c->n > 0 ? bsearch(&wanted, c->q, c->n, sizeof *c->q, by_id) : NULL;
 }
 
-/* Requests that look the same, casts of one process in one nanosecond, are told apart by
- * their order. */
+/* Requests with equal keys, such as casts of one process in the same nanosecond, are
+ * distinguished by their order. */
 static void make_keys_unique(struct kymo_otlp_chains *c)
 {
     qsort(c->q, c->n, sizeof *c->q, by_key);

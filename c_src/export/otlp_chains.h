@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which request was made while which other one was handled, and the ids of their spans.
- * A first reading fills the table, then kymo_otlp_chains_link works out the chains: after
- * that it does not change but for what a second reading notes in it. Single threaded.
+ * Determines which request was made while another one was handled, and the ids of their spans.
+ * The first pass fills the table, then kymo_otlp_chains_link computes the chains. After that,
+ * only the notes of the second pass change. Single-threaded.
  */
 #ifndef KYMO_OTLP_CHAINS_H
 #define KYMO_OTLP_CHAINS_H

@@ -36,14 +36,16 @@ struct curl_calls {
 struct kymo_otlp_http {
     struct curl_calls c;
     CURL *curl;
-    char *url;
+    char *urls[2];   /* by signal */
+    const char *url; /* of the newest post */
     struct curl_slist *headers;
     char problem[CURL_ERROR_SIZE];
     char answer[ANSWER_MAX]; /* its beginning, NUL terminated */
     size_t answered;
-    char why[256]; /* the collector's newest complaint */
-    uint64_t rejected, bytes;
-    bool accepted; /* it has answered 200 before */
+    char why[256];        /* the collector's newest complaint */
+    uint64_t rejected[2]; /* by signal */
+    uint64_t no_metrics, bytes;
+    bool accepted[2]; /* it has answered 200 before, by signal */
 };
 
 /* ---- the library ---- */
@@ -72,18 +74,22 @@ static int load(struct curl_calls *c, char *err, size_t err_size)
 
 /* ---- open and close ---- */
 
-static char *traces_url(const char *url)
+static const char *const paths[] = {[KYMO_OTLP_SPANS] = "/v1/traces", [KYMO_OTLP_METRICS] = "/v1/metrics"};
+
+static char *url_of(const char *url, enum kymo_otlp_signal signal)
 {
-    static const char path[] = "/v1/traces";
-    size_t n = strlen(url), size = n + sizeof path;
-    char *whole = malloc(size);
-    if (whole == NULL)
-        return NULL;
+    size_t n = strlen(url);
     while (n > 0 && url[n - 1] == '/')
         n--;
-    bool there = n >= sizeof path - 1 && memcmp(url + n - (sizeof path - 1), path, sizeof path - 1) == 0;
-    snprintf(whole, size, "%.*s%s", (int)n, url, there ? "" : path);
-    return whole;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        size_t len = strlen(paths[i]);
+        if (n >= len && memcmp(url + n - len, paths[i], len) == 0) {
+            n -= len;
+            break;
+        }
+    }
+    char *whole = NULL;
+    return asprintf(&whole, "%.*s%s", (int)n, url, paths[signal]) >= 0 ? whole : NULL;
 }
 
 static size_t on_answer(char *bytes, size_t size, size_t n, void *arg)
@@ -109,7 +115,7 @@ static int set_options(struct kymo_otlp_http *h, const struct kymo_otlp_collecto
 {
     char agent[64];
     snprintf(agent, sizeof agent, "kymo/%s", c->version);
-    CURLcode rc = h->c.setopt(h->curl, CURLOPT_URL, h->url);
+    CURLcode rc = h->c.setopt(h->curl, CURLOPT_URL, h->urls[KYMO_OTLP_SPANS]);
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_HTTPHEADER, h->headers) : rc;
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_USERAGENT, agent) : rc;
     rc = rc == CURLE_OK ? h->c.setopt(h->curl, CURLOPT_ERRORBUFFER, h->problem) : rc;
@@ -126,11 +132,13 @@ static int set_options(struct kymo_otlp_http *h, const struct kymo_otlp_collecto
 static int set_up(struct kymo_otlp_http *h, const struct kymo_otlp_collector *c)
 {
     CURLcode rc = h->c.global_init(CURL_GLOBAL_DEFAULT);
-    h->url = traces_url(c->url);
+    for (int i = 0; i < 2; i++)
+        h->urls[i] = url_of(c->url, (enum kymo_otlp_signal)i);
+    h->url = h->urls[KYMO_OTLP_SPANS];
     h->curl = rc == CURLE_OK ? h->c.init() : NULL;
     /* Without Expect a line goes out at once. */
-    bool ok = h->curl != NULL && h->url != NULL && add_header(h, "Content-Type: application/json") &&
-              add_header(h, "Expect:");
+    bool ok = h->curl != NULL && h->urls[0] != NULL && h->urls[1] != NULL &&
+              add_header(h, "Content-Type: application/json") && add_header(h, "Expect:");
     for (size_t i = 0; ok && i < c->n_headers; i++)
         ok = add_header(h, c->headers[i]);
     return ok ? set_options(h, c) : -ENOMEM;
@@ -166,7 +174,8 @@ void kymo_otlp_http_close(struct kymo_otlp_http *h)
     if (h->headers != NULL)
         h->c.free_all(h->headers);
     /* The library stays: it has global state of its own. */
-    free(h->url);
+    free(h->urls[0]);
+    free(h->urls[1]);
     free(h);
 }
 
@@ -200,16 +209,23 @@ static void note_words(struct kymo_otlp_http *h, const char *words, char end)
     h->why[n] = '\0';
 }
 
-static void look_for_rejected(struct kymo_otlp_http *h)
+static void look_for_rejected(struct kymo_otlp_http *h, enum kymo_otlp_signal signal)
 {
-    const char *count = member(h->answer, "\"rejectedSpans\"");
+    const char *count =
+        member(h->answer, signal == KYMO_OTLP_SPANS ? "\"rejectedSpans\"" : "\"rejectedDataPoints\"");
     const char *message = member(h->answer, "\"errorMessage\"");
     uint64_t rejected = count != NULL ? strtoull(count, NULL, 10) : 0;
     if (rejected == 0)
         return;
-    h->rejected += rejected;
+    h->rejected[signal] += rejected;
     if (message != NULL)
         note_words(h, message, '"');
+}
+
+/* A receiver of spans only has no such address. */
+static bool takes_none(long status)
+{
+    return status == 404 || status == 405 || status == 501;
 }
 
 static bool is_transient(long status)
@@ -225,7 +241,9 @@ static long post(struct kymo_otlp_http *h, const char *line, size_t n)
     long status = 0;
     h->answered = 0;
     h->answer[0] = h->problem[0] = '\0';
-    CURLcode rc = h->c.setopt(h->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
+    CURLcode rc = h->c.setopt(h->curl, CURLOPT_URL, h->url);
+    if (rc == CURLE_OK)
+        rc = h->c.setopt(h->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
     if (rc == CURLE_OK)
         rc = h->c.setopt(h->curl, CURLOPT_POSTFIELDS, line);
     if (rc == CURLE_OK)
@@ -262,19 +280,30 @@ static int refused(struct kymo_otlp_http *h, long status, int tries, char *err, 
     return -ECOMM;
 }
 
-static int put_line(void *arg, const char *line, size_t n, size_t spans, char *err, size_t err_size)
+static int put_line(void *arg, enum kymo_otlp_signal signal, const char *line, size_t n, size_t items,
+                    char *err, size_t err_size)
 {
     struct kymo_otlp_http *h = arg;
-    (void)spans;
+    bool metrics = signal == KYMO_OTLP_METRICS;
+    if (metrics && h->no_metrics > 0) {
+        h->no_metrics += items;
+        return 0;
+    }
+    h->url = h->urls[signal];
     for (int tries = 1;; tries++) {
         long status = post(h, line, n);
         if (status >= 200 && status < 300) {
-            h->accepted = true;
+            h->accepted[signal] = true;
             h->bytes += n;
-            look_for_rejected(h);
+            look_for_rejected(h, signal);
             return 0;
         }
-        bool again = is_transient(status) || (status == 0 && h->accepted);
+        if (metrics && takes_none(status) && !h->accepted[signal]) {
+            h->no_metrics = items;
+            return 0;
+        }
+        bool accepted = h->accepted[KYMO_OTLP_SPANS] || h->accepted[KYMO_OTLP_METRICS];
+        bool again = is_transient(status) || (status == 0 && accepted);
         int64_t seconds = wait_for(h, status, tries);
         if (!again || tries == KYMO_OTLP_TRIES || seconds > KYMO_OTLP_WAIT_SECONDS)
             return refused(h, status, tries, err, err_size);
@@ -289,10 +318,16 @@ struct kymo_otlp_target kymo_otlp_http_target(struct kymo_otlp_http *h)
     return (struct kymo_otlp_target){.arg = h, .put = put_line};
 }
 
-uint64_t kymo_otlp_http_rejected(const struct kymo_otlp_http *h, const char **why)
+uint64_t kymo_otlp_http_rejected(const struct kymo_otlp_http *h, enum kymo_otlp_signal signal,
+                                 const char **why)
 {
     *why = h->why;
-    return h->rejected;
+    return h->rejected[signal];
+}
+
+uint64_t kymo_otlp_http_no_metrics(const struct kymo_otlp_http *h)
+{
+    return h->no_metrics;
 }
 
 uint64_t kymo_otlp_http_bytes(const struct kymo_otlp_http *h)
@@ -318,10 +353,18 @@ struct kymo_otlp_target kymo_otlp_http_target(struct kymo_otlp_http *h)
     return (struct kymo_otlp_target){.arg = h};
 }
 
-uint64_t kymo_otlp_http_rejected(const struct kymo_otlp_http *h, const char **why)
+uint64_t kymo_otlp_http_rejected(const struct kymo_otlp_http *h, enum kymo_otlp_signal signal,
+                                 const char **why)
 {
     (void)h;
+    (void)signal;
     *why = "";
+    return 0;
+}
+
+uint64_t kymo_otlp_http_no_metrics(const struct kymo_otlp_http *h)
+{
+    (void)h;
     return 0;
 }
 

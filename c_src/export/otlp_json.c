@@ -10,7 +10,7 @@
 
 #include "json_text.h"
 
-/* The version of the semantic conventions that the names of attributes are taken from. */
+/* The version of the semantic conventions that define the names of attributes. */
 #define SCHEMA "\"schemaUrl\":\"https://opentelemetry.io/schemas/1.30.0\""
 
 /* ---- text ---- */
@@ -55,39 +55,44 @@ say_formatted(struct kymo_otlp_writer *w, const char *fmt, ...)
 
 /* ---- lines ---- */
 
-void kymo_otlp_writer_init(struct kymo_otlp_writer *w, const struct kymo_otlp_target *target, char *err,
-                           size_t err_size)
+void kymo_otlp_writer_init(struct kymo_otlp_writer *w, const struct kymo_otlp_target *target,
+                           enum kymo_otlp_signal signal, char *err, size_t err_size)
 {
     memset(w, 0, sizeof *w);
     w->target = target;
+    w->signal = signal;
     w->err = err;
     w->err_size = err_size;
     w->section = 'a';
     w->first = true;
-    say(w, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[");
+    say_formatted(w, "{\"resource%s\":[{\"resource\":{\"attributes\":[",
+                  signal == KYMO_OTLP_SPANS ? "Spans" : "Metrics");
 }
 
 void kymo_otlp_scope(struct kymo_otlp_writer *w, const char *version)
 {
-    say(w, "]},\"scopeSpans\":[{\"scope\":{\"name\":\"kymo\",\"version\":");
+    say_formatted(w, "]},\"scope%s\":[{\"scope\":{\"name\":\"kymo\",\"version\":",
+                  w->signal == KYMO_OTLP_SPANS ? "Spans" : "Metrics");
     kymo_json_string(put, w, version, strlen(version));
-    say(w, "},\"spans\":[");
+    say_formatted(w, "},\"%s\":[", w->signal == KYMO_OTLP_SPANS ? "spans" : "metrics");
     w->head = w->n;
+    w->first = true;
 }
 
 static void hand_over(struct kymo_otlp_writer *w)
 {
     say(w, "]," SCHEMA "}]," SCHEMA "}]}");
     if (w->error == 0)
-        w->error = w->target->put(w->target->arg, w->buf, w->n, w->spans, w->err, w->err_size);
-    w->written += w->error == 0 ? w->spans : 0;
+        w->error = w->target->put(w->target->arg, w->signal, w->buf, w->n, w->items, w->err, w->err_size);
+    w->written += w->error == 0 ? w->items : 0;
     w->n = w->head;
-    w->spans = 0;
+    w->items = 0;
+    w->first = true;
 }
 
 int kymo_otlp_writer_finish(struct kymo_otlp_writer *w)
 {
-    if (w->spans > 0)
+    if (w->items > 0)
         hand_over(w);
     return w->error;
 }
@@ -102,12 +107,12 @@ void kymo_otlp_writer_free(struct kymo_otlp_writer *w)
 
 static uint64_t unix_time(int64_t ns)
 {
-    return ns > 0 ? (uint64_t)ns : 0; /* of a damaged recording */
+    return ns > 0 ? (uint64_t)ns : 0; /* negative in damaged recordings only */
 }
 
 void kymo_otlp_span_begin(struct kymo_otlp_writer *w, const struct kymo_otlp_span *s)
 {
-    if (w->spans > 0)
+    if (w->items > 0)
         say(w, ",");
     say_formatted(w, "{\"traceId\":\"%016" PRIx64 "%016" PRIx64 "\",\"spanId\":\"%016" PRIx64 "\"",
                   s->trace[0], s->trace[1], s->id);
@@ -187,7 +192,57 @@ void kymo_otlp_span_end(struct kymo_otlp_writer *w, const struct kymo_otlp_span 
         say(w, ",\"code\":2");
     }
     say(w, "}}");
-    w->spans++;
-    if (w->spans >= KYMO_OTLP_LINE_SPANS || w->n >= KYMO_OTLP_LINE_BYTES)
+    w->items++;
+    if (w->items >= KYMO_OTLP_LINE_SPANS || w->n >= KYMO_OTLP_LINE_BYTES)
         hand_over(w);
+}
+
+/* ---- metrics ---- */
+
+static void comma(struct kymo_otlp_writer *w)
+{
+    if (!w->first)
+        say(w, ",");
+    w->first = false;
+}
+
+void kymo_otlp_metric_begin(struct kymo_otlp_writer *w, const char *name, const char *unit, bool sum)
+{
+    comma(w);
+    say_formatted(w, "{\"name\":\"%s\",\"unit\":\"%s\",\"%s\":{\"dataPoints\":[", name, unit,
+                  sum ? "sum" : "gauge");
+    w->first = true;
+}
+
+void kymo_otlp_point(struct kymo_otlp_writer *w, const struct kymo_otlp_point *p)
+{
+    comma(w);
+    say(w, "{");
+    if (p->key != NULL && p->text != NULL)
+        say_formatted(w, "\"attributes\":[{\"key\":\"%s\",\"value\":{\"stringValue\":\"%s\"}}],", p->key,
+                      p->text);
+    else if (p->key != NULL)
+        say_formatted(w, "\"attributes\":[{\"key\":\"%s\",\"value\":{\"intValue\":\"%" PRId64 "\"}}],",
+                      p->key, p->number);
+    uint64_t time = unix_time(p->time), start = unix_time(p->start);
+    if (p->has_start)
+        say_formatted(w, "\"startTimeUnixNano\":\"%" PRIu64 "\",", start < time ? start : time);
+    say_formatted(w, "\"timeUnixNano\":\"%" PRIu64 "\",", time);
+    if (p->divisor != 0)
+        say_formatted(w, "\"asDouble\":%.15g}", (double)p->n / p->divisor);
+    else
+        say_formatted(w, "\"asInt\":\"%" PRIu64 "\"}", p->n < INT64_MAX ? p->n : (uint64_t)INT64_MAX);
+    w->items++;
+}
+
+void kymo_otlp_metric_end(struct kymo_otlp_writer *w, bool sum)
+{
+    /* 2: cumulative */
+    say(w, sum ? "],\"aggregationTemporality\":2,\"isMonotonic\":true}}" : "]}}");
+    w->first = false;
+}
+
+void kymo_otlp_metrics_line(struct kymo_otlp_writer *w)
+{
+    hand_over(w);
 }

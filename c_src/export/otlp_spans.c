@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A request is a span of its client, with parts: the time in the mailbox, its handling in
- * the server, and the reply on its way. Calls and collections are spans when they are part
- * of a handling. A part whose beginning or end is not known is left out; what was not seen
- * to end is a span as long as it was seen, and says so.
+ * A request becomes a span of its client with child spans: the time in the mailbox, its handling in
+ * the server, and the transfer of the reply. Calls and collections become spans if they are part of
+ * the handling of a request. A part whose beginning or end is unknown is left out. A request or call
+ * without a recorded end becomes a span up to the time at which it was last seen, and is marked as
+ * incomplete.
  */
 #include "otlp_spans.h"
 
@@ -14,16 +15,16 @@
 
 enum { LINKS_MAX = 8 };
 
-/* Parts of a request, for their ids; those of calls and collections count up from
- * PART_INNER. */
+/* Parts of a request, from which span ids are derived. Calls and collections are numbered from
+ * PART_INNER on. */
 enum { PART_QUEUED = 1, PART_HANDLED = 2, PART_REPLY = 3, PART_INNER = 16 };
 
 /* An open call in the handling of a request. */
 struct kymo_otlp_open {
     uint64_t span, parent; /* ids in the export */
     uint32_t request;      /* index */
-    bool handler;          /* it is the handling itself: no span of its own */
-    int64_t latest;        /* newest end of what is in it */
+    bool handler;          /* it is the call that handles the request, and has no span of its own */
+    int64_t latest;        /* latest end of a call or collection in it */
 };
 
 static uint64_t handling_id(const struct kymo_otlp_request *r)
@@ -41,7 +42,7 @@ static int64_t wall(const struct kymo_otlp_spans *x, int64_t ns)
     return kymo_reader_wall_ns(x->r, ns);
 }
 
-/* What had no end by now has lasted until now, at least. */
+/* The end of something that began at `since` and is still open: it has lasted at least until now. */
 static int64_t until_now(const struct kymo_otlp_spans *x, int64_t since)
 {
     return x->newest > since ? x->newest : since;
@@ -87,7 +88,7 @@ static void put_function(struct kymo_otlp_spans *x, uint32_t mfa)
     kymo_otlp_text(x->w, "code.function.name", text);
 }
 
-/* What is not known of its end, and how it failed. */
+/* Writes the attributes that tell why the end is unknown, and how it failed. */
 static void put_end(struct kymo_otlp_spans *x, const char *incomplete, const char *error_type)
 {
     if (incomplete != NULL)
@@ -189,7 +190,7 @@ static void on_collection(void *arg, const struct kymo_collection *c)
         r = &x->chains->q[in->request];
         in->latest = in->latest < c->end ? c->end : in->latest;
     } else {
-        /* Where the callbacks are not traced the time decides. */
+        /* If the callbacks are not traced, the request is found by time. */
         r = kymo_otlp_handled_at(x->chains, c->process, c->start, KYMO_NO_TIME, 0);
         if (r == NULL || r->handler != 0)
             return;
@@ -219,7 +220,7 @@ static const char *kind_name(uint8_t kind)
     return names[kind <= KYMO_REQ_SPAWN ? kind : 0];
 }
 
-/* How a request ended: for programs, and where it failed in words. */
+/* How a request ended: names for programs, and a description if it failed. */
 static const struct outcome {
     const char *name, *incomplete, *error_type, *error;
 } outcomes[] = {{"replied", NULL, NULL, NULL},
@@ -240,8 +241,8 @@ static void put_rpc(struct kymo_otlp_spans *x, const struct kymo_request *q, con
     kymo_otlp_text(x->w, "rpc.method", kind_name(q->kind));
 }
 
-/* The span of the client; its parent is the call in which it was made, or else the handling
- * of the request that it was made for. */
+/* Writes the span of the client. Its parent is the call in which the request was made, or else the
+ * handling of the request on whose behalf it was made. */
 static void write_client(struct kymo_otlp_spans *x, const struct kymo_otlp_request *r,
                          const struct kymo_request *q, struct kymo_otlp_span span, const char *service)
 {
@@ -274,7 +275,7 @@ static void write_client(struct kymo_otlp_spans *x, const struct kymo_otlp_reque
     kymo_otlp_span_end(x->w, &span, 0);
 }
 
-/* What it waited for, in the mailbox: links to what the server handled meanwhile. */
+/* Writes the wait in the mailbox, with links to the requests that the server handled meanwhile. */
 static void write_queued(struct kymo_otlp_spans *x, const struct kymo_otlp_request *r,
                          const struct kymo_request *q, struct kymo_otlp_span span)
 {
@@ -354,7 +355,7 @@ static void on_request(void *arg, const struct kymo_request *q)
     struct kymo_otlp_spans *x = arg;
     const struct kymo_otlp_request *r = kymo_otlp_find(x->chains, q->id);
     char service[1100];
-    if (r == NULL) /* left out, and counted there */
+    if (r == NULL) /* it was left out and counted in the first pass */
         return;
     struct kymo_otlp_span part = {.parent = r->key};
     kymo_otlp_trace_id(x->chains, r, part.trace);

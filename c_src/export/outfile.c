@@ -23,7 +23,7 @@ static int out_say(const struct kymo_out *o, const char *what, int error, char *
     return error;
 }
 
-/* Opens the temporary neighbour of o->path. */
+/* Opens the temporary file next to o->path. */
 static int out_open_temp(struct kymo_out *o)
 {
     size_t n = strlen(o->path) + sizeof ".XXXXXX";
@@ -48,7 +48,7 @@ int kymo_out_open(struct kymo_out *o, const char *path, char *err, size_t err_si
     int error = 0;
     struct stat st;
     o->buf = malloc(KYMO_OUT_BUFFER);
-    /* A link stays a link: the file that it names is the one to replace. */
+    /* A symbolic link is kept; its target is replaced. */
     o->path = realpath(path, NULL);
     if (o->path == NULL)
         o->path = strdup(strcmp(path, "-") == 0 ? "standard output" : path);
@@ -109,7 +109,7 @@ int kymo_out_finish(struct kymo_out *o, char *err, size_t err_size)
     if (o->fd < 0)
         return -EBADF;
     kymo_out_flush(o);
-    /* close reports what a network file system could not store. */
+    /* On a network file system, close reports data that could not be stored. */
     if (close(o->fd) != 0 && o->error == 0 && errno != EINTR)
         o->error = -errno;
     o->fd = -1;

@@ -41,6 +41,7 @@ enum {
     EVENT_NAME_IID = 10,
     EVENT_TRACK = 11,
     EVENT_COUNTER_VALUE = 30,
+    EVENT_DOUBLE_COUNTER_VALUE = 44,
     EVENT_FLOW = 47,
     EVENT_TERMINATING_FLOW = 48
 };
@@ -80,7 +81,7 @@ static void intern_text(struct kymo_pf *w, uint32_t field, uint64_t iid, const c
     intern(w, field, iid, s, strlen(s));
 }
 
-/* Adds to the packet what was interned since the last one. */
+/* Adds to the packet the strings interned since the last packet. */
 static void add_interned(struct kymo_pf *w)
 {
     if (w->intern.n > 0) {
@@ -92,8 +93,8 @@ static void add_interned(struct kymo_pf *w)
 static void set_stamp(struct kymo_pf *w, uint64_t flags)
 {
     const struct kymo_meta *meta = kymo_reader_meta(w->r);
-    /* A number of two bytes that two recordings hardly share, so that their
-     * exports can be concatenated into one trace. */
+    /* A number of two bytes that two recordings are unlikely to share, so that their exports can be
+     * concatenated into one trace. */
     uint32_t sequence = 0x80u | (((uint32_t)meta->uuid[2] << 8 | meta->uuid[3]) & 0x3f7fu);
     uint8_t *p = kymo_pb_put_key(w->stamp, PACKET_SEQUENCE_ID, KYMO_PB_VARINT);
     p = kymo_pb_put_varint(p, sequence);
@@ -215,12 +216,12 @@ static void start_track(struct kymo_pf *w, uint64_t track, uint64_t parent, cons
     if (parent != 0)
         kymo_pb_uint(&w->part, DESCRIPTOR_PARENT, w->base + parent);
     kymo_pb_bytes(&w->part, DESCRIPTOR_NAME, name, len);
-    /* Those with the same name stay apart. */
+    /* Tracks with the same name are not merged. */
     kymo_pb_uint(&w->part, DESCRIPTOR_SIBLING_MERGE, SIBLING_MERGE_NONE);
     kymo_pb_clear(&w->what);
 }
 
-/* Adds w->what, what the track is of, and writes the descriptor. */
+/* Adds w->what, which describes what the track shows, and writes the descriptor. */
 static void end_track(struct kymo_pf *w, uint32_t field)
 {
     if (field != 0)
@@ -236,7 +237,7 @@ void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const cha
     end_track(w, 0);
 }
 
-/* Numbers of processes of the operating system, as Perfetto has them. */
+/* Numbers of processes and threads of the operating system, limited to Perfetto's range. */
 static uint64_t os_number(uint64_t n)
 {
     return n & INT32_MAX;
@@ -277,6 +278,15 @@ void kymo_pf_counter(struct kymo_pf *w, uint64_t track, uint64_t value, int64_t 
     kymo_pf_emit(w, ns);
 }
 
+void kymo_pf_counter_double(struct kymo_pf *w, uint64_t track, double value, int64_t ns)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    kymo_pf_event(w, KYMO_PF_COUNTER, track, KYMO_PF_CAT_NONE);
+    kymo_pb_fixed64(&w->event, EVENT_DOUBLE_COUNTER_VALUE, bits);
+    kymo_pf_emit(w, ns);
+}
+
 /* ---- events ---- */
 
 void kymo_pf_event(struct kymo_pf *w, enum kymo_pf_type type, uint64_t track, enum kymo_pf_category cat)
@@ -310,8 +320,8 @@ void kymo_pf_emit(struct kymo_pf *w, int64_t ns)
         write_packet(w);
         return;
     }
-    /* The same for the common case, straight into the output: the fields around
-     * the event are built first, as their length comes before them. */
+    /* Does the same for the common case, directly in the output buffer. The fields around the event
+     * are built first, because their length precedes them. */
     uint8_t head[KYMO_PB_KEY_MAX * 2 + KYMO_PB_VARINT_MAX * 2];
     uint8_t *h = kymo_pb_put_key(head, PACKET_TIMESTAMP, KYMO_PB_VARINT);
     h = kymo_pb_put_varint(h, (uint64_t)(ns - w->last_ns));
@@ -378,8 +388,7 @@ void kymo_pf_text(struct kymo_pf *w, unsigned key, const char *s)
     kymo_pf_string(w, key, s, strlen(s));
 }
 
-/* Length of what was formatted into `size` bytes, from what snprintf-like
- * functions return. */
+/* Length of text formatted into `size` bytes, from the return value of an snprintf-like function. */
 static size_t formatted(size_t n, size_t size)
 {
     return n < size ? n : size - 1;
@@ -416,7 +425,7 @@ void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id)
     kymo_pf_string_iid(w, key, id);
 }
 
-/* What is in w->text and would be n bytes long. */
+/* Adds w->text, whose full length is n, even if it did not fit. */
 static void put_text(struct kymo_pf *w, unsigned key, size_t n, bool cut)
 {
     n = formatted(n, KYMO_PF_TEXT - 8);

@@ -38,7 +38,9 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
     X(LOSS, "loss") \
     X(SEQ_TRACE, "seq_trace") \
     X(NOTE, "recorder") \
-    X(INCOMPLETE, "incomplete")
+    X(MONITOR, "system_monitor") \
+    X(INCOMPLETE, "incomplete") \
+    X(SHED, "shed")
 
 /* X(SYMBOL, "key of a debug annotation") */
 #define KYMO_PF_KEYS(X) \
@@ -69,7 +71,15 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
     X(PROCESS, "process") \
     X(SCHEDULER, "scheduler") \
     X(STATE, "state") \
-    X(KIND, "kind")
+    X(KIND, "kind") \
+    X(PORT, "port") \
+    X(MS, "ms") \
+    X(IN, "in") \
+    X(LEFT_OUT, "left_out") \
+    X(PASSED, "passed") \
+    X(RUNNABLE_BY, "runnable_by") \
+    X(RUN_QUEUE_NS, "run_queue_ns") \
+    X(OUT_REASON, "out_reason")
 
 /* X(SYMBOL, "name of an event that is not the name of a record") */
 #define KYMO_PF_NAMES(X) \
@@ -78,7 +88,8 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
     X(GC_MINOR, "minor gc") \
     X(GC_MAJOR, "major gc") \
     X(LOST, "events lost") \
-    X(EXITING, "exiting")
+    X(EXITING, "exiting") \
+    X(SHED, "left out to keep the budget")
 
 enum kymo_pf_category {
     KYMO_PF_CAT_NONE = 0,
@@ -93,7 +104,7 @@ enum kymo_pf_key {
 #undef KYMO_X
         KYMO_PF_K_GC /* KYMO_GC_SIZES keys from here on, in the order of enum kymo_gc */
 };
-/* Names 1 .. 63 are those of the records with that id. */
+/* Names 1 .. 63 are those of the records with these ids. */
 enum kymo_pf_fixed_name {
     KYMO_PF_N_BASE = 63,
 #define KYMO_X(sym, text) KYMO_PF_N_##sym,
@@ -120,52 +131,57 @@ struct kymo_pf {
 };
 #define KYMO_PF_TEXT 16384u
 
-/* Opens the file and writes what comes before the first event. start_ns is the
- * CLOCK_MONOTONIC time that deltas begin with, not after the first event. 0 or a
- * negative errno with a sentence in err. */
+/* Opens the file and writes everything that precedes the first event. start_ns is the
+ * CLOCK_MONOTONIC time that the first delta refers to; it must not be after the first event.
+ * Returns 0 or a negative errno with a message in err. */
 int kymo_pf_open(struct kymo_pf *w, const struct kymo_reader *r, const struct kymo_naming *naming,
                  const char *path, int64_t start_ns, char *err, size_t err_size);
 int kymo_pf_finish(struct kymo_pf *w, char *err, size_t err_size);
-/* For the way out after a failure and after finish. */
+/* For cleanup, both after a failure and after finish. */
 void kymo_pf_free(struct kymo_pf *w);
 
-/* Describe tracks: number > 0, unique; parent 0 = none. Not between kymo_pf_event and
- * kymo_pf_emit. One that is neither of a process nor of a thread: */
+/* The following functions describe tracks. Numbers of tracks are unique and > 0; parent 0 = none.
+ * They must not be called between kymo_pf_event and kymo_pf_emit. */
+
+/* A track that belongs neither to a process nor to a thread. */
 void kymo_pf_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name, size_t len);
-/* A process of the operating system, to which threads belong: a node. */
+/* The track of a process of the operating system, to which threads belong: a node. */
 void kymo_pf_process(struct kymo_pf *w, uint64_t track, uint64_t pid, const char *name, size_t len);
-/* A row of its own in Perfetto's table of threads, of process `pid`; its tid is made of the
- * track. */
+/* The track of a thread of process `pid`, with a row of its own in Perfetto's table of threads; its
+ * tid is derived from the track number. */
 void kymo_pf_thread(struct kymo_pf *w, uint64_t track, uint64_t parent, uint64_t pid, const char *name,
                     size_t len);
-/* For kymo_pf_counter only. */
+/* The track of a counter, for kymo_pf_counter only. */
 void kymo_pf_counter_track(struct kymo_pf *w, uint64_t track, uint64_t parent, const char *name,
                            enum kymo_pf_unit unit);
-/* The value of a counter from this time on. Not between kymo_pf_event and kymo_pf_emit. */
+/* Sets the value of a counter from this time on. Must not be called between kymo_pf_event and
+ * kymo_pf_emit. */
 void kymo_pf_counter(struct kymo_pf *w, uint64_t track, uint64_t value, int64_t ns);
+void kymo_pf_counter_double(struct kymo_pf *w, uint64_t track, double value, int64_t ns);
 
 /* Starts an event. */
 void kymo_pf_event(struct kymo_pf *w, enum kymo_pf_type type, uint64_t track, enum kymo_pf_category cat);
-/* Writes the event that was started. Times may go back: that costs space only. */
+/* Writes the event that was started. Times may decrease, which only costs space. */
 void kymo_pf_emit(struct kymo_pf *w, int64_t ns);
 
-/* Adds to the event. */
+/* The following functions add to the event that was started. */
 void kymo_pf_name(struct kymo_pf *w, uint64_t iid);
 void kymo_pf_flow(struct kymo_pf *w, uint64_t id, bool terminating);
 void kymo_pf_uint(struct kymo_pf *w, unsigned key, uint64_t v);
 void kymo_pf_string(struct kymo_pf *w, unsigned key, const char *s, size_t len);
 void kymo_pf_text(struct kymo_pf *w, unsigned key, const char *s);
-/* One that kymo_pf_new_string knows. */
+/* A string by the iid that kymo_pf_new_string returned. */
 void kymo_pf_string_iid(struct kymo_pf *w, unsigned key, uint64_t iid);
 void kymo_pf_ident(struct kymo_pf *w, unsigned key, uint64_t ident);
-/* A function or an atom of the dictionary; nothing when id is 0. */
+/* A function or an atom of the dictionary; nothing if id is 0. */
 void kymo_pf_dict(struct kymo_pf *w, unsigned key, uint32_t id);
 /* An external term; `cut` marks that something was left out of it. */
 void kymo_pf_term(struct kymo_pf *w, unsigned key, const uint8_t *etf, uint32_t len, bool cut);
 /* The arguments of function mfa. */
 void kymo_pf_arguments(struct kymo_pf *w, uint32_t mfa, const uint8_t *etf, uint32_t len, bool cut);
 
-/* Names, for kymo_pf_name. Between kymo_pf_event and kymo_pf_emit only. */
+/* Return the iid of a name, for kymo_pf_name. May be called only between kymo_pf_event and
+ * kymo_pf_emit. */
 uint64_t kymo_pf_mfa(struct kymo_pf *w, uint32_t id); /* canonical id of a function */
 uint64_t kymo_pf_new_name(struct kymo_pf *w, const char *s, size_t len);
 /* The same for kymo_pf_string_iid. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an event is, and what is done about it. The table of what becomes what is in
- * doc/exports.md.
+ * Dispatches events by their kind. doc/exports.md has the table of the mapping.
  */
 #include <stdio.h>
 
@@ -10,7 +9,7 @@
 
 /* ---- instants ---- */
 
-/* [Term | Extra] is what a tag that this program does not know had. */
+/* Adds the list [Term | Extra] of an event whose tag this program does not know. */
 static void add_term(struct kymo_pfx *x, const struct kymo_event *ev)
 {
     size_t head;
@@ -47,7 +46,7 @@ static unsigned atom_key(uint8_t id)
     }
 }
 
-/* A moment on a track: fields by their letters. */
+/* Writes an instant on a track, with the fields of the event by their letters. */
 static void instant(struct kymo_pfx *x, uint64_t track, enum kymo_pf_category category,
                     const struct kymo_event *ev)
 {
@@ -86,6 +85,13 @@ static enum kymo_pf_category category_of(const struct kymo_event *ev)
 
 static void note(struct kymo_pfx *x, const struct kymo_event *ev)
 {
+    if (ev->id == KYMO_E_COUNTERS || ev->id == KYMO_E_MONITOR) {
+        if (ev->id == KYMO_E_COUNTERS)
+            kymo_pfx_counters(x, ev);
+        else
+            kymo_pfx_monitor(x, ev);
+        return;
+    }
     bool lost = ev->id == KYMO_E_LOST;
     uint64_t track = lost ? kymo_pfx_thread(x, ev->slot) : kymo_pfx_node_of_slot(x, ev->slot)->track;
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, lost ? KYMO_PF_CAT_LOSS : KYMO_PF_CAT_NOTE);
@@ -114,7 +120,7 @@ void kymo_pfx_older(struct kymo_pfx *x, const struct kymo_event *ev, bool shown)
     if (end)
         kymo_map_remove(&x->older, ev->who);
     else if (x->older.count < OLDER_MAX && ev->id < KYMO_E_FIRST_NOTE)
-        (void)kymo_map_put(&x->older, ev->who, NULL); /* without memory its slice begins later */
+        (void)kymo_map_put(&x->older, ev->who, NULL); /* if there is no memory, its slice begins later */
     if (!shown)
         return;
     x->now = ev->ns;
@@ -133,7 +139,7 @@ void kymo_pfx_older(struct kymo_pfx *x, const struct kymo_event *ev, bool shown)
 
 /* ---- from the horizon on ---- */
 
-/* Names resolve sends to them. */
+/* Keeps track of registered names, so that sends to names can be resolved. */
 static void rename_process(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
     uint32_t name = kymo_canonical(x->r, ev->atom);
@@ -150,7 +156,7 @@ static void rename_process(struct kymo_pfx *x, struct kymo_pfx_process *p, const
     }
 }
 
-/* Calls, returns and collections: changes the stack of p, which begins and ends slices. */
+/* For calls, returns and collections: updates the stack of p, which begins and ends slices. */
 static void change_stack(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
     struct kymo_pfx_leaving l = {x, p, ev};
@@ -159,7 +165,7 @@ static void change_stack(struct kymo_pfx *x, struct kymo_pfx_process *p, const s
     switch (ev->id) {
     case KYMO_E_CALL:
         f = kymo_stack_call(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
-        if (f == NULL) /* nothing tells when it ends */
+        if (f == NULL) /* its end will never be known */
             instant(x, kymo_pfx_track(x, p), category_of(ev), ev);
         break;
     case KYMO_E_RETURN_TO:
@@ -202,6 +208,7 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     case KYMO_E_SEND:
     case KYMO_E_SEND_NE: kymo_pfx_send(x, p, ev); break;
     case KYMO_E_RECEIVE: kymo_pfx_receive(x, p, ev); break;
+    case KYMO_E_TAKEN: kymo_pfx_taken(x, p, ev); break;
     case KYMO_E_IN:
     case KYMO_E_IN_EXITING:
     case KYMO_E_PORT_IN:
@@ -222,7 +229,7 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     case KYMO_E_CLOSED: kymo_pfx_exit(x, p, ev); break;
     case KYMO_E_SPAWNED:
     case KYMO_E_OPEN:
-        if (!first) /* else its slice says it */
+        if (!first) /* else its slice shows it */
             instant(x, kymo_pfx_track(x, p), category_of(ev), ev);
         break;
     case KYMO_E_REGISTER:
@@ -243,8 +250,14 @@ static void set_now(struct kymo_pfx *x, int64_t ns)
 void kymo_pfx_event(struct kymo_pfx *x, const struct kymo_event *ev)
 {
     set_now(x, ev->ns);
-    if (x->loss_epoch != kymo_reader_loss_epoch(x->r)) {
-        x->loss_epoch = kymo_reader_loss_epoch(x->r);
+    if (x->left_out)
+        kymo_pfx_shed(x);
+    unsigned breaks = kymo_breaks_passed(&x->breaks, ev->ns);
+    x->broken += (breaks & KYMO_BREAK_CALLS) != 0;
+    if (x->loss_epoch != kymo_reader_loss_epoch(x->r) + x->broken) {
+        x->loss_epoch = kymo_reader_loss_epoch(x->r) + x->broken;
+        kymo_flows_lost(&x->flows);
+    } else if ((breaks & KYMO_BREAK_MESSAGES) != 0) {
         kymo_flows_lost(&x->flows);
     }
     kymo_pfx_expire(x, ev->ns);
@@ -257,9 +270,10 @@ void kymo_pfx_event(struct kymo_pfx *x, const struct kymo_event *ev)
         instant(x, kymo_pfx_node_of_slot(x, ev->slot)->track, category_of(ev), ev);
     } else if (ev->ns >= p->last || is_of_thread(ev)) {
         event_of(x, p, ev);
-    } else { /* it came from a thread whose clock had jumped */
+    } else { /* from a thread whose clock has jumped */
         struct kymo_event later = *ev;
         later.ns = p->last;
         event_of(x, p, &later);
     }
+    kymo_flows_event(&x->flows, ev);
 }

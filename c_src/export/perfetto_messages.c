@@ -1,13 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages: an instant at each end and an arrow between them where it is certain which
- * belong together. A receive that is stamped before its send is held back a little.
+ * Messages: an instant for the send and the receive, and an arrow between them if the match is
+ * certain. A receive whose timestamp is before that of its send is held back for a short time. If
+ * the recording has events `taken`, the arrow continues to that event.
  */
 #include "kymo_timeline.h"
 #include "perfetto_state.h"
 
-/* While a process receives one message after the other they are less than this apart. */
+/* Maximum time between consecutive receives when a process fetches several messages at once. */
 enum { BATCH_NS = 100000 };
+
+static uint8_t node_of(const struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    return x->flows.nodes ? (uint8_t)kymo_timeline_of_slot(x->r, ev->slot) : 0;
+}
+
+/* The arrow reaches the mailbox, and ends there unless the message is taken later. */
+static void arrive(struct kymo_pfx *x, const struct kymo_message *m, uint64_t flow)
+{
+    bool goes_on = x->lesson.takes && m->number != 0;
+    if (goes_on && x->fetched.count >= FETCHED_MAX)
+        kymo_map_free(&x->fetched);
+    uint64_t *id = goes_on ? kymo_map_put(&x->fetched, kymo_message_key(m->number, m->node), NULL) : NULL;
+    if (id != NULL)
+        *id = flow;
+    kymo_pf_flow(&x->w, flow, id == NULL);
+}
 
 static void write_held(struct kymo_pfx *x, struct kymo_pfx_held *h, uint64_t flow, int64_t ns)
 {
@@ -18,14 +36,14 @@ static void write_held(struct kymo_pfx *x, struct kymo_pfx_held *h, uint64_t flo
         kymo_pb_took(&x->w.event, p + h->event.n);
     }
     if (flow != 0)
-        kymo_pf_flow(&x->w, flow, true);
+        arrive(x, &h->m, flow);
     kymo_pf_emit(&x->w, ns);
     h->used = false;
 }
 
 void kymo_pfx_expire(struct kymo_pfx *x, int64_t now)
 {
-    /* Held in order of time: held_first is the oldest place. */
+    /* Receives are held in order of time, the oldest at held_first. */
     for (; x->held_first != x->held_next; x->held_first++) {
         struct kymo_pfx_held *h = &x->held[x->held_first % HELD_MAX];
         if (h->used && now != INT64_MAX && now - h->m.ns <= HELD_NS)
@@ -35,8 +53,8 @@ void kymo_pfx_expire(struct kymo_pfx *x, int64_t now)
     }
 }
 
-/* The receive in x->w.event has no send yet. The place of the oldest is free:
- * make_room was called before the event was started. */
+/* Holds the receive in x->w.event, which has no send yet. There is a free place, because make_room
+ * was called before the event was started. */
 static void hold(struct kymo_pfx *x, const struct kymo_message *m)
 {
     struct kymo_pfx_held *h = &x->held[x->held_next % HELD_MAX];
@@ -62,13 +80,21 @@ static void make_room(struct kymo_pfx *x)
         write_held(x, oldest, 0, oldest->m.ns);
 }
 
+/* Whether receive h may belong to the send. */
+static bool belongs(const struct kymo_pfx_held *h, const struct kymo_message *send)
+{
+    if (h->m.number != 0 || send->number != 0)
+        return h->m.number == send->number && h->m.node == send->node;
+    return (h->m.to == send->to || h->m.name == send->to) &&
+           (h->m.from == send->from || h->m.from == KYMO_IDENT_NONE) && h->m.digest == send->digest &&
+           kymo_message_alike(h->m.size, h->m.hash, send->size, send->hash);
+}
+
 static struct kymo_pfx_held *held_for(struct kymo_pfx *x, const struct kymo_message *send)
 {
     for (uint32_t i = x->held_first; i != x->held_next; i++) {
         struct kymo_pfx_held *h = &x->held[i % HELD_MAX];
-        if (h->used && send->ns - h->m.ns <= HELD_NS && (h->m.to == send->to || h->m.name == send->to) &&
-            (h->m.from == send->from || h->m.from == KYMO_IDENT_NONE) &&
-            kymo_message_alike(h->m.size, h->m.hash, send->size, send->hash))
+        if (h->used && send->ns - h->m.ns <= HELD_NS && belongs(h, send))
             return h;
     }
     return NULL;
@@ -82,11 +108,11 @@ static void add_message(struct kymo_pfx *x, const struct kymo_event *ev)
     kymo_pfx_options(x, ev);
 }
 
-/* Whether a message that is sent to ident now can be told from those that were under
- * way at the horizon. Names and aliases stay in question until they are received. */
-static bool may_have_arrow(struct kymo_pfx *x, uint64_t ident, int64_t now)
+/* True if a message that is sent to ident now can be distinguished from those that were in
+ * transit at the horizon. For names and aliases this is known only after a receive. */
+static bool may_have_arrow(struct kymo_pfx *x, uint64_t ident, uint64_t number, int64_t now)
 {
-    if (!x->cut || KYMO_IDENT_KIND(ident) != KYMO_I_PID)
+    if (!x->cut || number != 0 || KYMO_IDENT_KIND(ident) != KYMO_I_PID)
         return true;
     struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
     if (p == NULL)
@@ -98,7 +124,8 @@ static bool may_have_arrow(struct kymo_pfx *x, uint64_t ident, int64_t now)
 
 void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
-    struct kymo_message m = {.from = ev->who, .to = ev->peer, .name = KYMO_IDENT_NONE};
+    struct kymo_message m = {
+        .from = ev->who, .to = ev->peer, .name = KYMO_IDENT_NONE, .node = node_of(x, ev)};
     kymo_message_look(&m, ev);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, kymo_pfx_track(x, p), KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
@@ -110,14 +137,21 @@ void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
         const uint64_t *to = kymo_map_get(&x->names, name);
         m.to = to != NULL ? *to : KYMO_IDENT(KYMO_I_ATOM, name);
     }
-    /* The words of a message are others on another node. */
-    bool alike = m.hash != 0 || !kymo_timeline_apart(x->r, m.from, m.to);
-    if (ev->id == KYMO_E_SEND_NE || !alike || !may_have_arrow(x, m.to, ev->ns)) {
+    /* The size of a message in words differs between nodes, and a digest is only recorded by a
+     * receiver on another node. */
+    bool apart = kymo_timeline_apart(x->r, m.from, m.to), alike = m.hash != 0 || !apart;
+    if (m.digest && !apart) {
+        m.digest = false;
+        m.hash = 0;
+    }
+    if (ev->id == KYMO_E_SEND_NE || !alike || !may_have_arrow(x, m.to, m.number, ev->ns)) {
         kymo_pf_emit(&x->w, ev->ns);
         return;
     }
     struct kymo_pfx_held *h = held_for(x, &m);
     uint64_t flow = h != NULL ? kymo_flows_id(&x->flows) : kymo_flows_send(&x->flows, &m);
+    if (h != NULL)
+        kymo_flows_found(&x->flows, &m);
     kymo_pf_flow(&x->w, flow, false);
     kymo_pf_emit(&x->w, ev->ns);
     if (h != NULL)
@@ -126,12 +160,12 @@ void kymo_pfx_send(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
 
 void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
-    struct kymo_message m = {.from = ev->peer, .to = ev->who, .name = p->name};
+    struct kymo_message m = {.from = ev->peer, .to = ev->who, .name = p->name, .node = node_of(x, ev)};
     kymo_message_look(&m, ev);
     if (p->mail == MAIL_FIRST && ev->ns - p->received > BATCH_NS)
         p->mail = MAIL_KNOWN;
     bool timeout = ev->message == KYMO_MSG_TIMEOUT;
-    /* Also takes the send that may belong to it out of the way. */
+    /* Also removes the pending send that may belong to it. */
     uint64_t flow = timeout ? 0 : kymo_flows_receive(&x->flows, &m);
     make_room(x);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, kymo_pfx_track(x, p), KYMO_PF_CAT_MESSAGE);
@@ -142,14 +176,31 @@ void kymo_pfx_receive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     x->slices++;
     if (timeout) {
         kymo_pf_emit(&x->w, ev->ns);
-    } else if (p->mail != MAIL_KNOWN) {
+    } else if (p->mail != MAIL_KNOWN && m.number == 0) {
         p->mail = MAIL_FIRST;
         p->received = ev->ns;
         kymo_pf_emit(&x->w, ev->ns);
     } else if (flow != 0) {
-        kymo_pf_flow(&x->w, flow, true);
+        arrive(x, &m, flow);
         kymo_pf_emit(&x->w, ev->ns);
     } else {
         hold(x, &m);
     }
+}
+
+void kymo_pfx_taken(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
+{
+    uint64_t key = kymo_message_key(ev->number, node_of(x, ev));
+    const uint64_t *flow = ev->number != 0 ? kymo_map_get(&x->fetched, key) : NULL;
+    kymo_pf_event(&x->w, KYMO_PF_INSTANT, kymo_pfx_track(x, p), KYMO_PF_CAT_MESSAGE);
+    kymo_pf_name(&x->w, ev->id);
+    if (ev->passed != KYMO_PASSED_MANY)
+        kymo_pf_uint(&x->w, KYMO_PF_K_PASSED, ev->passed);
+    kymo_pfx_options(x, ev);
+    if (flow != NULL) {
+        kymo_pf_flow(&x->w, *flow, true);
+        kymo_map_remove(&x->fetched, key);
+    }
+    kymo_pf_emit(&x->w, ev->ns);
+    x->slices++;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tracks of threads and processes, and what is open on them: who runs, who is alive,
- * which calls and collections.
+ * Tracks of threads and processes, and the slices that are open on them: running processes, lives
+ * of processes, calls and collections.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -109,7 +109,7 @@ uint64_t kymo_pfx_track(struct kymo_pfx *x, struct kymo_pfx_process *p)
     return p->track;
 }
 
-/* How many run, from now on. */
+/* Writes the number of running processes from now on. */
 static void count_running(struct kymo_pfx *x, struct kymo_pfx_node *node, int64_t ns)
 {
     if (!node->running_described)
@@ -118,12 +118,65 @@ static void count_running(struct kymo_pfx *x, struct kymo_pfx_node *node, int64_
     kymo_pf_counter(&x->w, node->running_track, node->n_running, ns);
 }
 
-/* ev is the `out`, or NULL: nothing says when it stopped. */
-static void end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_event *ev)
+/* ---- events shed by a budget ---- */
+
+static void begin_shed(struct kymo_pfx *x, struct kymo_pfx_node *node, uint32_t i)
+{
+    static const char name[] = "left out to keep the budget";
+    char text[1024];
+    if (kymo_shed_text(x->r, i, node->shed_span.from, node->shed_span.to, text, sizeof text) == 0)
+        return;
+    if (node->shed_track == 0) {
+        node->shed_track = x->next_track++;
+        kymo_pf_track(&x->w, node->shed_track, node->track, name, sizeof name - 1);
+    }
+    kymo_pf_event(&x->w, KYMO_PF_BEGIN, node->shed_track, KYMO_PF_CAT_SHED);
+    kymo_pf_name(&x->w, KYMO_PF_N_SHED);
+    kymo_pf_text(&x->w, KYMO_PF_K_LEFT_OUT, text);
+    kymo_pf_emit(&x->w, node->shed_span.from > x->first ? node->shed_span.from : x->first);
+    node->shed_open = true;
+    x->slices++;
+}
+
+static void end_shed(struct kymo_pfx *x, struct kymo_pfx_node *node, int64_t ns)
+{
+    if (node->shed_open) {
+        kymo_pf_event(&x->w, KYMO_PF_END, node->shed_track, KYMO_PF_CAT_NONE);
+        kymo_pf_emit(&x->w, ns);
+    }
+    node->shed_open = false;
+}
+
+void kymo_pfx_shed(struct kymo_pfx *x)
+{
+    for (uint32_t i = 0; i < x->n_nodes; i++) {
+        struct kymo_pfx_node *node = &x->nodes[i];
+        while (node->shed_has && node->shed_span.from <= x->now) {
+            if (!node->shed_open && node->shed_span.to > x->first)
+                begin_shed(x, node, i);
+            if (node->shed_span.to > x->now)
+                break;
+            end_shed(x, node, node->shed_span.to);
+            node->shed_has = kymo_shed_walk_next(&node->shed, &node->shed_span);
+        }
+    }
+}
+
+void kymo_pfx_shed_end(struct kymo_pfx *x)
+{
+    for (uint32_t i = 0; i < x->n_nodes; i++)
+        end_shed(x, &x->nodes[i], x->newest);
+}
+
+/* ---- scheduling ---- */
+
+/* Ends the slice of the running process, if any; returns whether there was one. ev is its `out`
+ * event, or NULL if it is unknown when it stopped. */
+static bool end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_event *ev)
 {
     struct kymo_pfx_thread *t = &x->threads[slot];
     if (t->running == KYMO_IDENT_NONE)
-        return;
+        return false;
     t->running = KYMO_IDENT_NONE;
     kymo_pfx_node_of_slot(x, slot)->n_running--;
     kymo_pf_event(&x->w, KYMO_PF_END, kymo_pfx_thread(x, slot), KYMO_PF_CAT_NONE);
@@ -132,16 +185,19 @@ static void end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_eve
     } else {
         if (ev->id == KYMO_E_OUT_EXITED || ev->id == KYMO_E_PORT_OUT_EXITED)
             kymo_pf_text(&x->w, KYMO_PF_K_ENDED, "exited");
+        if (ev->id == KYMO_E_OUT && ev->kind != KYMO_OUT_UNKNOWN)
+            kymo_pf_text(&x->w, KYMO_PF_K_OUT_REASON, kymo_out_name(ev->kind));
         kymo_pf_dict(&x->w, KYMO_PF_K_AT, ev->mfa != 0 ? ev->mfa : ev->atom);
     }
     kymo_pf_emit(&x->w, x->now);
+    return true;
 }
 
 void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
     if (ev->slot >= x->n_threads)
         return;
-    end_running(x, ev->slot, NULL);
+    (void)end_running(x, ev->slot, NULL);
     uint64_t track = kymo_pfx_thread(x, ev->slot);
     x->threads[ev->slot].running = p->ident;
     kymo_pfx_node_of_slot(x, ev->slot)->n_running++;
@@ -155,6 +211,10 @@ void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
     kymo_pf_dict(&x->w, KYMO_PF_K_AT, ev->mfa != 0 ? ev->mfa : ev->atom);
     if (ev->id == KYMO_E_IN_EXITING || ev->id == KYMO_E_PORT_IN_EXITING)
         kymo_pf_text(&x->w, KYMO_PF_K_STATE, "exiting");
+    if (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN) {
+        kymo_pf_text(&x->w, KYMO_PF_K_RUNNABLE_BY, kymo_runnable_name(ev->kind));
+        kymo_pf_uint(&x->w, KYMO_PF_K_RUN_QUEUE_NS, ev->value);
+    }
     kymo_pfx_options(x, ev);
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
@@ -165,7 +225,7 @@ void kymo_pfx_stop(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
 {
     if (ev->slot >= x->n_threads || x->threads[ev->slot].running != p->ident)
         return;
-    end_running(x, ev->slot, ev);
+    (void)end_running(x, ev->slot, ev);
     count_running(x, kymo_pfx_node_of_slot(x, ev->slot), x->now);
 }
 
@@ -184,7 +244,7 @@ static void count_heap(struct kymo_pfx *x, struct kymo_pfx_process *p, const str
                     (ev->gc[KYMO_GC_heap_size] + ev->gc[KYMO_GC_old_heap_size]) * WORD_BYTES, ns);
 }
 
-/* When what is open of p ends: now, but not before its newest event. */
+/* The time at which the open slices of p end: now, but not before its newest event. */
 static int64_t now_of(const struct kymo_pfx *x, const struct kymo_pfx_process *p)
 {
     return x->now > p->last ? x->now : p->last;
@@ -244,7 +304,7 @@ static bool is_birth(const struct kymo_event *ev)
 
 void kymo_pfx_begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev)
 {
-    if (p->begun || p->dead) /* it may have died before the horizon */
+    if (p->begun || p->dead) /* it may have exited before the horizon */
         return;
     p->begun = p->alive = true;
     bool older = x->cut && !is_birth(ev) && kymo_map_get(&x->older, p->ident) != NULL;
@@ -267,7 +327,7 @@ void kymo_pfx_begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const 
     x->slices++;
 }
 
-/* `why`: when there is no event that says it. */
+/* `why` is the reason if there is no event (ev is NULL). */
 static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev,
                       const char *why)
 {
@@ -288,7 +348,7 @@ static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
 
 static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
 {
-    /* Even after its exit it may have called something. */
+    /* Calls may have been recorded even after its exit. */
     struct kymo_pfx_leaving l = {x, p, NULL};
     kymo_stack_clear(&p->stack, kymo_pfx_leave, &l);
     if (x->last == p)
@@ -298,7 +358,7 @@ static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
     free(p);
 }
 
-/* Frees a process, whether the graveyard holds it or not. */
+/* Frees a process, whether or not it is among x->dead. */
 static void bury(struct kymo_pfx *x, struct kymo_pfx_process *p)
 {
     for (uint32_t i = 0; i < DEAD_MAX; i++) {
@@ -322,7 +382,7 @@ void kymo_pfx_exit(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
     *grave = p;
 }
 
-/* Nothing was heard of it for long, and its place is taken. */
+/* Drops a process without recent events, because its place is needed. */
 static void evict(struct kymo_pfx *x, uint64_t ident, uint32_t place)
 {
     struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
@@ -334,7 +394,7 @@ static void evict(struct kymo_pfx *x, uint64_t ident, uint32_t place)
     x->residents.ident[place] = taken;
 }
 
-/* Its name as far as it is known so far. */
+/* Sets its name, as far as it is known so far. */
 static void name_process(struct kymo_pfx *x, struct kymo_pfx_process *p)
 {
     uint32_t name, mfa;
@@ -379,7 +439,7 @@ struct kymo_pfx_process *kymo_pfx_process(struct kymo_pfx *x, const struct kymo_
         known = kymo_map_get(&x->processes, ev->who);
         p = known != NULL ? *known : NULL;
         if (p != NULL && birth && p->dead) {
-            bury(x, p); /* the pid came round again */
+            bury(x, p); /* the pid has been reused */
             p = NULL;
         }
         if (p == NULL)
@@ -395,9 +455,7 @@ void kymo_pfx_end_all(struct kymo_pfx *x)
     x->now = x->newest;
     for (uint32_t i = 0; i < x->n_threads; i++) {
         struct kymo_pfx_node *node = kymo_pfx_node_of_slot(x, i);
-        uint32_t before = node->n_running;
-        end_running(x, i, NULL);
-        if (before > 0 && node->n_running == 0)
+        if (end_running(x, i, NULL) && node->n_running == 0)
             count_running(x, node, x->now);
     }
     size_t it = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protocol buffers wire format, writing only. A struct kymo_pb is a growing
- * piece of memory that holds the fields of one message; messages inside others
- * are built in a buffer of their own and added as bytes. Running out of memory
- * sticks in `failed`: what is added later is dropped, nothing crashes.
+ * Protocol buffers wire format, writing only. A struct kymo_pb is a growing buffer that holds the
+ * fields of one message; nested messages are built in a buffer of their own and added as bytes. If
+ * memory runs out, `failed` is set and stays set, and later additions are dropped.
  */
 #ifndef KYMO_PROTOBUF_H
 #define KYMO_PROTOBUF_H
@@ -22,11 +21,11 @@ struct kymo_pb {
 
 enum { KYMO_PB_VARINT = 0, KYMO_PB_FIXED64 = 1, KYMO_PB_BYTES = 2 };
 
-/* Most bytes of a varint, and of a field's key when its number is below 2^28. */
+/* Maximum size of a varint, and of a field's key if its number is below 2^28. */
 #define KYMO_PB_VARINT_MAX 10u
 #define KYMO_PB_KEY_MAX 5u
 
-/* Stores v at p, where KYMO_PB_VARINT_MAX bytes are free; returns the end. */
+/* Stores v at p, which must have room for KYMO_PB_VARINT_MAX bytes; returns the end. */
 static inline uint8_t *kymo_pb_put_varint(uint8_t *p, uint64_t v)
 {
     while (v >= 0x80) {
@@ -42,7 +41,7 @@ static inline uint8_t *kymo_pb_put_key(uint8_t *p, uint32_t field, unsigned wire
     return kymo_pb_put_varint(p, (uint64_t)field << 3 | wire);
 }
 
-/* Room for n more bytes at the returned place, NULL when there is no memory. */
+/* Returns a pointer to room for n more bytes, NULL if there is no memory. */
 static inline uint8_t *kymo_pb_room(struct kymo_pb *b, size_t n)
 {
     if (b->room - b->n < n) {
