@@ -6,7 +6,7 @@
 #include "json.h"
 #include "requests.h"
 
-/* Groups beyond are not told apart. */
+/* Maximum number of groups; further ones are counted together. */
 enum { GROUPS_MAX = 65536 };
 
 struct group {
@@ -65,7 +65,7 @@ static void on_request(void *arg, const struct kymo_request *q)
 static void on_span(void *arg, const struct kymo_span *s)
 {
     struct report_answers *x = arg;
-    /* Once there are requests nobody asks for calls. */
+    /* Calls are explained only if there are no requests. */
     if (x->requests.count > 0 || s->ended == KYMO_SPAN_MOMENT || s->start == KYMO_NO_TIME ||
         s->end == KYMO_NO_TIME)
         return;
@@ -94,15 +94,15 @@ static int slowest_first(const void *a, const void *b)
     return x->slowest.start < y->slowest.start ? -1 : x->slowest.start > y->slowest.start;
 }
 
-/* Whether t was made for a slower one: by the server of that request, or by the same
- * process, while it took place. */
+/* Whether t is part of a slower one: it was made while the slower one lasted, by the server of that
+ * request, or for a call by the same process. */
 static bool part_of(const struct cli_why_target *t, const struct cli_why_target *slower)
 {
     uint64_t by = slower->server != KYMO_IDENT_NONE ? slower->server : slower->process;
     return t->process == by && t->start >= slower->start && t->end <= slower->end;
 }
 
-/* groups[0 .. i) are slower than groups[i], and are part of none or of each other. */
+/* Whether groups[i] is part of one of groups[0 .. i), which are slower. */
 static bool is_part(const struct group *const *groups, size_t i)
 {
     for (size_t j = 0; j < i; j++) {
@@ -117,7 +117,7 @@ static int choose(struct report_answers *x)
     const struct kymo_map *from = x->requests.count > 0 ? &x->requests : &x->calls;
     const struct group **groups = calloc(from->count + 1, sizeof(const struct group *));
     size_t n = 0, it = 0;
-    /* More than these are not looked at, for each is compared with all before it. */
+    /* Limits the number of groups examined, because each is compared with all before it. */
     enum { LOOKED_AT = 1000 };
     if (groups == NULL || x->failed) {
         free(groups);

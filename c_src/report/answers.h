@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What was slow: the slowest request of each server and function, the slowest first; if
- * there are no requests with a reply, the slowest call of each function. Those that are part of a slower
- * one are left out. The first is the one that kymo why explains. One thread.
+ * The slowest request of each server and function, slowest first; if there are no requests with a
+ * reply, the slowest call of each function. Those that are part of a slower one are left out. The
+ * first is the one that kymo why explains. Single-threaded.
  */
 #ifndef KYMO_REPORT_ANSWERS_H
 #define KYMO_REPORT_ANSWERS_H
@@ -16,8 +16,8 @@ struct report_answers {
     struct kymo_map requests, calls; /* group -> struct report_group (answers.c) */
     struct report_answer {
         struct cli_why_target target;
-        uint64_t n;    /* how many of its group */
-        int64_t total; /* their times together */
+        uint64_t n;    /* number of requests or calls in its group */
+        int64_t total; /* sum of their durations */
         struct kymo_why_answer *why;
     } answer[ANSWERS_MAX];
     size_t n, explained;
@@ -27,7 +27,7 @@ struct report_answers {
 void report_answers_init(struct report_answers *x, struct cli_analysis *a);
 void report_answers_free(struct report_answers *x);
 struct kymo_analysis_sink report_answers_sink(struct report_answers *x);
-/* Chooses the slowest and explains them: reads the recording once more. 0 or an exit
+/* Chooses the slowest and explains them, which reads the recording once more. Returns 0 or an exit
  * status. */
 int report_answers_explain(struct report_answers *x);
 /* JSON: an array of { of: n, of_ns, why: as kymo why --json }. */

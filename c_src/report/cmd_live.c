@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo live: the page of kymo report, of the newest time of a living recording, on 127.0.0.1.
+ * kymo live: serves the page of kymo report on 127.0.0.1, for the newest part of a recording that is
+ * being written.
  */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
-#include "live_server.h"
-
+#include "attach_show.h"
 #include "kymo_cli.h"
+#include "live_server.h"
 
 enum { OPT_PORT = 1, OPT_LAST };
 #define SECOND INT64_C(1000000000)
@@ -39,7 +41,7 @@ static int take(struct options *o, int option, const char *value)
     }
 }
 
-/* Before anything is listened on: is this a recording? */
+/* Checks that this is a recording, before the server listens. */
 static int check(const char *dir)
 {
     struct kymo_reader *r;
@@ -68,26 +70,53 @@ static int serve(const struct options *o, const char *dir)
     return status;
 }
 
-int cli_live(int argc, char **argv)
+/* Serves with the signals blocked in all threads, because the server waits for them. */
+static int serve_dir(const struct options *o, const char *dir)
 {
-    static const struct option options[] = {{"delay", required_argument, NULL, 'd'},
-                                            {"last", required_argument, NULL, OPT_LAST},
-                                            {"port", required_argument, NULL, OPT_PORT},
-                                            {NULL, 0, NULL, 0}};
-    struct options o = {.interval = SECOND, .last = 10 * SECOND};
-    sigset_t set;
-    int status = KYMO_EXIT_OK;
-    for (int c; status == KYMO_EXIT_OK && (c = getopt_long(argc, argv, "d:", options, NULL)) != -1;)
-        status = take(&o, c, optarg);
-    if (status == KYMO_EXIT_OK)
-        status = cli_one_recording("live", argc - optind, argv + optind);
-    if (status == KYMO_EXIT_OK)
-        status = check(argv[optind]);
-    /* Of all threads: the server waits for them. */
+    sigset_t set, before;
+    int status = check(dir);
+    if (status != KYMO_EXIT_OK)
+        return status;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    return status == KYMO_EXIT_OK ? serve(&o, argv[optind]) : status;
+    sigprocmask(SIG_BLOCK, &set, &before);
+    status = serve(o, dir);
+    /* The signal has been handled: discard it, so that unblocking does not deliver it. */
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
+        continue;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+static int serve_node(const struct options *o, const struct attach_options *node, char **nodes)
+{
+    struct attach_show s;
+    int status = attach_show_open(&s, node, nodes);
+    if (status == KYMO_EXIT_OK)
+        status = serve_dir(o, s.dir);
+    return attach_show_close(&s, status);
+}
+
+int cli_live(int argc, char **argv)
+{
+    struct option options[8 + ATTACH_OPTIONS] = {{"delay", required_argument, NULL, 'd'},
+                                                 {"last", required_argument, NULL, OPT_LAST},
+                                                 {"port", required_argument, NULL, OPT_PORT}};
+    enum { OWN = 3 };
+    struct options o = {.interval = SECOND, .last = 10 * SECOND};
+    struct attach_options node;
+    bool is_node = false;
+    int status = KYMO_EXIT_OK;
+    attach_options_init(&node, "live");
+    (void)attach_options_add(options, OWN, "node-port");
+    for (int c; status == KYMO_EXIT_OK && (c = getopt_long(argc, argv, "d:", options, NULL)) != -1;)
+        status = c >= ATTACH_OPTION ? attach_options_take(&node, c, optarg) : take(&o, c, optarg);
+    if (status == KYMO_EXIT_OK)
+        status = attach_show_target(&node, argc - optind, argv + optind, &is_node);
+    if (status == KYMO_EXIT_OK)
+        status = is_node ? serve_node(&o, &node, argv + optind) : serve_dir(&o, argv[optind]);
+    attach_options_free(&node);
+    return status;
 }

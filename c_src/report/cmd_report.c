@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo report: one HTML file that shows a recording to people without kymo. One look at
- * the recording for all sums, then one for the answers.
+ * kymo report: writes one HTML file that shows a recording to people without kymo. Reads the
+ * recording once for all sums, and once more for the answers.
  */
 #include <errno.h>
 #include <limits.h>
@@ -20,8 +20,8 @@ struct report {
 
 /* ---- output ---- */
 
-/* In JSON a < is part of a string only, where it may be written as \u003c: whatever a
- * name is, it does not end the element that the data is in. */
+/* In JSON a < occurs only in strings, where it may be written as \u003c. So no name can end the HTML
+ * element that contains the data. */
 static void write_without_tags(struct kymo_out *out, const char *json, size_t n)
 {
     for (size_t i = 0; i < n;) {
@@ -46,7 +46,7 @@ static int write_page(const char *path, const char *json, size_t n, uint64_t *by
         *bytes = kymo_out_bytes(&out);
         rc = kymo_out_finish(&out, err, sizeof err);
     }
-    if (rc == 0 || rc == -EPIPE) /* a reader that went away has seen enough */
+    if (rc == 0 || rc == -EPIPE) /* the reading end of the pipe was closed */
         return KYMO_EXIT_OK;
     return cli_fail(rc == -ENOMEM ? KYMO_EXIT_MEMORY : KYMO_EXIT_WRITE, "%s", err);
 }

@@ -5,6 +5,7 @@
 
 #include "answers.h"
 #include "calls.h"
+#include "charts.h"
 #include "flame.h"
 #include "health.h"
 #include "json.h"
@@ -12,7 +13,7 @@
 #include "stats.h"
 #include "timeline.h"
 
-/* Rows of tables, frames of each flame graph. */
+/* Maximum number of rows of each table, and of frames of each flame graph. */
 enum { FUNCTIONS = 500, PROCESSES = 500, SERVERS = 100, FRAMES = 8000 };
 
 struct report {
@@ -25,6 +26,7 @@ struct report {
     struct report_flame by_role, by_process;
     struct report_timeline timeline;
     struct report_answers answers;
+    struct report_charts charts;
     struct report_names names;
 };
 
@@ -38,6 +40,7 @@ static int init(struct report *x)
     cli_mailboxes_init(&x->mailboxes, x->a);
     report_answers_init(&x->answers, x->a);
     report_names_init(&x->names, x->a);
+    report_charts_init(&x->charts, x->a, first, last);
     x->a->top = SERVERS;
     int status = cli_calls_init(&x->calls, x->a);
     if (status == KYMO_EXIT_OK)
@@ -61,6 +64,7 @@ static void clear(struct report *x)
     report_timeline_free(&x->timeline);
     report_answers_free(&x->answers);
     report_names_free(&x->names);
+    report_charts_free(&x->charts);
 }
 
 static int read_all(struct report *x)
@@ -70,7 +74,7 @@ static int read_all(struct report *x)
         cli_stats_sink(&x->roles),         cli_calls_sink(&x->calls),
         cli_mailboxes_sink(&x->mailboxes), report_flame_sink(&x->by_role),
         report_flame_sink(&x->by_process), report_timeline_sink(&x->timeline),
-        report_answers_sink(&x->answers)};
+        report_answers_sink(&x->answers),  report_charts_sink(&x->charts)};
     int status = cli_analysis_run(x->a, sinks, sizeof sinks / sizeof *sinks);
     if (status != KYMO_EXIT_OK)
         return status;
@@ -107,7 +111,7 @@ static int write_tables(struct report *x)
     return status;
 }
 
-/* Those whom the answers speak of are shown in any case. */
+/* The processes that occur in the answers always get a lane. */
 static void want_lanes(struct report *x)
 {
     for (size_t i = 0; i < x->answers.n; i++) {
@@ -139,6 +143,8 @@ static int write_data(struct report *x)
     cli_json_close('}');
     if (status == KYMO_EXIT_OK)
         status = report_timeline_json(&x->timeline, "timeline", &x->names);
+    if (status == KYMO_EXIT_OK)
+        status = report_charts_json(&x->charts, "counters");
     report_names_json(&x->names, "names");
     cli_json_close('}');
     cli_json_end();
@@ -170,7 +176,7 @@ void report_live_json(const struct report_live *live)
 {
     cli_json_open("live", '{');
     cli_json_bool("over", live->over != NULL);
-    cli_json_text("why", live->over != NULL ? live->over : "");
+    cli_json_text("why", live->over != NULL ? live->over : live->failed != NULL ? live->failed : "");
     cli_json_ns("window_ns", live->window);
     cli_json_ns("wanted_ns", live->wanted);
     cli_json_int("until_unix_ns", live->until_unix);

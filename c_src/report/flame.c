@@ -7,7 +7,7 @@
 #include "json.h"
 
 enum { FLAME_NODES = 1 << 19, FLAME_ROOTS = 1 << 16, DEPTH_MAX = 256 };
-/* Keys of nodes that are no function's. */
+/* Keys of nodes that are not functions. */
 enum { KEY_GC = 0x80000000u, KEY_ROOT = 0x80000001u, KEY_OTHERS = 0x80000002u };
 
 struct report_node {
@@ -47,13 +47,18 @@ static uint32_t new_node(struct report_flame *f, uint32_t parent, uint32_t key)
     return f->n++;
 }
 
-/* The node of `key` above `parent`; parent itself when there are too many. */
+/* The child node of `parent` with this key; parent itself if there are too many nodes. */
 static uint32_t child(struct report_flame *f, uint32_t parent, uint32_t key)
 {
     if (f->nodes[parent].child != 0 && f->nodes[parent].child_key == key)
         return f->nodes[parent].child;
-    bool added;
-    uint32_t *node = kymo_map_put(&f->children, (uint64_t)parent << 32 | key, &added);
+    bool added = false;
+    uint64_t place = (uint64_t)parent << 32 | key;
+    uint32_t *node = kymo_map_get(&f->children, place);
+    if (node == NULL && f->n == FLAME_NODES)
+        return parent;
+    if (node == NULL)
+        node = kymo_map_put(&f->children, place, &added);
     if (node == NULL) {
         f->failed = true;
         return parent;
@@ -72,7 +77,7 @@ struct root {
     uint32_t node;
 };
 
-/* The root of a process, or that of all others. */
+/* The root node of a process, or that of all other processes. */
 static uint32_t root_of(struct report_flame *f, uint64_t ident)
 {
     uint64_t key = f->by_role ? kymo_naming_role(f->a->naming, ident) : ident;
@@ -109,7 +114,7 @@ static struct report_stack *stack_of(struct report_flame *f, uint64_t ident)
     return *p;
 }
 
-/* How many open calls there are up to this one; 0 when it is not open. */
+/* The number of open calls up to and including this one; 0 if it is not open. */
 static uint32_t place_of(const struct report_stack *st, uint64_t id)
 {
     uint32_t n = st->n;
@@ -135,7 +140,7 @@ static void on_open(void *arg, const struct kymo_span *s)
         st->open = more;
         st->room = room;
     }
-    if (st->n == 0) /* what it is called may have changed */
+    if (st->n == 0) /* its name may have changed */
         st->root = root_of(f, s->process);
     uint32_t in = st->n > 0 ? st->open[st->n - 1].node : st->root;
     st->open[st->n] = (struct open_call){s->id, st->n < DEPTH_MAX ? child(f, in, s->mfa & 0x7fffffffu) : in};
@@ -227,7 +232,7 @@ static int largest_first(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* What is left out below a node, or a node that is kept. */
+/* A node that is kept, with the sums of the nodes left out below it. */
 struct shown {
     uint32_t parent, number; /* number: of the node on the page */
     int64_t total, self, running;
@@ -235,7 +240,7 @@ struct shown {
     bool kept;
 };
 
-/* Children come after their parents. */
+/* Chooses the nodes to keep. Parents precede their children. */
 static struct shown *choose(const struct report_flame *f, uint32_t most)
 {
     struct shown *all = calloc(f->n, sizeof *all);
@@ -252,7 +257,7 @@ static struct shown *choose(const struct report_flame *f, uint32_t most)
         totals[i] = all[i].total;
     }
     qsort(totals, f->n, sizeof *totals, largest_first);
-    int64_t least = f->n > most ? totals[most] + 1 : 1; /* ties would be too many */
+    int64_t least = f->n > most ? totals[most] + 1 : 1; /* excludes ties, which would be too many */
     free(totals);
     uint32_t n = 0;
     for (uint32_t i = 1; i < f->n; i++) {
@@ -262,7 +267,7 @@ static struct shown *choose(const struct report_flame *f, uint32_t most)
             all[i].number = n++;
             continue;
         }
-        /* The nearest that is kept, which is behind us. */
+        /* The nearest kept ancestor, which has been visited already. */
         uint32_t up = parent == 0 || all[parent].kept ? parent : all[parent].parent;
         all[i].parent = up;
         all[up].self += f->nodes[i].self;
@@ -288,7 +293,7 @@ static int64_t cell(const struct report_flame *f, const struct shown *all, uint3
     }
 }
 
-/* The same for what is left out below node i. */
+/* The same for the nodes left out below node i. */
 static int64_t cell_of_rest(const struct shown *all, uint32_t i, enum column c)
 {
     switch (c) {

@@ -47,10 +47,11 @@ static void json_losses(const struct kymo_reader *r)
     cli_json_uint("lost_total", total);
 }
 
-/* What is older than the time that was asked for is not missed. */
+/* Whether requested events are missing before the horizon: events older than the requested time do
+ * not count. */
 static bool is_missed(const struct cli_analysis *a, int64_t horizon)
 {
-    enum { TICK_NS = 1000 }; /* and more: the horizon is the first tick of that time */
+    enum { TICK_NS = 1000 }; /* tolerance, because the horizon is the first tick after the requested time */
     return a->filter.from == INT64_MIN || horizon - a->t0 > a->filter.from + TICK_NS;
 }
 

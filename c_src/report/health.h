@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the recording is, and what is missing from it. One thread.
+ * Describes the recording and what is missing from it. Single-threaded.
  */
 #ifndef KYMO_REPORT_HEALTH_H
 #define KYMO_REPORT_HEALTH_H

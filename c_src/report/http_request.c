@@ -32,7 +32,7 @@ static bool is_header(struct http_text name, const char *text)
     return name.n == strlen(text) && strncasecmp(name.s, text, name.n) == 0;
 }
 
-/* Takes the next line, which ends with CR LF, off *rest. False: it has no end yet. */
+/* Removes the next line, which ends with CR LF, from *rest. Returns false if its end is missing. */
 static bool take_line(struct http_text *rest, struct http_text *line)
 {
     const char *end = memchr(rest->s, '\n', rest->n);
@@ -44,7 +44,7 @@ static bool take_line(struct http_text *rest, struct http_text *line)
     return true;
 }
 
-/* Without its CR, which must be its only one. */
+/* Removes the CR at the end of the line, which must be its only one. */
 static bool cut_cr(struct http_text *line)
 {
     if (line->n == 0 || line->s[line->n - 1] != '\r')
@@ -78,7 +78,7 @@ static enum http_parsed request_line(struct http_text line, struct http_request 
     return out->head || http_text_is(name, "GET") ? HTTP_DONE : HTTP_METHOD;
 }
 
-/* What a header says, once. */
+/* Stores the value of a header, which may occur only once. */
 static bool keep(struct http_text *where, struct http_text value)
 {
     if (where->s != NULL)
@@ -130,7 +130,7 @@ enum http_parsed http_parse(const char *bytes, size_t n, struct http_request *ou
     }
 }
 
-/* ---- who asks ---- */
+/* ---- origin of the request ---- */
 
 static bool is_of(const struct http_request *r, const char *host)
 {
@@ -141,7 +141,7 @@ static bool is_of(const struct http_request *r, const char *host)
 
 bool http_is_ours(const struct http_request *r, unsigned port)
 {
-    enum { PORT_OF_HTTP = 80 }; /* which browsers leave out */
+    enum { PORT_OF_HTTP = 80 }; /* browsers omit this port */
     static const char *const names[] = {"127.0.0.1", "localhost"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char host[32];

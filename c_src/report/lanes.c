@@ -65,7 +65,7 @@ static int busiest_first(const void *a, const void *b)
     return x->ident < y->ident ? -1 : x->ident > y->ident;
 }
 
-/* All lanes but that of others, the busiest first. NULL: no memory. */
+/* All lanes except that of the others, busiest first. Returns NULL if there is no memory. */
 static struct report_lane **sorted(const struct report_lanes *l, size_t *n)
 {
     struct report_lane **list = calloc(l->processes.count + 1, sizeof(struct report_lane *));
@@ -78,7 +78,7 @@ static struct report_lane **sorted(const struct report_lanes *l, size_t *n)
     return list;
 }
 
-/* Makes others of all but the first `most` of the list. */
+/* Merges all but the first `most` lanes of the list into the lane of the others. */
 static void make_others(struct report_lanes *l, struct report_lane **list, size_t n, size_t most)
 {
     for (size_t i = most; i < n; i++) {
@@ -117,7 +117,7 @@ static struct report_lane *lane_of(struct report_lanes *l, uint64_t ident)
     return *place;
 }
 
-/* Gives each part its share of start .. end. */
+/* Adds the interval from start to end to the parts of the lane that it overlaps. */
 static void add(const struct report_lanes *l, struct report_lane *lane, enum report_activity kind,
                 int64_t start, int64_t end)
 {
@@ -230,7 +230,7 @@ static void json_lane(const struct report_lanes *l, const struct report_lane *la
     else
         cli_json_null("running_ns");
     cli_json_uint("runs", lane->runs);
-    /* What many did together may be more than one could. */
+    /* The lane of the others has the time of many processes: scale it to their mean. */
     double whole = others && l->n_others > 0 ? (double)l->n_others : 1;
     json_share(l, "running", lane->part[LANE_RUNNING], res->has_running, whole);
     json_share(l, "calls", lane->part[LANE_CALLS], res->has_ends, whole);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How busy each process and each thread was over time: the recording is cut into
- * LANE_PARTS equal parts, and each has the share of it that the process was scheduled in,
- * in calls, and in collections. One thread.
+ * The activity of each process and thread over time. The recording is divided into LANE_PARTS equal
+ * parts; for each part a lane has the shares of time in which the process was scheduled in, in calls,
+ * and in collections. Single-threaded.
  *
- * Memory: LANES_MAX processes of 5 KiB. When there are more, those with the least
- * activity so far become part of one lane of others.
+ * Memory: LANES_MAX processes of 5 KiB. If there are more, those with the least activity so far are
+ * merged into one lane of others.
  */
 #ifndef KYMO_REPORT_LANES_H
 #define KYMO_REPORT_LANES_H
@@ -14,13 +14,13 @@
 
 enum { LANE_PARTS = 480 };
 
-/* Nanoseconds in each part. */
+/* Lanes count nanoseconds of these in each part. */
 enum report_activity { LANE_RUNNING, LANE_CALLS, LANE_GC, LANE_KINDS };
 struct report_lane {
     uint64_t ident; /* KYMO_IDENT_NONE: the others */
     double sum[LANE_KINDS];
     uint64_t runs;
-    bool wanted; /* shown however little it did */
+    bool wanted; /* always shown, even with little activity */
     float part[LANE_KINDS][LANE_PARTS];
 };
 
@@ -33,28 +33,28 @@ struct report_lanes {
     uint32_t n_threads;
     uint64_t n_others; /* processes in `others` */
     bool failed;       /* out of memory */
-    /* After report_lanes_choose: the lanes to show, the busiest first. */
+    /* After report_lanes_choose: the lanes to show, busiest first. */
     struct report_lane **shown;
     size_t n_shown;
     struct kymo_map number; /* ident -> uint32_t, the place in shown */
 };
 
-/* False: no memory. Free in both cases. */
+/* Returns false if there is no memory; call report_lanes_free in both cases. */
 bool report_lanes_init(struct report_lanes *l, const struct cli_analysis *a, int64_t first, int64_t last);
 void report_lanes_free(struct report_lanes *l);
 void report_lanes_run(struct report_lanes *l, const struct kymo_run *run);
 /* Outermost calls only. */
 void report_lanes_call(struct report_lanes *l, const struct kymo_span *s);
 void report_lanes_collection(struct report_lanes *l, const struct kymo_collection *c);
-/* The process gets a lane in any case. */
+/* The process always gets a lane. */
 void report_lanes_want(struct report_lanes *l, uint64_t ident);
-/* The busiest `most` and those that are wanted; the others become one lane. False: no
- * memory. */
+/* Chooses the busiest `most` lanes and the wanted ones; the others become one lane. Returns false if
+ * there is no memory. */
 bool report_lanes_choose(struct report_lanes *l, size_t most);
-/* The place of a process among those shown, or -1. */
+/* The index of the lane of a process among those shown, or -1. */
 int64_t report_lane_of(const struct report_lanes *l, uint64_t ident);
-/* JSON members "lanes" and "threads". Shares are texts of LANE_PARTS digits of base 64
- * (A is nothing, / is all of the time); null where the recording doesn't say. */
+/* JSON members "lanes" and "threads". Shares are strings of LANE_PARTS base64 digits (A is none, / is
+ * all of the time); null if the recording does not contain the events. */
 void report_lanes_json(const struct report_lanes *l);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keeps the longest of many stretches of time: the longest of all, and of each part of
- * the recording the longest that begin there, so that every part has some however far one
- * zooms in. Fixed memory. One thread.
+ * Keeps the longest of many stretches of time: the longest of all, and for each part of the
+ * recording the longest that begin in it, so that there are some in every part at any zoom level.
+ * Fixed memory. Single-threaded.
  */
 #ifndef KYMO_REPORT_LARGEST_H
 #define KYMO_REPORT_LARGEST_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct report_stretch {
-    uint64_t id; /* tells one from another that begins at the same time */
+    uint64_t id; /* distinguishes entries with the same start */
     int64_t start, end;
     int64_t middle[2];       /* of requests: handled, replied; of collections: words before, after */
     uint64_t process, other; /* idents */
@@ -20,7 +20,7 @@ struct report_stretch {
 };
 
 struct report_heap {
-    struct report_stretch *item; /* the shortest first */
+    struct report_stretch *item; /* shortest first */
     uint32_t n, room;
 };
 
@@ -33,13 +33,14 @@ struct report_largest {
     uint64_t seen;
 };
 
-/* `most` of all and `each` of each of `parts` between the times. False: no memory. Free in
- * both cases. */
+/* Keeps the `most` longest of all, and the `each` longest of each of `parts` parts between first and
+ * last. Returns false if there is no memory; call report_largest_free in both cases. */
 bool report_largest_init(struct report_largest *l, uint32_t most, uint32_t parts, uint32_t each,
                          int64_t first, int64_t last);
 void report_largest_free(struct report_largest *l);
 void report_largest_add(struct report_largest *l, const struct report_stretch *s);
-/* What is kept, each once, in order of start. The caller frees it. NULL: no memory. */
+/* Returns the kept stretches, each once, in order of start, or NULL if there is no memory. The caller
+ * frees the list. */
 struct report_stretch *report_largest_list(const struct report_largest *l, size_t *n);
 
 #endif

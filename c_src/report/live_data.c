@@ -26,11 +26,11 @@ struct live_data {
     pthread_cond_t changed;
     bool stop;                  /* with the lock */
     int64_t wanted_until;       /* with the lock */
-    struct live_report *newest; /* with the lock; has one user more */
-    /* Of the thread. */
+    struct live_report *newest; /* with the lock; counts as one user */
+    /* Used by the thread only. */
     uint64_t made;
     uint8_t uuid[16];
-    uint64_t *before; /* by slot: older events belong to no later report */
+    uint64_t *before; /* by slot: older events are not needed by later reports */
     uint32_t n_before;
     int64_t ahead;
 };
@@ -44,16 +44,20 @@ static int64_t clock_ns(void)
 
 /* ---- one report ---- */
 
-/* Opens what is newer than the last report needed. NULL after a message in why. */
-static struct kymo_reader *open_newest(struct live_data *d, char *why, size_t size)
+/* Opens the part of the recording that later reports need. Returns NULL after a message in why; *gone
+ * is set if the recording will not become readable again. */
+static struct kymo_reader *open_newest(struct live_data *d, char *why, size_t size, bool *gone)
 {
     struct kymo_reader *r;
-    if (kymo_reader_reopen(d->dir, d->before, d->n_before, &r, why, size) != 0)
+    int rc = kymo_reader_reopen(d->dir, d->before, d->n_before, &r, why, size);
+    *gone = rc == -ENOENT || rc == -ENOTDIR;
+    if (rc != 0)
         return NULL;
     const struct kymo_meta *meta = kymo_reader_meta(r);
     if (d->before != NULL && memcmp(meta->uuid, d->uuid, sizeof d->uuid) != 0) {
         kymo_reader_close(r);
         snprintf(why, size, "%s: another recording has taken its place", d->dir);
+        *gone = true;
         return NULL;
     }
     if (d->before == NULL)
@@ -75,7 +79,7 @@ static bool remember(struct live_data *d, const struct kymo_reader *r, int64_t s
     return d->before != NULL;
 }
 
-/* Writes the report on what r has, which it closes. *over: there will be no newer one. */
+/* Writes a report about the events of r, and closes r. Sets *over if no newer report will follow. */
 static int write_report(struct live_data *d, struct kymo_reader *r, FILE *f, bool *over)
 {
     struct cli_analysis a;
@@ -101,11 +105,14 @@ static int write_report(struct live_data *d, struct kymo_reader *r, FILE *f, boo
     return cli_analysis_close(&a, status);
 }
 
-/* What there is to say when there is no report. */
-static void write_failure(const struct live_data *d, const char *why, FILE *f)
+/* Writes the JSON that explains why there is no report. */
+static void write_failure(const struct live_data *d, const char *why, bool gone, FILE *f)
 {
-    const struct report_live live = {
-        .over = why, .window = d->window, .wanted = d->wanted, .interval = d->interval};
+    const struct report_live live = {.over = gone ? why : NULL,
+                                     .failed = why,
+                                     .window = d->window,
+                                     .wanted = d->wanted,
+                                     .interval = d->interval};
     cli_json_to(f);
     cli_json_open(NULL, '{');
     report_live_json(&live);
@@ -114,21 +121,22 @@ static void write_failure(const struct live_data *d, const char *why, FILE *f)
     cli_json_to(NULL);
 }
 
-/* NULL: no memory. */
+/* Returns NULL if there is no memory. */
 static struct live_report *make_report(struct live_data *d)
 {
     struct live_report *report = calloc(1, sizeof *report);
     char why[512] = "the report could not be made";
+    bool gone = false;
     FILE *f = report != NULL ? open_memstream(&report->json, &report->n) : NULL;
     if (f == NULL) {
         free(report);
         return NULL;
     }
-    struct kymo_reader *r = open_newest(d, why, sizeof why);
+    struct kymo_reader *r = open_newest(d, why, sizeof why, &gone);
     if (r == NULL || write_report(d, r, f, &report->over) != KYMO_EXIT_OK) {
         rewind(f);
-        write_failure(d, why, f);
-        report->over = true;
+        write_failure(d, why, gone, f);
+        report->over = gone;
     }
     if (fclose(f) != 0) {
         free(report->json);
@@ -161,7 +169,7 @@ static void publish(struct live_data *d, struct live_report *r)
     (void)!write(d->wake, &one, sizeof one);
 }
 
-/* Waits until `time` and until a report is wanted. False: the end. */
+/* Waits until `time`, and then until a report is wanted. Returns false if the thread should end. */
 static bool wait_until(struct live_data *d, int64_t time)
 {
     pthread_mutex_lock(&d->lock);
@@ -178,7 +186,7 @@ static bool wait_until(struct live_data *d, int64_t time)
     return more;
 }
 
-/* Longer or shorter than before, by the time that it took. */
+/* The length of the next window, adapted to the time that the last report took. */
 static int64_t next_window(const struct live_data *d, int64_t took)
 {
     if (took > 2 * d->interval && d->window / 2 >= WINDOW_MIN_NS)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The newest report of a recording that is being written, made by a thread of its own while
- * somebody wants it. The functions are for one other thread.
+ * The newest report of a recording that is being written. A thread of its own makes it while
+ * there are requests for it. The functions are for one other thread.
  *
- * A report covers the newest `wanted` ns. The thread uses at most half of a processor: it
- * rests as long as it has worked. When a report takes longer than two intervals the next one
- * covers half as much, down to 100 ms.
+ * A report covers the newest `wanted` ns. The thread uses at most half of a processor: after
+ * each report it pauses for as long as the report took. If a report takes longer than two
+ * intervals, the next one covers half as much time, down to 100 ms.
  */
 #ifndef KYMO_REPORT_LIVE_DATA_H
 #define KYMO_REPORT_LIVE_DATA_H
@@ -16,25 +16,26 @@
 
 struct live_data;
 
-/* One report, as JSON. Never changes. */
+/* One report, as JSON. Immutable, except for `users`. */
 struct live_report {
-    unsigned users; /* of the functions below */
+    unsigned users; /* references, counted by the functions below */
     uint64_t number;
     int64_t made; /* CLOCK_MONOTONIC, ns */
-    bool over;    /* there will be no newer one */
+    bool over;    /* no newer one will follow */
     char *json;
     size_t n;
 };
 
-/* Begins; `wake` is a file descriptor of an eventfd that is written to for each new report.
- * 0 or an exit status after a message. */
+/* Starts the thread. `wake` is an eventfd, which is written to after each new report. Returns 0, or an
+ * exit status after a message. */
 int live_data_start(struct live_data **out, const char *dir, int64_t interval, int64_t wanted, int wake);
-/* The newest report, or NULL when there is none yet; to be released. */
+/* Returns the newest report, which must be released with live_data_release, or NULL if there is none
+ * yet. */
 struct live_report *live_data_get(struct live_data *d);
 void live_data_release(struct live_data *d, struct live_report *r);
-/* Somebody wants reports: they are made for the next few seconds. */
+/* Requests reports: they are made for the next few seconds. */
 void live_data_want(struct live_data *d);
-/* Ends the thread and frees all; waits for the report that is being made. */
+/* Ends the thread, after waiting for the report that is being made, and frees everything. */
 void live_data_stop(struct live_data *d);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each connection goes through these states, never back:
- *   READING    the request comes
- *   WAITING    it wants a report that is not there yet
- *   WRITING    the answer goes out
- *   DRAINING   it has gone out; what the client still sends is read and dropped for a moment,
- *              because closing before would take the answer away from it
+ * Each connection goes through these states in this order; WAITING may be skipped:
+ *   READING    the request is being received
+ *   WAITING    the request is for a report that does not exist yet
+ *   WRITING    the response is being sent
+ *   DRAINING   the response has been sent. Data that the client still sends is discarded for a short
+ *              time, because closing the socket with unread data could reset the connection before
+ *              the client has read the response.
  */
 #include "live_server.h"
 
@@ -30,8 +31,9 @@
 #include "kymo_cli.h"
 #include "page.h"
 
-/* How often those who wait are said to want reports: before live_data_want is forgotten. */
-enum { SECOND_MS = 1000, WANT_MS = 5 * SECOND_MS, TOKEN = 32, PIECES = 4, HEADERS = 1024 };
+/* WANT_MS: how often live_data_want is called while connections wait; less than the time for which a
+ * call is valid. */
+enum { SECOND_MS = 1000, WANT_MS = 5 * SECOND_MS, REST_MS = 200, TOKEN = 32, PIECES = 4, HEADERS = 1024 };
 enum state { FREE = 0, READING, WAITING, WRITING, DRAINING };
 
 struct connection {
@@ -41,14 +43,15 @@ struct connection {
     char in[HTTP_REQUEST_MAX];
     size_t n_in;
     char headers[HEADERS];
-    struct iovec out[PIECES]; /* what is left of the answer */
+    struct iovec out[PIECES]; /* the unsent rest of the response */
     bool head;                /* only the headers are wanted */
-    uint64_t newer;           /* WAITING: than this number */
+    uint64_t newer;           /* WAITING: for a report with a number above this */
     struct live_report *report;
 };
 
 struct live_server {
     int fd, signals, wake;
+    int64_t accept_at; /* ms: no connection is accepted before */
     unsigned port;
     char token[TOKEN + 1], url[96];
     unsigned char *page; /* the head of the page, which may connect to this server */
@@ -63,7 +66,7 @@ static int64_t clock_ms(void)
     return (int64_t)t.tv_sec * SECOND_MS + t.tv_nsec / 1000000;
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
 static void go_on(struct connection *c, enum state state, int64_t ms)
 {
@@ -109,7 +112,8 @@ static void refuse(struct connection *c, enum http_parsed why)
     while (table[i].why != why && table[i].why != HTTP_BAD)
         i++;
     c->head = true;
-    answer(c, table[i].status, "text/plain", NULL, 0, table[i].more);
+    const struct iovec nothing = {NULL, 0};
+    answer(c, table[i].status, "text/plain", &nothing, 1, table[i].more);
 }
 
 static void say(struct connection *c, const char *status, const char *text)
@@ -142,7 +146,7 @@ static void send_nothing_new(struct connection *c)
     answer(c, "200 OK", "application/json", &body, 1, "");
 }
 
-/* Takes the newest report if it is new to the client. */
+/* Answers with the newest report if the client does not have it yet. */
 static void try_report(struct live_server *s, struct connection *c)
 {
     struct live_report *r = live_data_get(s->data);
@@ -155,7 +159,7 @@ static void try_report(struct live_server *s, struct connection *c)
         live_data_release(s->data, r);
 }
 
-/* Takes the time that it takes, however much of it is right. */
+/* Compares in constant time, so that timing does not reveal how much of a token is correct. */
 static bool is_token(const struct live_server *s, struct http_text t)
 {
     unsigned different = 0;
@@ -266,7 +270,7 @@ static void drain(struct live_server *s, struct connection *c)
         drop(s, c);
 }
 
-/* A place for a newcomer: the oldest goes if there is none. */
+/* A place for a new connection; closes the oldest connection if there is none. */
 static struct connection *place(struct live_server *s)
 {
     struct connection *oldest = &s->connections[0];
@@ -284,8 +288,13 @@ static struct connection *place(struct live_server *s)
 static void take_newcomer(struct live_server *s)
 {
     int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0) {
+        /* If descriptors or memory are exhausted, the connection stays in the queue, and poll would
+         * return immediately. */
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            s->accept_at = clock_ms() + REST_MS;
         return;
+    }
     struct connection *c = place(s);
     c->fd = fd;
     c->begun = clock_ms();
@@ -297,7 +306,7 @@ static void serve(struct live_server *s, struct connection *c)
     switch (c->state) {
     case READING: read_request(s, c); break;
     case WRITING: write_answer(s, c); break;
-    case WAITING: /* it has gone, or sends what nobody asked for */
+    case WAITING: /* it has closed the connection, or sends unexpected data */
     case DRAINING: drain(s, c); break;
     default: break;
     }
@@ -305,7 +314,7 @@ static void serve(struct live_server *s, struct connection *c)
 
 /* ---- the loop ---- */
 
-/* Ends what has taken too long. ms until the next such time, or -1. */
+/* Ends connections that have reached their deadline. Returns the ms until the next deadline, or -1. */
 static int end_late(struct live_server *s)
 {
     int64_t now = clock_ms(), next = -1;
@@ -328,30 +337,57 @@ static int end_late(struct live_server *s)
     return (int)next;
 }
 
+/* The poll entries: signals, reports, new connections, and open connections. Only used entries are
+ * passed, because poll fails with more entries than the limit of descriptors. */
+struct waiting {
+    struct pollfd p[3 + LIVE_CONNECTIONS];
+    struct connection *of[3 + LIVE_CONNECTIONS];
+    nfds_t n;
+};
+
+static void add(struct waiting *w, int fd, short events, struct connection *c)
+{
+    w->of[w->n] = c;
+    w->p[w->n++] = (struct pollfd){.fd = fd, .events = events};
+}
+
+/* Returns false if poll failed or was interrupted. */
+static bool wait_for_any(struct live_server *s, struct waiting *w)
+{
+    int timeout = end_late(s);
+    int64_t rest = s->accept_at - clock_ms();
+    if (rest > 0 && (timeout < 0 || timeout > rest))
+        timeout = (int)rest;
+    w->n = 0;
+    add(w, s->signals, POLLIN, NULL);
+    add(w, s->wake, POLLIN, NULL);
+    add(w, rest > 0 ? -1 : s->fd, POLLIN, NULL);
+    for (int i = 0; i < LIVE_CONNECTIONS; i++) {
+        struct connection *c = &s->connections[i];
+        if (c->state != FREE)
+            add(w, c->fd, c->state == WRITING ? POLLOUT : POLLIN, c);
+    }
+    if (poll(w->p, w->n, timeout) >= 0)
+        return true;
+    if (errno != EINTR)
+        (void)poll(NULL, 0, REST_MS);
+    return false;
+}
+
 void live_server_run(struct live_server *s, struct live_data *data)
 {
-    enum { OTHERS = 3 };
-    struct pollfd p[OTHERS + LIVE_CONNECTIONS];
+    struct waiting w;
     s->data = data;
     for (;;) {
-        int timeout = end_late(s);
-        p[0] = (struct pollfd){.fd = s->signals, .events = POLLIN};
-        p[1] = (struct pollfd){.fd = s->wake, .events = POLLIN};
-        p[2] = (struct pollfd){.fd = s->fd, .events = POLLIN};
-        for (int i = 0; i < LIVE_CONNECTIONS; i++) {
-            struct connection *c = &s->connections[i];
-            p[OTHERS + i] = (struct pollfd){.fd = c->state != FREE ? c->fd : -1,
-                                            .events = c->state == WRITING ? POLLOUT : POLLIN};
-        }
-        if (poll(p, OTHERS + LIVE_CONNECTIONS, timeout) < 0)
+        if (!wait_for_any(s, &w))
             continue;
-        if (p[0].revents != 0)
+        if (w.p[0].revents != 0)
             break;
-        for (int i = 0; i < LIVE_CONNECTIONS; i++) {
-            if (p[OTHERS + i].revents != 0)
-                serve(s, &s->connections[i]);
+        for (nfds_t i = 3; i < w.n; i++) {
+            if (w.p[i].revents != 0)
+                serve(s, w.of[i]);
         }
-        if (p[1].revents != 0) {
+        if (w.p[1].revents != 0) {
             uint64_t n;
             (void)!read(s->wake, &n, sizeof n);
             for (int i = 0; i < LIVE_CONNECTIONS; i++) {
@@ -359,7 +395,7 @@ void live_server_run(struct live_server *s, struct live_data *data)
                     try_report(s, &s->connections[i]);
             }
         }
-        if (p[2].revents != 0)
+        if (w.p[2].revents != 0)
             take_newcomer(s);
     }
     for (int i = 0; i < LIVE_CONNECTIONS; i++) {
@@ -399,8 +435,8 @@ static int listen_on(unsigned port, unsigned *chosen)
     return fd;
 }
 
-/* A report connects to nothing; the live page does to where it comes from. The two words have
- * the same length. */
+/* A report page may not connect anywhere; the live page may connect to its own origin. The two words
+ * in the policy have the same length. */
 static unsigned char *live_page(void)
 {
     static const char none[] = "connect-src 'none'", self[] = "connect-src 'self'";

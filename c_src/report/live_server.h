@@ -4,11 +4,11 @@
  *   /TOKEN/      the page
  *   /TOKEN/data  the newest report, as JSON; /TOKEN/data?N waits for one newer than number N,
  *                and answers null if there is none within 30 seconds
- * to this very origin; everything else is an error. TOKEN is random, and known to those only
- * who were given the address. One thread.
+ * for requests of the same origin; everything else is an error. TOKEN is random, and known only to
+ * those who were given the address. Single-threaded.
  *
- * Bounds: LIVE_CONNECTIONS at a time, a newcomer closes the oldest; a request has 5 seconds
- * and HTTP_REQUEST_MAX bytes, an answer 30 seconds. Each connection has one request.
+ * Limits: LIVE_CONNECTIONS at a time, beyond which a new connection closes the oldest; 5 seconds and
+ * HTTP_REQUEST_MAX bytes for a request, 30 seconds for a response. Each connection has one request.
  */
 #ifndef KYMO_REPORT_LIVE_SERVER_H
 #define KYMO_REPORT_LIVE_SERVER_H
@@ -19,12 +19,12 @@
 
 struct live_server;
 
-/* Listens on `port`, or one that the system chooses for 0. 0 or an exit status after a
+/* Listens on `port`; 0 = a port that the system chooses. Returns 0, or an exit status after a
  * message. */
 int live_server_open(struct live_server **out, unsigned port);
 /* "http://127.0.0.1:PORT/TOKEN/" */
 const char *live_server_url(const struct live_server *s);
-/* An eventfd that says that there is a new report. */
+/* The eventfd that must be written to when there is a new report. */
 int live_server_wake(const struct live_server *s);
 /* Serves until a SIGINT, SIGTERM or SIGHUP, which must be blocked. */
 void live_server_run(struct live_server *s, struct live_data *data);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names that the page refers to by number, so that each is in it once. One thread.
+ * Names that the page refers to by number, so that it contains each only once. Single-threaded.
  */
 #ifndef KYMO_REPORT_NAMES_H
 #define KYMO_REPORT_NAMES_H
@@ -26,10 +26,10 @@ struct report_names {
 
 void report_names_init(struct report_names *names, const struct cli_analysis *a);
 void report_names_free(struct report_names *names);
-/* The number of a name. id: canonical id of a function, or the ident of a process; of a
- * role, of one of its processes. 0 when there is no memory. */
+/* The number of a name; 0 if there is no memory. id: the canonical id of a function, the ident of a
+ * process, or for a role the ident of one of its processes. */
 uint32_t report_name(struct report_names *names, enum report_name_kind kind, uint64_t id);
-/* JSON: an array of texts. */
+/* JSON: an array of strings. */
 void report_names_json(const struct report_names *names, const char *key);
 
 #endif

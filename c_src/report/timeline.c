@@ -7,7 +7,7 @@
 
 enum { LANES_SHOWN = 250, PARTS = 480 };
 
-/* How many are kept: the longest of all, and of each part of the time. */
+/* How many are kept: the longest of all, and the longest of each part of the recording. */
 static const struct {
     const char *name;
     uint32_t most, each;
@@ -180,7 +180,7 @@ static void write_cell(const struct report_timeline *t, enum report_row row, enu
     }
 }
 
-/* Leaves out what is not in a lane of the page. */
+/* Removes stretches whose process has no lane in the page. */
 static size_t in_lanes(const struct report_timeline *t, struct report_stretch *list, size_t n)
 {
     size_t kept = 0;

@@ -24,12 +24,12 @@ export function health(report) {
     missing.map(([events, what], i) => [i > 0 && "; ", el("strong", null, events), " – " + what]), ".");
   if (problems.length === 0) {
     return el("div", { class: "health good" }, el("p", null, el("strong", null, "Complete. "),
-      report.part ? `Nothing was lost. The report covers the part of the recording that was asked for: ${count(report.events)} events.`
-        : `Nothing was lost: the report covers all ${count(report.events)} events that were recorded.`), unknown);
+      report.part ? `Nothing was lost. The report covers the requested part of the recording: ${count(report.events)} events.`
+        : `Nothing was lost: the report covers all ${count(report.events)} recorded events.`), unknown);
   }
   return el("div", { class: "health bad" }, el("p", null, el("strong", null, "Not complete. "),
     problems.map((text, i) => [i > 0 ? "; " : "", i === 0 ? text[0].toUpperCase() + text.slice(1) : text]), ". ",
-    "What is unknown for that is shown as – and not guessed."), unknown);
+    "Values that are unknown because of this are shown as –."), unknown);
 }
 
 export function head(report) {
@@ -111,12 +111,12 @@ function details(answer, show) {
   return [
     el("p", { class: "context" }, context(answer)),
     bar(why), parts(why),
-    why.cut && el("p", { class: "note" }, "So much happened meanwhile that some of it is left out of this explanation."),
+    why.cut && el("p", { class: "note" }, "There was too much activity during this time: the explanation leaves some of it out."),
     button("Show it in the timeline", () => show(answer), { class: "primary" }),
   ];
 }
 
-// `show` is called with an answer that is to be shown in the timeline.
+// `show` is called with the answer to show in the timeline.
 export function answers(report, show) {
   const section = el("section", { id: "answers", "aria-labelledby": "answers-title" },
     el("h2", { id: "answers-title" }, "What was slow, and why"));

@@ -5,7 +5,7 @@ export function load() {
   return JSON.parse(document.getElementById("data").textContent);
 }
 
-// Columns with `start` relative to the row before become rows with absolute times.
+// Converts columns, with `start` relative to the previous row, to rows with absolute times.
 export function stretches(columns) {
   const rows = [];
   let at = 0;
@@ -46,7 +46,7 @@ export function tree(columns, own) {
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// Shares of 0 to 1, of equal parts of the recording.
+// Shares from 0 to 1, one for each of the equal parts of the recording.
 export function shares(text) {
   return text === null ? null : Float32Array.from(text, (c) => DIGITS.indexOf(c) / 63);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements from data. Text becomes text nodes only: no name of a recording is ever read as
-// HTML, and no attribute that runs anything can be set.
+// Creates elements from data. Text becomes text nodes only: no name of a recording is ever parsed
+// as HTML, and no attribute that runs a script can be set.
 
 const ATTRIBUTES = /^(id|class|href|for|type|value|placeholder|title|role|scope|colspan|tabindex|width|height|open|viewBox|x|y|d|hidden|aria-[a-z]+|data-[a-z]+)$/;
 
@@ -60,7 +60,7 @@ export function onThemeChange(f) {
   themeWatchers.push(f);
 }
 
-// Before what they draw is thrown away.
+// Called before the elements that they draw are removed.
 export function forgetThemeWatchers() {
   themeWatchers = [];
 }

@@ -17,7 +17,8 @@ function hue(name) {
   return h % HUES;
 }
 
-// Own and total time of each function below a node; of recursive calls the outermost counts.
+// Self and total time of each function below a node. The total of recursive calls is that of the
+// outermost one.
 export function sums(top, nameOf) {
   const rows = new Map();
   const open = new Map();
@@ -156,7 +157,7 @@ export function flame(report) {
   });
   search.addEventListener("input", () => { state.text = search.value.toLowerCase(); draw(); });
 
-  // Buttons of which one is pressed.
+  // A group of buttons, one of which is pressed.
   function choice(key, values) {
     const buttons = values.map(([value, title]) => button(title, () => {
       state[key] = value;
@@ -173,7 +174,7 @@ export function flame(report) {
     el("div", { class: "tools" }, choice("by", [["role", "By role"], ["process", "By process"]]),
       own.length > 1 && choice("own", [["running", "Time scheduled in"], ["self", "Wall clock"]]),
       button("Show all", () => zoomTo(whole())), search, found),
-    el("p", { class: "hint" }, "Width is time, with the wall clock also that of waiting. Press a frame to look at it alone. Keys: arrows move, Enter zooms in, Escape zooms out."),
+    el("p", { class: "hint" }, "The width is time; with the wall clock, this includes waiting. Press a frame to zoom in on it. Keys: arrows move, Enter zooms in, Escape zooms out."),
     frames, said, sumsPlace);
   return { node, draw };
 }

@@ -3,7 +3,7 @@
 
 export const UNKNOWN = "–";
 
-// The same digits as the command prints: 1.23 ms, 12.3 ms, 123 ms.
+// With the same digits as the command prints: 1.23 ms, 12.3 ms, 123 ms.
 export function duration(ns) {
   if (ns === null || ns === undefined) return UNKNOWN;
   const v = Math.abs(ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many took how long: bars over a logarithmic scale, and the same as a table.
+// A histogram of durations: bars over a logarithmic scale, and the same as a table.
 
 import { count, duration } from "./format.js";
 import { el, svg } from "./dom.js";
@@ -8,13 +8,13 @@ const CHART_WIDTH = 640;
 const CHART_HEIGHT = 150;
 const FOOT = 22;
 
-// Four bars to each power of two: from the smallest to the largest, the empty ones too.
+// Four bars per power of two, from the smallest to the largest duration, including empty ones.
 function place(ns) {
   return Math.round(4 * Math.log2(Math.max(1, ns)));
 }
 
 export function histogram(title, pairs, marks) {
-  if (!pairs || pairs.length === 0) return el("p", { class: "empty" }, "No duration of it is known.");
+  if (!pairs || pairs.length === 0) return el("p", { class: "empty" }, "None of its durations is known.");
   const first = place(pairs[0][0]) - 1;
   const last = Math.max(place(pairs[pairs.length - 1][0]) + 1, first + 12);
   const most = Math.max(...pairs.map(([, n]) => n));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kymo live: the page asks the server that it came from for one report after the other.
+// kymo live: the page requests one report after the other from its server.
 
 import { duration } from "./format.js";
 import { button, el, forgetThemeWatchers, replace } from "./dom.js";
 
 const RETRY_MS = 2000;
 
-// The report after the one with this number; the server answers when there is one, or after
-// a while that there is none yet.
+// Fetches the report after the one with this number. The server answers when there is one, or,
+// after a while, that there is none yet.
 async function ask(number) {
   const answer = await fetch("data?" + number, { cache: "no-store" });
   if (!answer.ok) throw new Error("status " + answer.status);
@@ -17,7 +17,7 @@ async function ask(number) {
 
 const pause = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
-// Nobody sees a page in the background: it asks for nothing.
+// Waits until the page is visible: in the background it requests nothing.
 const shown = () => new Promise((done) => {
   const look = () => {
     if (document.hidden) return;
@@ -41,7 +41,7 @@ export function follow(build, page) {
   let paused = false;
   let newest = null;
 
-  // What somebody uses is not taken away: a control that has the focus, selected text.
+  // The page is not replaced while it is being used: a control has the focus, or text is selected.
   const inUse = () => page.contains(document.activeElement) || !getSelection().isCollapsed;
   const show = () => {
     if (newest === null || paused || inUse()) return;
@@ -78,7 +78,8 @@ export function follow(build, page) {
         newest = report;
         show();
       }
-      label();
+      if (report.recording || report.live.over) label();
+      else tell(`No report: ${report.live.why}. Trying again`);
       if (!report.live.over) continue;
       toggle.remove();
       tell("The end: " + report.live.why);

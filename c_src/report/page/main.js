@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the page together.
+// Assembles the page.
 
 import { el, replace } from "./dom.js";
 import { load } from "./data.js";
@@ -7,6 +7,7 @@ import { follow } from "./live.js";
 import { answers, head } from "./answers.js";
 import { flame } from "./flame.js";
 import { timeline } from "./timeline.js";
+import { counters } from "./counters.js";
 import { about, collections, functions, mailboxes, processes, requests, schedulers } from "./sections.js";
 
 function section(id, title, ...children) {
@@ -33,6 +34,7 @@ function build(report, page) {
     ["processes", "Processes", section("processes", "Processes", processes(report))],
     ["collections", "Collections", section("collections", "Garbage collections", collections(report))],
     ["schedulers", "Schedulers", section("schedulers", "Schedulers", schedulers(report))],
+    ["counters", "Counters", section("counters", "Counters of the node", counters(report))],
     ["about", "About", section("about", "About this recording", about(report))],
   ];
   document.title = `kymo ${report.live ? "live" : "report"}: ${report.recording.node || report.recording.recording}`;

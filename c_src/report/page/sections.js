@@ -11,7 +11,7 @@ import { table } from "./table.js";
 const time = (key, title, hint) => ({ key, title, hint, number: true, text: (r) => duration(r[key]) });
 const number = (key, title, hint) => ({ key, title, hint, number: true, text: (r) => count(r[key]) });
 
-// A table whose rows show their histograms when their name is pressed.
+// A table that shows the histogram of a row when its name is pressed.
 function withHistogram({ caption, rows, inAll, name, columns, sort, empty, marks, what = "Latency of" }) {
   const place = el("div", { class: "latency", "aria-live": "polite" });
   const show = (row) => replace(place, histogram(`${what} ${row[name]}`, row.histogram, marks(row)));
@@ -71,7 +71,7 @@ export function mailboxes(report) {
 function atWork(caption, name, source) {
   return table({
     caption, rows: source.rows, inAll: source.rows_in_all, sort: "running_ns", filter: (r) => r[name],
-    empty: "No process was seen to run, wait, call or collect.",
+    empty: "The recording shows no activity of processes.",
     columns: [...(name === "role" ? [number("processes", "Processes")] : []), time("running_ns", "Running", "scheduled in"), number("runs", "Runs"),
       time("max_ns", "Max run"), time("waiting_ns", "Waiting", "scheduled out, for anything"), time("p99_waiting_ns", "p99 wait"),
       number("calls", "Calls"), number("sent", "Sent"), number("received", "Received"),
@@ -134,11 +134,11 @@ export function about(report) {
     ["OTP", `${r.otp_release} (erts ${r.erts_version})`], ["Made by", `kymo ${report.version}`]];
   return [
     el("dl", { class: "about" }, facts.map(([term, text]) => el("div", null, el("dt", null, term), el("dd", null, text)))),
-    el("h3", null, "What this report keeps"),
-    el("p", null, "All sums, counts, quantiles and histograms are made of all events, as kymo stats, calls, mailboxes and why make them. "
-      + "Of single events the page keeps the longest: of the whole recording, and of each of 480 equal parts of its time. "
-      + `The flame graphs keep the ${count(report.flame.role.parent.length)} and ${count(report.flame.process.parent.length)} largest frames of `
-      + `${count(report.flame.role.nodes_in_all)} (by role) and ${count(report.flame.process.nodes_in_all)} (by process); the time of smaller ones is kept, together, with their caller. `
-      + "For single events beyond that, use kymo print on the recording."),
+    el("h3", null, "What this report contains"),
+    el("p", null, "Sums, counts, quantiles and histograms include all events, as in kymo stats, calls, mailboxes and why. "
+      + "Of single events, the page has the longest ones of the whole recording, and of each of 480 equal parts of its time. "
+      + `The flame graphs have the ${count(report.flame.role.parent.length)} and ${count(report.flame.process.parent.length)} largest frames of `
+      + `${count(report.flame.role.nodes_in_all)} (by role) and ${count(report.flame.process.nodes_in_all)} (by process); the time of smaller ones is summed up below their caller. `
+      + "For other events, use kymo print on the recording."),
   ];
 }

@@ -12,7 +12,7 @@ export class Rows {
     for (const row of this.list) this.longest = Math.max(this.longest, row.ns);
   }
 
-  // Those that overlap from .. to.
+  // The stretches that overlap from .. to.
   within(from, to) {
     let low = 0;
     let high = this.list.length;

@@ -20,8 +20,8 @@ function compare(column, up) {
   };
 }
 
-// options: caption, columns, rows, sort (key), filter (text of a row; a search field is
-// shown when there are many), inAll (how many rows there were), empty (a text).
+// options: caption, columns, rows, sort (key), filter (the text of a row to search; a search field
+// is shown if there are many rows), inAll (the number of rows before the cut), empty (a text).
 export function table(options) {
   const state = { key: options.sort, up: false, all: false, text: "" };
   const body = el("tbody");

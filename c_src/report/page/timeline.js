@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline: a lane for each process, zoomed with buttons, keys, wheel and drag. What
-// is drawn is also in a table below it.
+// The timeline: a lane for each process, zoomed with buttons, keys, wheel and drag. A table below
+// it has the same data.
 
 import { count, duration, roundStep, since } from "./format.js";
 import { button, code, color, el, onThemeChange, replace } from "./dom.js";
@@ -284,7 +284,7 @@ export function timeline(report) {
   onThemeChange(draw);
   new ResizeObserver(() => canvas.isConnected && draw()).observe(canvas);
 
-  // The time of an answer, its path, and the processes in it.
+  // Shows the time of an answer, its path, and its processes.
   function showAnswer({ why }) {
     const byPid = new Map(lanes.map((lane) => [lane.process_pid, lane.index]));
     state.path = why.path.map((s) => ({ cause: s.cause, start: s.start_ns, end: s.start_ns + s.ns, lane: byPid.get(s.process_pid) }));
@@ -295,7 +295,7 @@ export function timeline(report) {
   }
 
   if (t.lanes.length === 0) {
-    return { node: el("p", { class: "empty" }, "The recording shows no process at work."), showAnswer() {}, draw() {} };
+    return { node: el("p", { class: "empty" }, "The recording shows no activity of processes."), showAnswer() {}, draw() {} };
   }
   const kept = Object.keys(KINDS).filter((kind) => rows[kind].inAll > 0)
     .map((kind) => `${count(rows[kind].list.length)} of ${count(rows[kind].inAll)} ${kind}`);
@@ -306,10 +306,10 @@ export function timeline(report) {
       button("Show all", () => { state.path = null; show(full.from, full.to); }), search,
       el("label", { for: "arrows", class: "check" }, arrows, "Messages and requests"), range),
     el("p", { class: "hint" }, "Upper band: how much the process ran (blue) and collected garbage (orange). Below: its calls, outermost first; "
-      + "and, of an answer that is shown, its part of the time in the colour of the cause. "
+      + "and, for the answer that is shown, its path in the colours of the causes. "
       + "Drag to move, Ctrl and the wheel or a double click to zoom. Keys: arrows, + and −, 0."),
     el("div", { class: "chart" }, labels, canvas), said, more, list,
-    el("p", { class: "note" }, `Kept are the longest of the whole and of each of 480 parts of the time: ${kept.join(", ")}. `
-      + "The bands are made of all events."));
+    el("p", { class: "note" }, `The timeline has the longest ones of the whole recording, and of each of 480 parts of its time: ${kept.join(", ")}. `
+      + "The bands include all events."));
   return { node, showAnswer, draw };
 }

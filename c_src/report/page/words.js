@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the causes of kymo why mean, in words. A phrase is an array of texts and of
-// { name, pid } for what the recorded program calls something.
+// Describes the causes of kymo why in words. A phrase is an array of texts and of { name, pid },
+// for names that come from the recorded program.
 
 import { count, duration } from "./format.js";
 
@@ -8,13 +8,13 @@ export const CAUSES = {
   running: "running", running_dirty: "running on a dirty scheduler", gc: "collecting garbage",
   queue: "waiting in a mailbox", scheduler: "waiting for a scheduler",
   dirty_queue: "waiting for a dirty scheduler", port: "waiting for a port", timer: "waiting for a timer",
-  suspended: "suspended", node: "the whole node stood still", active: "running or waiting",
+  suspended: "suspended", node: "no process of the node ran", active: "running or waiting",
   network: "on the way between nodes",
   unknown: "not known",
 };
 
 const name = (text) => ({ name: text === null ? "?" : text });
-// A process, with its pid where its name does not tell it from others.
+// A process, with its pid unless the name is the pid.
 export const process = (text, pid) => ({ name: text === null ? "?" : text, pid: pid === text ? null : pid });
 const busy = (p) => process(p.process, p.process_pid);
 const blamed = (p) => process(p.blame, p.blame_pid);
@@ -29,7 +29,7 @@ function instead(part) {
   return ["; ", blamed(part), " ran instead, for " + duration(part.blame_ns)];
 }
 
-// What took most of the time of those that the request was behind.
+// What took most of the time of the requests before this one.
 function heldUp(part) {
   if (part.held_up === undefined) return [];
   return ["; for " + duration(part.held_up.ns) + " of that ", ...phrase(part.held_up)];
@@ -59,14 +59,18 @@ export function phrase(part) {
   return (PHRASES[part.cause] || PHRASES.unknown)(part).filter((x) => x !== "");
 }
 
-// Some of what a budget has shed.
+// Some of what a budget has shed, and when: kinds of events first, which matter most.
 function leftOut(shed) {
-  const names = [...new Set(shed.map((s) => s.function || s.events))];
-  if (names.length === 0) return "functions without a name";
-  return names.slice(0, 3).join(", ") + (names.length > 3 ? ` and ${count(names.length - 3)} more` : "");
+  const last = new Map();
+  // All calls are left out only while functions are being shed.
+  for (const s of shed) if (s.events !== "calls") last.set(s.function || s.events, s);
+  const all = [...last.values()].sort((a, b) => ("function" in a) - ("function" in b))
+    .map((s) => `${s.function || s.events} ${s.to_ns === null ? `from ${(s.from_ns / 1e9).toFixed(3)} s on` : "for a while"}`);
+  if (all.length === 0) return "functions without a name";
+  return all.slice(0, 3).join(", ") + (all.length > 3 ? ` and ${count(all.length - 3)} more` : "");
 }
 
-// What is missing from the recording, one phrase each; none when it is whole.
+// What is missing from the recording, one phrase each; empty if it is complete.
 export function shortcomings(report) {
   const r = report.recording;
   const list = [];
@@ -77,7 +81,7 @@ export function shortcomings(report) {
   if (Object.values(r.damage).some((n) => n > 0)) list.push("its files are damaged: unreadable parts are left out");
   if (r.taken > 0) list.push("another tracer removed trace flags or patterns of the recorder");
   if (r.budget !== null && (r.budget.shed.length > 0 || r.budget.without_name > 0)) {
-    list.push(`the recorder left out ${leftOut(r.budget.shed)} for a while, to keep its budget`);
+    list.push(`the recorder left out ${leftOut(r.budget.shed)}, to keep its budget`);
   }
   if (r.dict_full > 0) list.push(`${count(r.dict_full)} names did not fit into the dictionary and are shown as ?`);
   if (r.sample > 1) list.push(`only one in ${count(r.sample)} ${r.sample_kind === "process" ? "processes" : "events"} was recorded`);
@@ -85,7 +89,7 @@ export function shortcomings(report) {
   return list;
 }
 
-// What the recording has no events of, and what is unknown for that.
+// Kinds of events that the recording lacks, and what is unknown because of that.
 export function lacks(has) {
   const list = [];
   if (!has.calls) list.push(["calls", "there are no functions to show"]);
