@@ -77,7 +77,7 @@ int cli_analysis_open_timeline(struct cli_analysis *a, int n, char **args)
     return status == KYMO_EXIT_OK ? cli_analysis_take(a, a->r) : status;
 }
 
-/* Says why there are no facts at all. */
+/* Warns that there are no facts, and why. */
 static void say_empty(const struct cli_analysis *a)
 {
     char first_text[32], last_text[32];
@@ -186,7 +186,7 @@ const char *cli_format_duration(int64_t ns, char *buf, size_t size)
         return buf;
     }
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        /* What would be rounded up to 1000 us is a millisecond. */
+        /* Use the next unit if the value would be rounded to 1000 of this one. */
         if (v >= units[i].ns * 0.9995) {
             v /= units[i].ns;
             snprintf(buf, size,
@@ -216,6 +216,15 @@ void cli_lacks(const struct cli_analysis *a, bool has, const char *events, const
         cli_warn("the recording has no %s: %s", events, what);
 }
 
+void cli_say_exact(const struct cli_analysis *a)
+{
+    const struct kymo_analysis_result *res = &a->result;
+    char text[128];
+    if (res->has_numbers || res->has_taken || res->has_runnable)
+        printf("exact: %s\n",
+               cli_exact_text(res->has_numbers, res->has_taken, res->has_runnable, text, sizeof text));
+}
+
 /* ---- JSON ---- */
 
 void cli_json_since(const struct cli_analysis *a, const char *key, int64_t ns)
@@ -239,6 +248,9 @@ void cli_json_analysis(const struct cli_analysis *a)
     cli_json_bool("references", res->has_refs);
     cli_json_bool("running", res->has_running);
     cli_json_bool("gc", res->has_gc);
+    cli_json_bool("message_numbers", res->has_numbers);
+    cli_json_bool("taken", res->has_taken);
+    cli_json_bool("run_queues", res->has_runnable);
     cli_json_close('}');
 }
 

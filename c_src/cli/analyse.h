@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the commands that are views of the analysis have in common: their options, the
- * run, names, durations as text. One thread, as the rest of the command.
+ * Shared by the commands that show results of the analysis: options, running the analysis,
+ * names, durations as text. Single-threaded, like all of the command.
  */
 #ifndef KYMO_CLI_ANALYSE_H
 #define KYMO_CLI_ANALYSE_H
@@ -19,13 +19,13 @@ struct cli_analysis {
     struct kymo_reader *r;
     struct kymo_naming *naming;
     struct kymo_analysis_result result;
-    struct kymo_lesson lesson; /* of the first run, for those that follow */
+    struct kymo_lesson lesson; /* result of the first run, used by the next ones */
     int64_t t0;                /* CLOCK_MONOTONIC of the start of the recording */
     uint64_t top;              /* how many lines to show */
     bool json, quiet, strict;
     bool histograms; /* JSON: members "histogram" too, see cli_json_histogram */
-    /* Functions chosen by --function, as given; and the answers by canonical id: 0 not
-     * asked yet, 1 no, 2 yes. */
+    /* The arguments of --function; and for each canonical id whether one of them matches: 0 not
+     * determined yet, 1 no, 2 yes. */
     const char **functions;
     size_t n_functions;
     uint8_t *chosen;
@@ -44,23 +44,23 @@ enum { CLI_OPT_JSON = 1100, CLI_OPT_TOP, CLI_OPT_QUIET, CLI_OPT_STRICT, CLI_OPT_
     }
 
 void cli_analysis_init(struct cli_analysis *a, const char *command, uint64_t top);
-/* Takes one option of those above, short ones too. 0, or an exit status. */
+/* Handles one of the options above. Returns an exit status. */
 int cli_analysis_option(struct cli_analysis *a, int option, const char *value);
-/* Opens the recording and looks up what the options name. 0, or an exit status. */
+/* Opens the recording and looks up the names in the options. Returns an exit status. */
 int cli_analysis_open(struct cli_analysis *a, const char *dir);
 /* The same for one or more recordings, as one timeline. */
 int cli_analysis_open_timeline(struct cli_analysis *a, int n, char **args);
-/* The same with a reader that is open; it is closed with the analysis. */
+/* The same with an open reader, which cli_analysis_close closes. */
 int cli_analysis_take(struct cli_analysis *a, struct kymo_reader *r);
-/* Analyses it: the sinks get the facts of the window. May be called again. */
+/* Analyses the recording. The sinks get the facts of the window. May be called repeatedly. */
 int cli_analysis_run(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n);
 /* The same with a window of its own, in ns since the start of the recording. */
 int cli_analysis_run_window(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n,
                             int64_t from, int64_t to);
-/* Flushes, looks at --strict, closes everything; returns the exit status. */
+/* Flushes the output, applies --strict, and closes everything. Returns the exit status. */
 int cli_analysis_close(struct cli_analysis *a, int status);
 
-/* Whether --pid, --module and --function let it through. */
+/* True if --pid, --module and --function select it. */
 bool cli_wants_process(const struct cli_analysis *a, uint64_t ident);
 bool cli_wants_function(struct cli_analysis *a, uint32_t mfa);
 
@@ -72,12 +72,15 @@ const char *cli_format_since(const struct cli_analysis *a, int64_t ns, char *buf
 #define CLI_SINCE(a, ns) cli_format_since((a), (ns), (char[32]){0}, 32)
 #define CLI_COUNT(n) cli_format_count((n), (char[32]){0}, 32)
 
-/* What the recording lacks for this command, one line each on standard error unless
- * --quiet: `what` is what the missing events would have shown. */
+/* Unless `has`, warns on standard error that the recording has no such events, and what they
+ * would have shown. Nothing with --quiet. */
 void cli_lacks(const struct cli_analysis *a, bool has, const char *events, const char *what);
+/* Prints a line about what the runtime reports exactly in this recording; nothing if all is
+ * derived. After the analysis. */
+void cli_say_exact(const struct cli_analysis *a);
 
-/* JSON of the window and of what the recording has: the members of the top object
- * that all these commands begin with. */
+/* Writes the members with which the JSON object of each of these commands begins: the window,
+ * and what was recorded. */
 void cli_json_analysis(const struct cli_analysis *a);
 /* Members KEY (with the name) and KEY_pid. */
 void cli_json_process(const struct cli_analysis *a, const char *key, uint64_t ident);

@@ -3,18 +3,19 @@
  * Running the Erlang half of `kymo attach` (src/kymo_attach.erl): one child process, the
  * user's erl, with a pipe as its standard input.
  *
- * The first SIGINT, SIGTERM or SIGHUP asks the child to end the recording and to
- * fetch it; a second one kills the child. The end of this process, however it ends, closes
- * the pipe, and the child leaves the node at once. In all cases the node cleans up after
- * itself.
+ * The first SIGINT, SIGTERM or SIGHUP makes the child end the recording and fetch it; a
+ * second one kills the child. If this process ends for any reason, the pipe is closed, and
+ * the child disconnects at once. In all cases the part of kymo in the node cleans up.
  */
 #ifndef KYMO_CLI_ATTACH_H
 #define KYMO_CLI_ATTACH_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
-/* The arguments of the child, a list that grows. One thread. */
+/* The arguments of the child: a growing list. */
 struct attach_args {
     char **list; /* NULL at its end once there is one */
     size_t n, size;
@@ -26,15 +27,24 @@ void attach_args_add(struct attach_args *a, const char *text);
 void attach_args_pair(struct attach_args *a, const char *key, const char *value);
 void attach_args_free(struct attach_args *a);
 
-/* The folder of the application that this program belongs to, with ebin and priv in it.
- * malloc'ed; NULL with errno. */
+/* The folder of the application that this program belongs to, which contains ebin and priv.
+ * Allocated with malloc; NULL and errno on failure. */
 char *attach_home(void);
 
-/* Runs args[0], found in PATH, and waits for its end. cookie, if not NULL, is given to it
- * in the environment, where other users can't read it. With pid, the child joins the network and
- * the host name of that process, which takes privileges unless they are this process's own.
- * Returns the exit status of the child, KYMO_EXIT_NODE after a message when it can't be run or
- * was killed. */
-int attach_run(char *const *args, const char *cookie, const char *pid);
+/* Runs args[0], found in PATH, and waits until it has ended. With `lines`, each line of standard
+ * input requests a snapshot from the child, and end of file the end. A cookie that is not NULL
+ * is passed in the environment, where other users cannot read it. With pid, the child joins the
+ * network and host name namespaces of that process; this needs privileges unless they are the
+ * namespaces of this process. Returns the exit status of the child, or KYMO_EXIT_NODE after a
+ * message if the child cannot be run or was killed. */
+int attach_run(char *const *args, const char *cookie, const char *pid, bool lines);
+
+/* The parts of attach_run, for callers that wait in another way. attach_child starts args[0]
+ * with this signal mask and with `fds` as its standard input, output and error (negative: those
+ * of this process). Returns its process id, or -1 after a message. */
+pid_t attach_child(char *const *args, const char *cookie, const char *pid, const int *fds,
+                   const sigset_t *mask);
+/* The exit status for a status of waitpid. */
+int attach_status(int status, const char *name);
 
 #endif

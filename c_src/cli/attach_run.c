@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -84,16 +86,22 @@ static int join(const char *pid, const char *name, int type)
     return fd < 0 ? -1 : setns(fd, type);
 }
 
-/* In the child. What it says goes to the terminal, but the keys that send signals are
- * for the parent. */
-static _Noreturn void run(char *const *args, const char *cookie, const char *pid, int in,
+/* Runs in the child. The child may write to the terminal, but only the parent gets the signals
+ * of its keys. */
+static _Noreturn void run(char *const *args, const char *cookie, const char *pid, const int *fds,
                           const sigset_t *mask)
 {
     signal(SIGPIPE, SIG_DFL);
-    signal(SIGTTOU, SIG_IGN); /* it is no longer in the foreground, and reports progress all the same */
+    signal(SIGTTOU, SIG_IGN); /* writes progress although it is not in the foreground */
     sigprocmask(SIG_SETMASK, mask, NULL);
-    if (setpgid(0, 0) != 0 || dup2(in, STDIN_FILENO) < 0 ||
-        /* A dump of the runtime would hold the cookie. */
+    for (int fd = 0; fd < 3; fd++) {
+        if (fds[fd] >= 0 && dup2(fds[fd], fd) < 0) {
+            cli_warn("%s: %s", args[0], strerror(errno));
+            _exit(KYMO_EXIT_NODE);
+        }
+    }
+    if (setpgid(0, 0) != 0 ||
+        /* A crash dump would contain the cookie. */
         setenv("ERL_CRASH_DUMP_SECONDS", "0", 1) != 0 ||
         (cookie != NULL ? setenv("KYMO_ATTACH_COOKIE", cookie, 1) : unsetenv("KYMO_ATTACH_COOKIE")) != 0) {
         cli_warn("%s: %s", args[0], strerror(errno));
@@ -108,24 +116,19 @@ static _Noreturn void run(char *const *args, const char *cookie, const char *pid
     _exit(KYMO_EXIT_NODE);
 }
 
-/* Forwards signals until the child has ended. */
-static int wait_for(pid_t child, const char *name, const sigset_t *signals, int out)
+pid_t attach_child(char *const *args, const char *cookie, const char *pid, const int *fds,
+                   const sigset_t *mask)
 {
-    int status;
-    bool asked = false;
-    for (;;) {
-        int sig;
-        if (sigwait(signals, &sig) != 0)
-            continue;
-        if (sig != SIGCHLD) {
-            /* A child that is gone is seen below. */
-            if (asked || write(out, "\n", 1) != 1)
-                (void)kill(child, SIGKILL);
-            asked = true;
-        } else if (waitpid(child, &status, WNOHANG) == child) {
-            break;
-        }
-    }
+    pid_t child = fork();
+    if (child == 0)
+        run(args, cookie, pid, fds, mask);
+    if (child < 0)
+        (void)cli_fail(KYMO_EXIT_NODE, "no process for %s: %s", args[0], strerror(errno));
+    return child;
+}
+
+int attach_status(int status, const char *name)
+{
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
     return cli_fail(KYMO_EXIT_NODE,
@@ -133,28 +136,73 @@ static int wait_for(pid_t child, const char *name, const sigset_t *signals, int 
                     WTERMSIG(status));
 }
 
-int attach_run(char *const *args, const char *cookie, const char *pid)
+/* Forwards each line of standard input as a request for a snapshot, and end of file as the
+ * request to end. Returns false if there is no more input. */
+static bool forward_lines(int out)
 {
-    int fds[2];
+    char text[256];
+    ssize_t n = read(STDIN_FILENO, text, sizeof text);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return true;
+    for (ssize_t i = 0; i < n; i++) {
+        if (text[i] == '\n')
+            (void)!write(out, "s", 1);
+    }
+    if (n <= 0)
+        (void)!write(out, "\n", 1);
+    return n > 0;
+}
+
+/* Forwards signals and lines until the child has ended. */
+static int wait_for(pid_t child, const char *name, int signals, int out, bool lines)
+{
+    int status;
+    bool asked = false;
+    for (;;) {
+        struct signalfd_siginfo sig;
+        struct pollfd p[] = {{.fd = signals, .events = POLLIN},
+                             {.fd = lines ? STDIN_FILENO : -1, .events = POLLIN}};
+        if (poll(p, 2, -1) < 0)
+            continue;
+        if (p[1].revents != 0)
+            lines = forward_lines(out);
+        if (p[0].revents == 0 || read(signals, &sig, sizeof sig) != (ssize_t)sizeof sig)
+            continue;
+        if (sig.ssi_signo != SIGCHLD) {
+            /* If the child is gone, the code below notices it. */
+            if (asked || write(out, "\n", 1) != 1)
+                (void)kill(child, SIGKILL);
+            asked = true;
+        } else if (waitpid(child, &status, WNOHANG) == child) {
+            break;
+        }
+    }
+    return attach_status(status, name);
+}
+
+int attach_run(char *const *args, const char *cookie, const char *pid, bool lines)
+{
+    int fds[2], fd = -1, status = KYMO_EXIT_NODE;
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGCHLD);
-    /* SIGCHLD may have been ignored by whatever has started this program. */
+    /* The parent of this program may have set SIGCHLD to be ignored. */
     signal(SIGCHLD, SIG_DFL);
     if (pipe2(fds, O_CLOEXEC) != 0)
         return cli_fail(KYMO_EXIT_NODE, "no pipe: %s", strerror(errno));
     sigprocmask(SIG_BLOCK, &signals, &before);
-    pid_t child = fork();
-    if (child == 0)
-        run(args, cookie, pid, fds[0], &before);
-    int status;
-    if (child < 0)
-        status = cli_fail(KYMO_EXIT_NODE, "no process for %s: %s", args[0], strerror(errno));
-    else
-        status = wait_for(child, args[0], &signals, fds[1]);
+    fd = signalfd(-1, &signals, SFD_CLOEXEC);
+    const int of_child[3] = {fds[0], -1, -1};
+    pid_t child = fd < 0 ? -1 : attach_child(args, cookie, pid, of_child, &before);
+    if (fd < 0)
+        (void)cli_fail(KYMO_EXIT_NODE, "no descriptor for signals: %s", strerror(errno));
+    if (child > 0)
+        status = wait_for(child, args[0], fd, fds[1], lines);
+    if (fd >= 0)
+        close(fd);
     close(fds[0]);
     close(fds[1]);
     sigprocmask(SIG_SETMASK, &before, NULL);

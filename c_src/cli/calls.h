@@ -13,10 +13,10 @@ struct cli_calls {
     struct cli_analysis *a;
     struct kymo_map servers; /* role -> sums (cmd_calls.c) */
     struct cli_slowest slowest;
-    struct cli_request_list kept; /* of the second look, for the tree */
+    struct cli_request_list kept; /* requests of the second pass, for the tree */
     int64_t kept_from, kept_to;
     uint64_t requests, open;
-    size_t inner; /* requests drawn below the one at hand */
+    size_t inner; /* requests printed below the current one */
     bool casts, tree, failed;
 };
 
@@ -24,8 +24,7 @@ struct cli_calls {
 int cli_calls_init(struct cli_calls *c, struct cli_analysis *a);
 void cli_calls_free(struct cli_calls *c);
 struct kymo_analysis_sink cli_calls_sink(struct cli_calls *c);
-/* Text or, with a->json, one JSON object without the end of its line. 0, or an exit
- * status. */
+/* Prints text or, with a->json, one JSON object without a newline. Returns an exit status. */
 int cli_calls_show(struct cli_calls *c);
 
 #endif

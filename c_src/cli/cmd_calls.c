@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo calls: requests between processes, the slowest first, and what their servers
- * asked others for while they handled them.
+ * kymo calls: requests between processes, the slowest first, and with --tree the requests that
+ * their servers made while handling them.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "json.h"
 #include "kymo_timeline.h"
 
-/* Requests kept to find those that were made for the slowest, servers with sums, and how
- * deep and how wide the tree below one request is drawn. */
+/* Limits: requests kept for the trees, servers with sums, the depth of a tree, the number of
+ * requests in a tree, and --top. */
 enum { KEPT_MAX = 1000000, SERVERS_MAX = 65536, DEPTH_MAX = 16, INNER_MAX = 1000, TOP_MAX = 100000 };
 
 struct server {
@@ -24,7 +24,7 @@ struct server {
     struct kymo_histogram times;
 };
 
-/* ---- the first look: sums, and the slowest ---- */
+/* ---- the first pass: sums, and the slowest requests ---- */
 
 static bool wanted(struct cli_calls *c, const struct kymo_request *q)
 {
@@ -84,7 +84,7 @@ static void on_request(void *arg, const struct kymo_request *q)
         cli_slowest_add(&c->slowest, q, total);
 }
 
-/* ---- the second look: what was asked meanwhile ---- */
+/* ---- the second pass: requests made while handling one ---- */
 
 static void on_other_request(void *arg, const struct kymo_request *q)
 {
@@ -121,7 +121,7 @@ static int look_again(struct cli_calls *c)
     return status;
 }
 
-/* The first that this client made at this time or later. */
+/* The index of the first request that this client made at this time or later. */
 static size_t first_of(const struct cli_calls *c, uint64_t client, int64_t sent)
 {
     size_t low = 0, high = c->kept.n;
@@ -136,8 +136,8 @@ static size_t first_of(const struct cli_calls *c, uint64_t client, int64_t sent)
     return low;
 }
 
-/* The next one after index *i that the server of q made while it handled it; NULL: none
- * is left. Start with *i = 0. */
+/* The next request, from index *i on, that the server of q made while handling q; NULL if there
+ * is none. Start with *i = 0. */
 static const struct kymo_request *next_inner(struct cli_calls *c, const struct kymo_request *q,
                                              unsigned depth, size_t *i)
 {
@@ -183,8 +183,8 @@ static void text_tree(struct cli_calls *c, const struct kymo_request *q, unsigne
         text_tree(c, r, depth + 1);
 }
 
-/* The node of a server, on a timeline: servers of several nodes may have one name. NULL:
- * there is one node only, or it has no recording. */
+/* The node of a server on a timeline, where servers of several nodes may have the same name.
+ * NULL if there is only one node, or the server's node has no recording. */
 static const char *node_of(const struct cli_calls *c, const struct server *s)
 {
     unsigned kind = KYMO_IDENT_KIND(s->ident);

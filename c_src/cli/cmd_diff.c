@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo diff: what functions of recording B take longer, or are called more often, than
- * in recording A. Functions are matched by their names: ids differ.
+ * kymo diff: functions that take longer, or are called more often, in recording B than in
+ * recording A. Functions are matched by name, because dictionary ids differ.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "json.h"
 #include "stats.h"
 
-/* Beyond this many standard errors a difference of means is no accident. */
+/* A difference of means beyond this many standard errors is significant. */
 #define SURE 3.0
 
 /* One function in one recording. */
@@ -21,7 +21,7 @@ struct side {
     uint64_t calls, ended;
     int64_t self, p50, p99, max;
     double mean, error; /* of the duration of a call in ns, and its standard error */
-    double seconds;     /* length of the recording */
+    double seconds;     /* time for which its calls were recorded: not shed by a budget */
 };
 
 struct sides {
@@ -40,8 +40,8 @@ struct change {
 
 /* ---- one recording ---- */
 
-/* The standard error of the mean from the histogram: its buckets are narrow beside
- * what durations vary. */
+/* Estimates the standard error of the mean from the histogram, whose buckets are narrow
+ * compared with the variation of durations. */
 static double standard_error(const struct cli_stats_row *row, double mean)
 {
     double sum = 0;
@@ -67,6 +67,27 @@ static double mean_of(const struct cli_stats_row *row)
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct side *)a)->name, ((const struct side *)b)->name);
+}
+
+/* The time for which the function's calls were recorded: the length of the recording without the
+ * stretches in which a budget had shed them, which are in order of time. */
+static double seconds_of(const struct cli_analysis *a, uint64_t mfa)
+{
+    size_t n;
+    const struct kymo_shed *s = kymo_reader_shed(a->r, &n);
+    if (a->result.first == KYMO_NO_TIME)
+        return 0;
+    int64_t until = a->result.first, recorded = a->result.last - a->result.first;
+    for (size_t i = 0; i < n; i++) {
+        bool its = s[i].kind == KYMO_KIND_CALLS || (s[i].kind == KYMO_KINDS && s[i].mfa == mfa);
+        int64_t from = s[i].from > until ? s[i].from : until;
+        int64_t to = s[i].to < a->result.last ? s[i].to : a->result.last;
+        if (its && to > from) {
+            recorded -= to - from;
+            until = to;
+        }
+    }
+    return (double)recorded / 1e9;
 }
 
 static int collect(struct cli_analysis *a, struct sides *out)
@@ -99,7 +120,7 @@ static int collect(struct cli_analysis *a, struct sides *out)
         f->max = r->sums.ended > 0 ? r->sums.max : KYMO_NO_TIME;
         f->mean = mean_of(r);
         f->error = standard_error(r, f->mean);
-        f->seconds = out->seconds;
+        f->seconds = seconds_of(a, r->key);
     }
     if (out->n > 1)
         qsort(out->p, out->n, sizeof *out->p, by_name);
@@ -196,6 +217,7 @@ static void json_side(const char *key, const struct side *s)
     bool known = s->ended > 0;
     cli_json_open(key, '{');
     cli_json_uint("calls", s->calls);
+    cli_json_ns("recorded_ns", (int64_t)(s->seconds * 1e9));
     cli_json_ns("self_ns", known ? s->self : KYMO_NO_TIME);
     cli_json_ns("mean_ns", known ? (int64_t)s->mean : KYMO_NO_TIME);
     cli_json_ns("error_ns", known && isfinite(s->error) ? (int64_t)s->error : KYMO_NO_TIME);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo mailboxes: who receives messages from whom, and how long they wait.
+ * kymo mailboxes: messages by receiver, their senders, and how long they wait.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ struct row {
     uint64_t received, unreceived, words, from_nobody, senders, processes;
     uint32_t pending_max;
     int64_t waited_max, waited_max_at;
-    struct kymo_histogram waits;  /* until fetched */
+    uint64_t taken;               /* of the waits, those that end when the message was taken */
+    struct kymo_histogram waits;  /* until taken, or fetched if that is all that is known */
     struct kymo_histogram queued; /* of requests, until handled */
     struct sender top[SENDERS];   /* filled in at the end */
 };
@@ -90,9 +91,10 @@ static void on_mail(void *arg, const struct kymo_mail *m)
         row->from_nobody++;
     else
         count_sender(x, row, m->from);
-    int64_t waited = kymo_since(m->sent, m->fetched);
+    int64_t waited = kymo_mail_waited(m);
     if (waited == KYMO_NO_TIME)
         return;
+    row->taken += m->taken != KYMO_NO_TIME;
     if (waited > row->waited_max) {
         row->waited_max = waited;
         row->waited_max_at = m->sent;
@@ -181,6 +183,8 @@ static void json_row(const struct cli_mailboxes *x, const struct row *r)
     cli_json_uint("received", r->received);
     cli_json_uint("unreceived", r->unreceived);
     cli_json_uint("words", r->words);
+    cli_json_uint("waits", r->waits.total);
+    cli_json_uint("waits_until_taken", r->taken);
     cli_json_ns("p50_ns", kymo_histogram_quantile(&r->waits, 0.5));
     cli_json_ns("p99_ns", kymo_histogram_quantile(&r->waits, 0.99));
     cli_json_ns("max_ns", kymo_histogram_quantile(&r->waits, 1.0));
@@ -239,6 +243,7 @@ int cli_mailboxes_show(struct cli_mailboxes *x, bool by_wait)
         cli_json_uint("rows_in_all", n);
         cli_json_open("rows", '[');
     } else if (n > 0) {
+        cli_say_exact(x->a);
         printf("%10s %9s %9s %9s %9s %9s %8s %8s  %s\n", "received", "p50 wait", "p99 wait", "max wait",
                "p99 queue", "unfetched", "backlog", "senders", "receiver <- most frequent sender");
     }

@@ -14,12 +14,12 @@
 
 struct sql {
     sqlite3 *db;
-    struct kymo_reader *r; /* for what is said of the recording as a whole */
+    struct kymo_reader *r; /* for warnings about the recording */
     struct cli_sql_printer printer;
     bool quiet, strict;
 };
 
-/* Other programs' recordings may be opened, but no file is written. */
+/* Allows to attach other recordings, but rejects everything that would write a file. */
 static int authorize(void *arg, int action, const char *a, const char *b, const char *c, const char *d)
 {
     (void)arg;
@@ -51,7 +51,7 @@ static int sql_error(sqlite3 *db)
 static int run_statement(struct sql *s, sqlite3_stmt *stmt)
 {
     int rc = sqlite3_step(stmt);
-    /* What fails at once has no header. */
+    /* No header for a statement that fails at its first step. */
     bool shows = sqlite3_column_count(stmt) > 0 && (rc == SQLITE_ROW || rc == SQLITE_DONE);
     if (shows)
         cli_sql_begin(&s->printer, stmt);
@@ -73,7 +73,7 @@ static int run_all(struct sql *s, const char *text)
         sqlite3_stmt *stmt = NULL;
         if (sqlite3_prepare_v2(s->db, text, -1, &stmt, &text) != SQLITE_OK)
             status = sql_error(s->db);
-        else if (stmt != NULL) /* else white space or a comment */
+        else if (stmt != NULL) /* NULL for white space and comments */
             status = run_statement(s, stmt);
         sqlite3_finalize(stmt);
     }
@@ -83,7 +83,7 @@ static int run_all(struct sql *s, const char *text)
 static int open_tables(struct sql *s, const char *dir)
 {
     sqlite3_stmt *stmt = NULL;
-    /* In this program the entry point is a function like others, with another type. */
+    /* The extension is linked into this program; SQLite expects the entry point with this type. */
     sqlite3_auto_extension((void (*)(void))sqlite3_kymosqlite_init);
     int rc = sqlite3_open(":memory:", &s->db);
     if (rc == SQLITE_OK)
@@ -100,7 +100,8 @@ static int open_tables(struct sql *s, const char *dir)
 
 /* ---- the command ---- */
 
-/* All of standard input, from malloc. NULL: no memory, or it can't be read. */
+/* Reads all of standard input. Allocated with malloc; NULL if there is no memory, or on a read
+ * error. */
 static char *read_input(void)
 {
     size_t n = 0, room = 4096;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo top: what a node does now, from its recording. On a terminal a screen with keys,
- * elsewhere one table or one line of JSON for each window.
+ * kymo top: the current activity of a node, from its recording. On a terminal an interactive
+ * screen, elsewhere tables or a line of JSON for each window.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "attach_show.h"
 #include "terminal.h"
 #include "top.h"
 
@@ -21,9 +22,11 @@ struct top {
     struct cli_top_size size;
     int64_t interval;
     uint64_t count; /* windows to show; 0 = until the end */
-    uint64_t rows;  /* 0: as many as there is room for */
+    uint64_t rows;  /* --rows; 0 = not given */
     bool json, quiet, screen;
+    bool fresh; /* the recording has just begun: wait for the first window */
     bool paused;
+    const char *title; /* the name of the recording or node, as given */
 };
 
 /* ---- the screen ---- */
@@ -40,15 +43,18 @@ static int draw(struct top *t)
     char *text = NULL;
     size_t n = 0;
     unsigned rows, columns;
+    char title[CLI_NAME_BYTES];
     FILE *f = open_memstream(&text, &n);
     if (f == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     cli_terminal_size(&rows, &columns);
-    size_t room = rows > LINES_AROUND + 2 ? rows - LINES_AROUND : 2;
+    size_t around = LINES_AROUND + cli_node_now_lines(&t->live.node);
+    size_t room = rows > around + 2 ? rows - around : 2;
     t->size.processes = room / 2;
     t->size.functions = room - room / 2;
-    fprintf(f, "\001kymo top %s, by %s and %s%s\n", t->live.dir, cli_top_column_name(t->order.functions),
-            cli_top_column_name(t->order.processes), t->paused ? ", PAUSED" : "");
+    fprintf(f, "\001kymo top %s, by %s and %s%s\n", cli_printable(t->title, title, sizeof title),
+            cli_top_column_name(t->order.functions), cli_top_column_name(t->order.processes),
+            t->paused ? ", PAUSED" : "");
     bool good = cli_top_text(f, &t->live, &t->order, &t->size);
     fputs("q quit, space pause, sort by c s 9 m (functions), r i o w (processes)", f);
     good = fclose(f) == 0 && good;
@@ -58,7 +64,7 @@ static int draw(struct top *t)
     return good ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
-/* False: quit. */
+/* Handles a key. Returns false to quit. */
 static bool obey(struct top *t, int key)
 {
     if (key == 'q' || key == 'Q' || key == CLI_TERMINAL_END)
@@ -97,7 +103,7 @@ static int show(struct top *t)
     return good || cli_output_lost() ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
-/* Waits until `next`, and does what is asked for. False: the end. */
+/* Waits until `next`, and handles keys. Returns false at the end; *status is the exit status. */
 static bool wait_for(struct top *t, int64_t next, int *status)
 {
     for (;;) {
@@ -115,7 +121,7 @@ static bool wait_for(struct top *t, int64_t next, int *status)
     }
 }
 
-/* SIGINT and SIGTERM end it. */
+/* Waits until `next`. Returns false if SIGINT or SIGTERM has arrived. */
 static bool wait_without_keys(int64_t next)
 {
     sigset_t set;
@@ -132,6 +138,8 @@ static int loop(struct top *t)
 {
     int status = KYMO_EXIT_OK;
     int64_t next = clock_ns();
+    if (t->fresh && !t->screen && !wait_without_keys(next += t->interval))
+        return status;
     for (uint64_t shown = 0;;) {
         status = cli_live_round(&t->live);
         if (status != KYMO_EXIT_OK || t->live.interrupted)
@@ -140,14 +148,14 @@ static int loop(struct top *t)
         if (status != KYMO_EXIT_OK || ++shown == t->count || t->live.over || cli_output_lost())
             return status;
         next += t->interval;
-        if (next < clock_ns()) /* it took longer than that */
+        if (next < clock_ns()) /* the round took longer than the interval */
             next = clock_ns();
         if (t->screen ? !wait_for(t, next, &status) : !wait_without_keys(next))
             return status;
     }
 }
 
-static int run(struct top *t, const char *dir)
+static int show_dir(struct top *t, const char *dir)
 {
     int status = cli_live_open(&t->live, "top", dir, t->interval);
     if (status == KYMO_EXIT_OK && t->screen) {
@@ -165,6 +173,16 @@ static int run(struct top *t, const char *dir)
                  cli_live_why_over(t->live.a.r, why, sizeof why));
     cli_live_close(&t->live);
     return cli_flush(status);
+}
+
+static int show_node(struct top *t, const struct attach_options *o, char **nodes)
+{
+    struct attach_show s;
+    int status = attach_show_open(&s, o, nodes);
+    t->fresh = true;
+    if (status == KYMO_EXIT_OK)
+        status = show_dir(t, s.dir);
+    return attach_show_close(&s, status);
 }
 
 /* ---- options ---- */
@@ -200,26 +218,35 @@ static int take(struct top *t, int option, const char *value)
 
 int cli_top(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"delay", required_argument, NULL, 'd'},     {"count", required_argument, NULL, 'n'},
-        {"once", no_argument, NULL, OPT_ONCE},       {"sort", required_argument, NULL, OPT_SORT},
-        {"rows", required_argument, NULL, OPT_ROWS}, {"json", no_argument, NULL, OPT_JSON},
-        {"quiet", no_argument, NULL, 'q'},           {NULL, 0, NULL, 0}};
+    struct option options[16 + ATTACH_OPTIONS] = {{"delay", required_argument, NULL, 'd'},
+                                                  {"count", required_argument, NULL, 'n'},
+                                                  {"once", no_argument, NULL, OPT_ONCE},
+                                                  {"sort", required_argument, NULL, OPT_SORT},
+                                                  {"rows", required_argument, NULL, OPT_ROWS},
+                                                  {"json", no_argument, NULL, OPT_JSON},
+                                                  {"quiet", no_argument, NULL, 'q'}};
+    enum { OWN = 7 };
+    struct attach_options node;
     struct top *t = calloc(1, sizeof *t);
+    bool is_node = false;
     if (t == NULL)
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    attach_options_init(&node, "top");
+    (void)attach_options_add(options, OWN, "node-port");
     t->interval = SECOND;
     t->order = (struct cli_top_order){.functions = CLI_TOP_SELF, .processes = CLI_TOP_RUNNING};
     int status = KYMO_EXIT_OK;
     for (int o; status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, "d:n:q", options, NULL)) != -1;)
-        status = take(t, o, optarg);
+        status = o >= ATTACH_OPTION ? attach_options_take(&node, o, optarg) : take(t, o, optarg);
     if (status == KYMO_EXIT_OK)
-        status = cli_one_recording("top", argc - optind, argv + optind);
+        status = attach_show_target(&node, argc - optind, argv + optind, &is_node);
     t->screen = t->count == 0 && !t->json && isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
     t->size.functions = t->size.processes = t->rows != 0 ? (size_t)t->rows : ROWS;
     t->size.marks = t->screen;
+    t->title = optind < argc ? argv[optind] : node.pid;
     if (status == KYMO_EXIT_OK)
-        status = run(t, argv[optind]);
+        status = is_node ? show_node(t, &node, argv + optind) : show_dir(t, argv[optind]);
+    attach_options_free(&node);
     free(t);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo watch: follows a recording and prints a line of JSON for each trigger that fires. An
- * event is judged when all threads had the time to publish what is older.
+ * kymo watch: follows a recording and prints a line of JSON each time a trigger fires. An event
+ * is evaluated after a margin in which all threads have published older events.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -16,11 +16,11 @@
 #include "follow.h"
 #include "json.h"
 
-/* A thread that has taken the time of an event publishes it within this time, unless the
- * operating system stops it in between. */
+/* A thread publishes an event within this time after taking its timestamp, unless it is
+ * preempted in between. */
 enum { MARGIN_NS = 100000000 };
 enum { CHECK_EVERY = 4096 };
-/* Lines in one look that a program has to take, which may have no way to slow us down. */
+/* The maximum number of lines per pass with --piped: the reader may have no flow control. */
 enum { PIPED_MAX = 1000 };
 
 struct watch {
@@ -29,9 +29,9 @@ struct watch {
     struct cli_follow f;
     const char *from_text;
     uint64_t limit, fired;
-    uint64_t in_look;  /* lines printed in this look */
+    uint64_t in_look;  /* lines printed in this pass */
     uint64_t left_out; /* lines beyond PIPED_MAX */
-    int64_t seen;      /* CLOCK_MONOTONIC: events up to here were judged */
+    int64_t seen;      /* CLOCK_MONOTONIC: events up to this time were evaluated */
     bool piped, quiet;
 };
 
@@ -55,7 +55,7 @@ static int64_t monotonic(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Whoever wanted the firings has gone. */
+/* True if standard input was closed, with --piped: the program that reads the firings is gone. */
 static bool nobody_waits(const struct watch *w)
 {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -63,7 +63,7 @@ static bool nobody_waits(const struct watch *w)
     return w->piped && poll(&in, 1, 0) > 0 && read(STDIN_FILENO, &byte, 1) == 0;
 }
 
-/* Events were lost to us, and maybe a firing with them. */
+/* Reports that events were overwritten before they were read, and perhaps a firing missed. */
 static void say_missed(struct watch *w)
 {
     if (!w->f.missed)
@@ -96,7 +96,7 @@ static int no_memory(void)
     return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
-/* Judges what is new and not newer than `until`. */
+/* Evaluates new events up to `until`. */
 static int judge(struct watch *w, int64_t until)
 {
     struct kymo_event ev;
@@ -104,7 +104,7 @@ static int judge(struct watch *w, int64_t until)
     int64_t newest = w->seen;
     int rc;
     while (w->fired < w->limit && (rc = kymo_reader_next(w->r, &ev)) == 1) {
-        if (++n % CHECK_EVERY == 0 && (cli_follow_interrupted() || cli_output_lost()))
+        if (++n % CHECK_EVERY == 0 && (cli_follow_interrupted() || cli_output_lost() || nobody_waits(w)))
             return KYMO_EXIT_OK;
         if (ev.ns > until && jumps == 0)
             break;
@@ -124,7 +124,7 @@ static int judge(struct watch *w, int64_t until)
     return kymo_triggers_round(w->t, w->seen) ? KYMO_EXIT_OK : no_memory();
 }
 
-/* Opens the recording as it is now, in place of the older reader. */
+/* Replaces the reader by one of the recording's present state. */
 static int reopen(struct watch *w, const char *dir)
 {
     struct kymo_reader *r;

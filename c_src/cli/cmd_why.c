@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kymo why: the critical path of slow requests or calls. Two passes over the recording:
- * the first finds what to explain, requests or, without any, calls; the second collects
- * what happened meanwhile. When that
- * is too much for one pass, each half of the answers gets one of its own.
+ * the first finds the requests to explain or, without any, the calls; the second collects
+ * the facts of their time. If these are too many for one pass, each half of the answers gets
+ * a pass of its own.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 
 enum { TOP_MAX = 1000 };
 
-/* How much later than a message to another node its sending is recorded, at most: its thread
- * may wait for a processor in between. */
+/* The maximum delay between passing a message to another node and recording the send event: the
+ * thread may be preempted in between. */
 enum { LATE_NS = 1000000000 };
 
 struct why {
@@ -30,15 +30,15 @@ struct why {
     const char *at_text;
     int64_t at; /* CLOCK_MONOTONIC, with at_text */
     bool path, casts;
-    int64_t slowest_cast; /* of those that fit but are not wanted; KYMO_NO_TIME = none */
+    int64_t slowest_cast; /* duration of the slowest cast if casts are excluded; KYMO_NO_TIME = none */
     uint64_t answered;
     bool has_firing;
-    struct cli_firing firing; /* what this snapshot was taken for */
+    struct cli_firing firing; /* the firing for which this snapshot was taken */
 };
 
 /* ---- what to explain ---- */
 
-/* Whether --at lets it through. */
+/* True if --at selects this time span. */
 static bool is_then(const struct why *w, int64_t start, int64_t end)
 {
     return w->at_text == NULL || (start <= w->at && end >= w->at);
@@ -82,7 +82,7 @@ static void on_request(void *arg, const struct kymo_request *q)
                                .cast = cast};
     if (!w->requests && is_then(w, t.start, t.end)) {
         w->requests = true;
-        w->n = 0; /* calls that have been found before */
+        w->n = 0; /* discards calls that were found before the first request */
     }
     add_target(w, &t);
 }
@@ -225,12 +225,31 @@ static void text_path(const struct why *w, const struct kymo_why_answer *answer)
     }
 }
 
+/* The number of parts to print. They are in descending order; those at the end that together are
+ * below half a percent are printed as one sum. */
+static size_t worth_showing(const struct kymo_why_answer *answer)
+{
+    enum { AT_LEAST = 5, AT_LEAST_LEFT_OUT = 3 };
+    int64_t rest = 0;
+    size_t n = answer->n;
+    while (n > AT_LEAST && (rest += answer->part[n - 1].ns) < answer->ns / 200)
+        n--;
+    return answer->n - n >= AT_LEAST_LEFT_OUT ? n : answer->n;
+}
+
 static void text_answer(const struct why *w, const struct cli_why_target *t,
                         const struct kymo_why_answer *answer)
 {
+    size_t shown = w->path ? answer->n : worth_showing(answer);
+    int64_t rest = 0;
     text_head(w, t);
-    for (size_t i = 0; i < answer->n; i++)
+    for (size_t i = 0; i < shown; i++)
         text_part(w, &answer->part[i], answer->ns);
+    for (size_t i = shown; i < answer->n; i++)
+        rest += answer->part[i].ns;
+    if (shown < answer->n)
+        printf("%9s %6.1f %%  %zu smaller parts (--path shows them)\n", CLI_DURATION(rest),
+               answer->ns > 0 ? 100.0 * (double)rest / (double)answer->ns : 0.0, answer->n - shown);
     if (w->path)
         text_path(w, answer);
 }
@@ -289,8 +308,8 @@ void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
 
 /* ---- explaining ---- */
 
-/* Reads the facts that n targets need. What is from before their windows is offered to
- * `facts`, too: it chooses. */
+/* Reads the facts that n targets need. Facts before their windows are passed to `facts` as well,
+ * which selects what it needs. */
 static int collect(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
                    struct kymo_why *facts)
 {
@@ -313,8 +332,8 @@ static int answer_one(const struct cli_why_target *t, struct kymo_why *facts, st
     return rc == 0 ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
-/* Explains n targets with one pass. *halve: their facts did not find room together; nothing
- * was explained. */
+/* Explains n targets with one pass. If their facts are too many, sets *halve and explains
+ * nothing. */
 static int explain_together(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
                             cli_why_answered answered, void *arg, bool *halve)
 {
@@ -362,7 +381,7 @@ static void show_one(void *arg, const struct cli_why_target *t, const struct kym
 
 /* ---- the command ---- */
 
-/* Nothing was found: says whether --at is to blame. */
+/* Reports that nothing was found, and whether that is because of --at. */
 static void say_nothing_found(const struct why *w)
 {
     const struct kymo_analysis_result *res = &w->a.result;
@@ -386,14 +405,16 @@ static void say_what_lacks(const struct why *w)
     cli_lacks(&w->a, res->has_messages, "messages", "it is unknown which process waited for which");
 }
 
-/* Times after the newest point of the clock's calibration were estimated when it fired. */
+/* Compares with a tolerance: when the trigger fired, times after the newest calibration point
+ * were estimates. */
 static bool is_same(const struct cli_why_target *a, const struct cli_why_target *b)
 {
     return a->process == b->process && llabs(a->start - b->start) < 10000;
 }
 
-/* What a trigger has fired for comes first, when all of it is here and the user has asked for
- * nothing else. A request that was open has no other answer. */
+/* Puts the cause of the trigger first, if the snapshot has all of it and the user has not
+ * selected anything else. A request that was still open when the trigger fired is found only
+ * this way. */
 static void put_firing_first(struct why *w)
 {
     const struct cli_firing *f = &w->firing;
@@ -409,7 +430,7 @@ static void put_firing_first(struct why *w)
     while (same < w->n && !is_same(&w->targets[same], &t))
         same++;
     if (same < w->n)
-        t = w->targets[same]; /* with its function, and its whole length */
+        t = w->targets[same]; /* which has the function and the full duration */
     if (same == w->n && w->n < w->room)
         w->n++;
     size_t behind = same < w->n ? same : w->n - 1;
@@ -426,6 +447,8 @@ static int run(struct why *w)
     say_what_lacks(w);
     if (w->has_firing && !w->a.json)
         cli_firing_text(&w->firing, w->a.r);
+    if (!w->a.json && w->n > 0)
+        cli_say_exact(&w->a);
     if (w->a.json) {
         cli_json_open(NULL, '{');
         cli_json_analysis(&w->a);
@@ -441,7 +464,7 @@ static int run(struct why *w)
     return status;
 }
 
-/* The user wants something else than what a trigger has fired for. */
+/* True if an option selects something other than the cause of the trigger. */
 static bool is_narrowed(const struct cli_analysis *a)
 {
     const struct cli_filter *f = &a->filter;

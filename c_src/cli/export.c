@@ -42,7 +42,7 @@ static int status_of(int rc)
 {
     switch (rc) {
     case 0:
-    case -EPIPE: /* the reader of the output has seen enough */ return KYMO_EXIT_OK;
+    case -EPIPE: /* the reader of the output has closed it */ return KYMO_EXIT_OK;
     case -ENOMEM: return KYMO_EXIT_MEMORY;
     case -EBADMSG: return KYMO_EXIT_READ;
     default: return KYMO_EXIT_WRITE;
@@ -75,7 +75,7 @@ static int run(struct kymo_reader *r, int kind, const struct kymo_export_options
     return KYMO_EXIT_OK;
 }
 
-/* What is left after the options: a format and a recording. */
+/* Checks the arguments after the options: a format and recordings. */
 static int check(int n, char **args, const struct kymo_export_options *o, const struct cli_filter *filter,
                  int *kind)
 {
@@ -127,7 +127,7 @@ int cli_check_output(const char *command, const char *out, int n, char **recordi
     return KYMO_EXIT_OK;
 }
 
-/* otlp: what is left after the options are the recordings. */
+/* Runs the export to otlp, with the arguments after the options as recordings. */
 static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const struct kymo_export_options *o,
                     int n, char **recordings)
 {

@@ -10,8 +10,8 @@
 
 struct cli_otlp {
     const char *out;      /* file or "-" ... */
-    const char *endpoint; /* ... or the collector's address; the other one is NULL */
-    const char **headers; /* of its HTTP requests */
+    const char *endpoint; /* ... or the collector's URL; the other one is NULL */
+    const char **headers; /* for the HTTP requests */
     size_t n_headers;
     const char *cacert; /* certificates to trust, or NULL */
     bool quiet, strict;
@@ -19,8 +19,8 @@ struct cli_otlp {
 
 /* Adds a header; an exit status. */
 int cli_otlp_header(struct cli_otlp *o, const char *text);
-/* The n recordings as one timeline. The filter has been given its options: a window, and
- * nothing else. An exit status. */
+/* Exports the n recordings as one timeline. The filter has its options; only its window is used.
+ * Returns an exit status. */
 int cli_export_otlp(struct cli_otlp *o, struct cli_filter *filter, int n, char **recordings);
 void cli_otlp_free(struct cli_otlp *o);
 

@@ -37,7 +37,7 @@ static int status_of(int rc)
 {
     switch (rc) {
     case 0:
-    case -EPIPE: /* the reader of the output has seen enough */ return KYMO_EXIT_OK;
+    case -EPIPE: /* the reader of the output has closed it */ return KYMO_EXIT_OK;
     case -ENOMEM: return KYMO_EXIT_MEMORY;
     case -EINVAL: return KYMO_EXIT_USAGE;
     case -ECOMM: return KYMO_EXIT_INCOMPLETE;
@@ -70,11 +70,12 @@ static int export_to(const struct input *in, const struct kymo_otlp_target *targ
 
 static void say_done(const char *out, const struct kymo_otlp_result *res, uint64_t bytes)
 {
-    char events[32], requests[32], spans[32], size[32];
-    fprintf(stderr, "%s: %s events, %s requests, %s spans, %s\n", out,
+    char events[32], requests[32], spans[32], points[32], size[32];
+    fprintf(stderr, "%s: %s events, %s requests, %s spans, %s values of metrics, %s\n", out,
             cli_format_count(res->events, events, sizeof events),
             cli_format_count(res->requests, requests, sizeof requests),
-            cli_format_count(res->spans, spans, sizeof spans), cli_format_bytes(bytes, size, sizeof size));
+            cli_format_count(res->spans, spans, sizeof spans),
+            cli_format_count(res->points, points, sizeof points), cli_format_bytes(bytes, size, sizeof size));
 }
 
 static int to_file(const struct cli_otlp *o, const struct input *in, struct kymo_otlp_result *res)
@@ -94,10 +95,35 @@ static int to_file(const struct cli_otlp *o, const struct input *in, struct kymo
     return say_failed(rc, err);
 }
 
+/* What the collector took, but not all of it. KYMO_EXIT_OK: it has taken everything. */
+static int say_rejected(const struct cli_otlp *o, const struct kymo_otlp_result *res,
+                        const struct kymo_otlp_http *http)
+{
+    static const char *const items[] = {
+        [KYMO_OTLP_SPANS] = "spans", [KYMO_OTLP_METRICS] = "values of metrics"};
+    int status = KYMO_EXIT_OK;
+    const char *why;
+    char all[32];
+    for (int i = 0; i < 2; i++) {
+        uint64_t rejected = kymo_otlp_http_rejected(http, (enum kymo_otlp_signal)i, &why);
+        if (rejected > 0)
+            status = cli_fail(KYMO_EXIT_INCOMPLETE, "the collector rejected %s %s%s%s",
+                              cli_format_count(rejected, all, sizeof all), items[i],
+                              why[0] != '\0' ? ": " : "", why);
+    }
+    uint64_t none = kymo_otlp_http_no_metrics(http);
+    if (none > 0 && (o->strict || res->spans == 0))
+        status = cli_fail(KYMO_EXIT_INCOMPLETE, "the collector takes no metrics: %s values were not posted",
+                          cli_format_count(none, all, sizeof all));
+    else if (none > 0 && !o->quiet)
+        cli_warn("the collector takes no metrics: %s values were not posted",
+                 cli_format_count(none, all, sizeof all));
+    return status;
+}
+
 static int to_collector(const struct cli_otlp *o, const struct input *in, struct kymo_otlp_result *res)
 {
     char err[1024] = "", all[32];
-    const char *why;
     struct kymo_otlp_http *http;
     struct kymo_otlp_collector collector = {.url = o->endpoint,
                                             .headers = o->headers,
@@ -109,15 +135,14 @@ static int to_collector(const struct cli_otlp *o, const struct input *in, struct
         return say_failed(rc, err);
     struct kymo_otlp_target target = kymo_otlp_http_target(http);
     rc = export_to(in, &target, o->quiet, res, err, sizeof err);
-    uint64_t rejected = kymo_otlp_http_rejected(http, &why);
+    res->points -= kymo_otlp_http_no_metrics(http);
     int status = say_failed(rc, err);
     if (rc != 0 && res->spans > 0)
         cli_warn("%s spans were posted before this", cli_format_count(res->spans, all, sizeof all));
     if (rc == 0 && !o->quiet)
         say_done(o->endpoint, res, kymo_otlp_http_bytes(http));
-    if (rc == 0 && rejected > 0)
-        status = cli_fail(KYMO_EXIT_INCOMPLETE, "the collector rejected %s spans%s%s",
-                          cli_format_count(rejected, all, sizeof all), why[0] != '\0' ? ": " : "", why);
+    if (rc == 0)
+        status = say_rejected(o, res, http);
     kymo_otlp_http_close(http);
     return status;
 }
@@ -129,7 +154,8 @@ static int say_what_lacks(const struct cli_otlp *o, const struct input *in,
 {
     int status = KYMO_EXIT_OK;
     if (!o->quiet && res->requests == 0)
-        cli_warn("nothing to show: no request could be paired with its reply; record messages");
+        cli_warn("%s: no request could be paired with its reply; record messages",
+                 res->points > 0 ? "no spans" : "nothing to show");
     if (res->left_out > 0) {
         cli_warn("%" PRIu64
                  " requests are left out because there are more than %u: choose a part with --from "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which events: --from, --to, --pid, --tag, --module.
+ * Selection of events: --from, --to, --pid, --tag, --module.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -27,13 +27,14 @@ static const struct {
              {"h", 3600ll * NS_PER_SEC},
              {"", NS_PER_SEC}};
 
-/* Names for several tags at once, as the trace flags of Erlang have them. */
+/* Names that stand for several tags, like Erlang's trace flags. */
 static const struct {
     const char *name;
     unsigned first, last;
 } groups[] = {
     {"calls", KYMO_E_CALL, KYMO_E_EXCEPTION_FROM},
     {"messages", KYMO_E_SEND, KYMO_E_RECEIVE},
+    {"messages", KYMO_E_TAKEN, KYMO_E_TAKEN},
     {"procs", KYMO_E_SPAWN, KYMO_E_UNREGISTER},
     {"ports", KYMO_E_OPEN, KYMO_E_CLOSED},
     {"running", KYMO_E_IN, KYMO_E_PORT_OUT_EXITED},
@@ -83,7 +84,7 @@ bool cli_parse_duration(const char *text, int64_t *ns)
             return false;
         digit_ns = unit;
         for (size_t i = 0; i < digits; i++) {
-            digit_ns /= 10; /* exact: below a nanosecond there is nothing */
+            digit_ns /= 10; /* digits below a nanosecond are ignored */
             part += digit_ns * (fraction[i] - '0');
         }
         if (__builtin_add_overflow(sum, whole, &sum) || __builtin_add_overflow(sum, part, &sum))
@@ -125,9 +126,8 @@ static bool parse_utc(const char *text, int64_t *unix_ns)
            !__builtin_add_overflow(*unix_ns, fraction, unix_ns);
 }
 
-/* A point in time: "1.5s" and "+1.5s" after the start, "-2s" before the last
- * event, or a date. False when the text is none of them. r may be NULL: then
- * only the form is checked. */
+/* A point in time: "1.5s" and "+1.5s" after the start, "-2s" before the last event, or a date.
+ * Returns false if the text has none of these forms. If r is NULL, checks only the syntax. */
 bool cli_parse_time(const char *text, struct kymo_reader *r, int64_t *since_start)
 {
     int64_t v, first, last;
@@ -162,7 +162,8 @@ static bool add_tag(uint64_t *tags, const char *name, size_t n)
             found = true;
         }
     }
-    for (size_t i = 0; i < sizeof groups / sizeof *groups && !found; i++) {
+    bool tag = found;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups && !tag; i++) {
         if (strlen(groups[i].name) == n && memcmp(groups[i].name, name, n) == 0) {
             for (unsigned id = groups[i].first; id <= groups[i].last; id++)
                 *tags |= 1ull << id;
@@ -193,8 +194,8 @@ static int push(const char ***list, size_t *n, const char *value)
     return KYMO_EXIT_OK;
 }
 
-/* The process or port of a node that is named in front of its numbers, as timelines are
- * printed: <node@host.1.2>. *node is its name without quotes, up to *len bytes. */
+/* Parses a process or port with the name of its node, as it is printed for timelines:
+ * <node@host.1.2>. *node points to the name without quotes, of *len bytes. */
 static bool parse_remote(const char *text, const char **node, size_t *len, uint64_t *ident)
 {
     unsigned long number, serial;
@@ -203,7 +204,7 @@ static bool parse_remote(const char *text, const char **node, size_t *len, uint6
     *node = text + (port ? 6 : 1);
     if ((!port && text[0] != '<') || text[n - 1] != '>' || strchr(*node, '@') == NULL)
         return false;
-    const char *at = text + n; /* back to the first dot of the numbers */
+    const char *at = text + n; /* moved back to the dot before the numbers */
     for (int dots = port ? 1 : 2; dots > 0 && at > *node;)
         dots -= *--at == '.';
     *len = (size_t)(at - *node);
@@ -291,9 +292,8 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
 
 /* ---- looking up ---- */
 
-/* An atom as the user writes it: bare, or quoted as the shell prints it. Names of
- * modules, which processes are often registered with, may lack the "Elixir." in
- * front. */
+/* Compares an atom with the user's spelling: without quotes, or quoted as the shell prints it.
+ * The prefix "Elixir." of module names, which are often registered names, may be omitted. */
 static bool is_atom(struct kymo_text atom, const char *wanted)
 {
     size_t n = strlen(wanted);
@@ -307,7 +307,7 @@ static bool is_atom(struct kymo_text atom, const char *wanted)
            memcmp(atom.s + 7, wanted, n) == 0;
 }
 
-/* The canonical ids of all atoms called `name`; false: no memory. */
+/* Adds the canonical ids of all atoms with this name. Returns false if out of memory. */
 static bool find_atoms(const struct kymo_reader *r, const char *name, struct kymo_map *into, bool *found)
 {
     *found = false;
@@ -322,7 +322,7 @@ static bool find_atoms(const struct kymo_reader *r, const char *name, struct kym
     return true;
 }
 
-/* Who asks for an earlier time would take the horizon for the beginning. */
+/* Warns if --from is before the horizon, where the recording is incomplete. */
 static void warn_of_horizon(const struct cli_filter *f, const struct kymo_reader *r)
 {
     uint64_t ticks;
@@ -336,7 +336,7 @@ static void warn_of_horizon(const struct cli_filter *f, const struct kymo_reader
         cli_warn("the recording is complete from %s s on; --all includes older events", since);
 }
 
-/* A process of one node, or of all of them when none is named. */
+/* Adds a process of the named node, or of all nodes if none is named. */
 static bool add_ident(struct cli_filter *f, const struct kymo_reader *r, const char *text, bool warn)
 {
     const char *node = NULL;
@@ -423,6 +423,8 @@ bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kym
         return true;
     if (f->tags != 0 && (f->tags >> ev->id & 1) == 0)
         return false;
+    if (ev->id == KYMO_E_MONITOR && f->n_pids != 0) /* a note, but about a process */
+        return f->n_modules == 0 && cli_filter_process(f, r, ev->who);
     if (note)
         return f->tags != 0 || (f->n_pids == 0 && f->n_modules == 0);
     if (f->n_pids != 0 && !cli_filter_process(f, r, ev->who))

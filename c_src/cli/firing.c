@@ -59,6 +59,8 @@ void cli_firing_json(const struct kymo_reader *r, const struct kymo_naming *nami
     if (f->atom != 0) {
         kymo_format_atom(kymo_reader_atom(r, f->atom), text, sizeof text);
         cli_json_text("reason", text);
+    } else if (f->reported != NULL) {
+        cli_json_text("reason", f->reported);
     } else {
         cli_json_null("reason");
     }
@@ -70,14 +72,15 @@ void cli_firing_json(const struct kymo_reader *r, const struct kymo_naming *nami
 
 enum { FILE_MAX = 16384, KEY_MAX = 32 };
 
-/* It is printed to terminals, which take the characters from 0x80 on for commands, too. */
+/* Replaces control characters, including those from 0x80 on, because the text is printed to
+ * terminals. */
 static uint32_t printable(uint32_t c)
 {
     bool control = c < 0x20 || (c >= 0x7f && c < 0xa0), surrogate = c >= 0xd800 && c < 0xe000;
     return control || surrogate ? '?' : c;
 }
 
-/* Appends c in UTF-8 where it fits. */
+/* Appends c in UTF-8 if it fits. */
 static size_t put_char(char *out, size_t n, size_t size, uint32_t c)
 {
     char b[4];
@@ -85,7 +88,7 @@ static size_t put_char(char *out, size_t n, size_t size, uint32_t c)
     b[0] = (char)(len == 1 ? c : (0xf00u >> len & 0xffu) | c >> 6 * (len - 1));
     for (size_t i = 1; i < len; i++)
         b[i] = (char)(0x80 | (c >> 6 * (len - 1 - i) & 0x3f));
-    if (n + len + 1 > size) { /* nothing more fits */
+    if (n + len + 1 > size) { /* nothing that follows may be appended either */
         memset(out + n, 0, size - n);
         return size;
     }
@@ -93,7 +96,7 @@ static size_t put_char(char *out, size_t n, size_t size, uint32_t c)
     return n + len;
 }
 
-/* A JSON string at *p, which begins with a quote, into out. *p moves behind it. */
+/* Reads the JSON string at *p, which begins with a quote, into out, and moves *p past it. */
 static bool take_text(const char **p, char *out, size_t size)
 {
     static const char escapes[] = "\"\\/bfnrt", plain[] = "\"\\/\b\f\n\r\t";
@@ -139,7 +142,7 @@ static void skip_space(const char **p)
     *p += strspn(*p, " \t\r\n");
 }
 
-/* What a key's value is put into. */
+/* The destination of a key's value. */
 struct member {
     const char *key;
     char *text;
@@ -259,12 +262,23 @@ static bool is_kind(const struct cli_firing *f, const char *kind)
     return strcmp(f->kind, kind) == 0;
 }
 
+static void put_report(const struct cli_firing *f)
+{
+    printf(": %s", f->reason);
+    if (strcmp(f->reason, "large_heap") == 0)
+        printf(", %" PRId64 " words", f->value);
+    else if (f->value > 0)
+        printf(", %s", CLI_DURATION(f->value));
+}
+
 void cli_firing_text(const struct cli_firing *f, const struct kymo_reader *r)
 {
     char since[32];
     printf("fired        %s", f->trigger);
     if (is_kind(f, "exit"))
         printf(": %s", f->reason[0] != '\0' ? f->reason : "the reason is not an atom");
+    else if (is_kind(f, "reported"))
+        put_report(f);
     else if (is_kind(f, "mailbox"))
         printf(": %" PRId64 " messages", f->value);
     else if (f->value > 0)

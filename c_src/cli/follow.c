@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The recorder wakes nobody up: it writes to mapped memory, and no call of the system
- * notices that. So the recording is looked at several times a second.
+ * The recorder writes to mapped memory, and there is no system call with which another
+ * process can wait for that. So the recording is polled several times a second.
  */
 #include "follow.h"
 
@@ -44,7 +44,7 @@ void cli_follow_end(struct cli_follow *f)
     sigset_t set = end_signals();
     const struct timespec now = {0, 0};
     while (sigtimedwait(&set, NULL, &now) > 0) {
-        /* it has been obeyed */
+        /* discards a pending signal, which has been handled */
     }
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     free(f->places);

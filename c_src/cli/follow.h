@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Following a recording that is being written: it is opened again and again, and of each
- * thread what comes after the newest event seen so far is new. One thread.
+ * Follows a recording that is being written. The recording is opened repeatedly; for each
+ * thread, events after the newest one seen so far are new. One thread.
  */
 #ifndef KYMO_CLI_FOLLOW_H
 #define KYMO_CLI_FOLLOW_H
 
 #include "kymo_cli.h"
 
-/* Where a thread of the recording was left: events of one thread never go back in time. */
+/* The position in the events of one recorded thread, whose times never decrease. */
 struct cli_place {
     uint64_t ticks; /* of its newest event that was seen */
-    uint64_t n;     /* how many with that time were seen */
-    uint64_t left;  /* of these, still to come again in this round */
+    uint64_t n;     /* number of events with that time that were seen */
+    uint64_t left;  /* of these, the number to be skipped in this round */
 };
 
 struct cli_follow {
@@ -24,29 +24,29 @@ struct cli_follow {
     bool missed;     /* events were overwritten or removed before they were read */
 };
 
-/* Begins to follow what r reads. 0 or -ENOMEM. Between the two calls SIGINT and SIGTERM are
- * blocked: they end cli_follow_wait, and cli_follow_interrupted sees them. */
+/* Begins to follow the recording of r. Returns 0 or -ENOMEM. Until cli_follow_end, SIGINT and
+ * SIGTERM are blocked: they end cli_follow_wait, and cli_follow_interrupted reports them. */
 int cli_follow_begin(struct cli_follow *f, const struct kymo_reader *r);
 void cli_follow_end(struct cli_follow *f);
 
-/* Before the first event of each round: leaves out of r what was seen. Warns of events that
- * were lost, overwritten or removed since the last round, unless quiet. */
+/* To be called before the first event of each round: makes r skip what was seen. Warns about
+ * events that were lost, overwritten or removed since the last round, unless quiet. */
 void cli_follow_round(struct cli_follow *f, struct kymo_reader *r, bool quiet);
-/* Whether the event is new. To be asked of each event, in the order of the reader. */
+/* True if the event is new. To be called for each event, in the order of the reader. */
 bool cli_follow_is_new(struct cli_follow *f, const struct kymo_event *ev);
 
-/* Leaves out what is older than these ticks: takes effect with the next cli_follow_round. */
+/* Skips everything older than these ticks, from the next cli_follow_round on. */
 void cli_follow_jump(struct cli_follow *f, uint64_t ticks);
-/* Opens the recording that `older` reads as it is now: only what has not been seen is ready to
- * be read. 0, or an exit status after a message. */
+/* Opens the recording of `older` in its present state, positioned after what has been seen.
+ * Returns 0, or an exit status after a message. */
 int cli_follow_reopen(const struct cli_follow *f, const char *dir, const struct kymo_reader *older,
                       struct kymo_reader **out);
 
-/* Whether nothing will be added to what r reads. */
+/* True if nothing will be added to the recording any more. */
 bool cli_follow_is_over(const struct kymo_reader *r);
-/* Waits until it is worth looking again; false: a signal asks to end. */
+/* Waits until the recording should be read again. Returns false if a signal requests the end. */
 bool cli_follow_wait(void);
-/* Whether a signal asks to end. Does not wait. */
+/* True if a signal requests the end. Does not wait. */
 bool cli_follow_interrupted(void);
 
 #endif

@@ -55,8 +55,10 @@ static inline void count(struct cli_info *in, const struct kymo_event *ev, uint3
         return;
     }
     in->tags[ev->id]++;
-    if (note)
+    if (note) {
+        cli_counters_add(&in->node, in->r, ev);
         return;
+    }
     if (in->events++ == 0)
         in->first_ns = in->last_ns = ev->ns;
     if (ev->ns > in->last_ns)
@@ -105,7 +107,8 @@ static void sum_counters(struct cli_info *in)
         in->lost_total += in->lost[c];
 }
 
-/* Only where the counters are at rest; those of a node that died may be one off. */
+/* The number of events that are missing. Computed only if the counters do not change any more;
+ * those of a node that died may be off by one. */
 static uint64_t missing(const struct cli_info *in)
 {
     uint64_t there = in->events + in->incomplete + in->overwritten + in->meta->events_removed;
@@ -119,7 +122,7 @@ static void measure_files(struct cli_info *in)
 {
     DIR *d = opendir(in->dir);
     if (d == NULL)
-        return; /* sizes stay 0: it could be opened a moment ago */
+        return; /* removed since it was opened: sizes stay 0 */
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         struct stat st;
         int at = dirfd(d);
@@ -149,7 +152,7 @@ static void count_definitions(struct cli_info *in)
     }
 }
 
-/* Adds up what was defined twice, and finds the largest. */
+/* Adds up functions that were defined twice, and finds those with the most calls. */
 static size_t top_functions(struct cli_info *in, size_t top)
 {
     struct cli_tally t;
@@ -247,6 +250,7 @@ int cli_info(int argc, char **argv)
     }
     kymo_reader_close(in.r);
     cli_tally_free(&in.processes);
+    cli_counters_free(&in.node);
     free(in.slot_events);
     free(in.slot_incomplete);
     free(in.mfa_calls);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `kymo info` finds out, apart from how it is shown: info.c fills it in and then
- * has it written by info_text.c or info_json.c, which ask nothing more but names.
+ * The data of `kymo info`. info.c fills it in; info_text.c and info_json.c print it, and only
+ * look up names in addition.
  */
 #ifndef KYMO_CLI_INFO_H
 #define KYMO_CLI_INFO_H
 
+#include "counters.h"
 #include "firing.h"
 #include "kymo_cli.h"
 
@@ -16,21 +17,22 @@ struct cli_info {
     const struct kymo_slot *slots;
     uint32_t n_slots;
     const struct kymo_damage *damage;
-    const char *state;      /* for people: "closed: stopped", ... */
-    const char *state_word; /* for programs: closed, snapshot, crashed, or the state's name */
-    bool intact;            /* --strict has nothing to complain about */
+    const char *state;      /* as text: "closed: stopped", ... */
+    const char *state_word; /* in JSON: closed, snapshot, crashed, or the state's name */
+    bool intact;            /* --strict finds nothing incomplete */
     bool has_firing;
     struct cli_firing firing; /* of the trigger that this snapshot was taken for */
 
-    /* From when on the recording is complete. */
+    /* The time from which the recording is complete. */
     bool whole;         /* from its start */
-    int64_t horizon_ns; /* the time of it; of the start when whole */
+    int64_t horizon_ns; /* that time; the start if whole */
 
     /* Read from the segments: events from the horizon on, without notes. */
     uint64_t events;
     uint64_t tags[KYMO_E_COUNT]; /* by event id; notes too */
     uint64_t *slot_events;       /* by slot */
     int64_t first_ns, last_ns;   /* valid when events != 0 */
+    struct cli_counters node;    /* the node's counters */
     /* Events before the horizon that are still there. */
     uint64_t incomplete;
     uint64_t *slot_incomplete;  /* by slot */
@@ -44,7 +46,7 @@ struct cli_info {
     uint64_t counted, bytes, sampled_out, overwritten;
     uint64_t lost[KYMO_LOSS_CAUSES];
     uint64_t lost_total;
-    /* Events that were recorded, were neither overwritten nor removed, and are not there. */
+    /* Events that were recorded, neither overwritten nor removed, but cannot be found. */
     uint64_t missing;
 
     /* The pool, and the sizes of the files. */
@@ -54,7 +56,7 @@ struct cli_info {
     uint64_t defs[KYMO_DICT_KINDS];
 };
 
-/* How far back from the last event the recording is complete. */
+/* The time before the last event for which the recording is complete. */
 static inline int64_t cli_info_complete_ns(const struct cli_info *in)
 {
     return in->events == 0 ? 0 : (int64_t)((uint64_t)in->last_ns - (uint64_t)in->horizon_ns);

@@ -49,7 +49,7 @@ static void head(const struct cli_info *in)
     char node[sizeof m->node + 1];
     memcpy(node, m->node, m->node_len);
     node[m->node_len] = '\0';
-    cli_json_uint("format", KYMO_FORMAT_VERSION);
+    cli_json_uint("format", m->version);
     cli_json_text("recording", in->dir);
     cli_json_text("state", in->state_word);
     cli_json_text("reason", kymo_reason_name(m->reason));
@@ -57,6 +57,11 @@ static void head(const struct cli_info *in)
     cli_json_text("otp_release", m->otp_release);
     cli_json_text("erts_version", m->erts_version);
     cli_json_uint("os_pid", m->os_pid);
+    cli_json_open("exact", '{');
+    cli_json_bool("messages", (m->exact & KYMO_EXACT_MESSAGES) != 0);
+    cli_json_bool("taken", in->tags[KYMO_E_TAKEN] != 0);
+    cli_json_bool("run_queues", (m->exact & KYMO_EXACT_RUNNABLE) != 0);
+    cli_json_close('}');
     cli_json_text("policy", m->policy == KYMO_DISCARD ? "discard" : "overwrite");
     cli_json_text("clock", m->clock == KYMO_CLOCK_COUNTER ? "counter" : "monotonic");
     cli_json_uint("n_slots", m->n_slots);
@@ -222,6 +227,7 @@ void cli_info_json(const struct cli_info *in)
     tags(in);
     processes(in);
     functions(in);
+    cli_counters_json(&in->node);
     cli_json_close('}');
     cli_json_end();
 }

@@ -15,8 +15,9 @@
 static void head(const struct cli_info *in)
 {
     const struct kymo_meta *m = in->meta;
-    char text[64], node[1100];
-    printf("recording    %s\n", in->dir);
+    char text[128], node[1100];
+    char dir[CLI_NAME_BYTES];
+    printf("recording    %s\n", cli_printable(in->dir, dir, sizeof dir));
     printf("state        %s\n", in->state);
     if (m->node_len > 0) {
         kymo_format_atom((struct kymo_text){(const char *)m->node, m->node_len}, node, sizeof node);
@@ -25,6 +26,10 @@ static void head(const struct cli_info *in)
             printf(", OTP %.15s, ERTS %.15s", m->otp_release, m->erts_version);
         printf(", os process %" PRIu64 "\n", m->os_pid);
     }
+    if (m->exact != 0)
+        printf("exact        %s\n",
+               cli_exact_text((m->exact & KYMO_EXACT_MESSAGES) != 0, in->tags[KYMO_E_TAKEN] != 0,
+                              (m->exact & KYMO_EXACT_RUNNABLE) != 0, text, sizeof text));
     kymo_format_utc(m->t0_wall_ns, text, sizeof text);
     printf("started      %s\n", text);
     printf("policy       %s, clock %s", m->policy == KYMO_DISCARD ? "discard" : "overwrite",
@@ -55,7 +60,7 @@ static void memory(const struct cli_info *in)
                BYTES(in->pool_bytes));
 }
 
-/* From when on everything that happened is here. */
+/* The time from which the recording is complete. */
 static void horizon(const struct cli_info *in)
 {
     char since[64], length[64], wall[64];
@@ -269,8 +274,10 @@ void cli_info_text(const struct cli_info *in)
     cli_shed_text(in->r);
     damage(in);
     threads(in);
-    if (in->events != 0 || in->tags[KYMO_E_LOST] != 0)
+    if (in->events != 0 || in->tags[KYMO_E_LOST] != 0 || in->tags[KYMO_E_COUNTERS] != 0 ||
+        in->tags[KYMO_E_MONITOR] != 0)
         tags(in);
     processes(in);
     functions(in);
+    cli_counters_text(&in->node);
 }

@@ -6,7 +6,7 @@
 #include "kymo_analysis.h"
 #include "kymo_cli.h"
 
-static bool after;   /* something stands before, in the same brackets */
+static bool after;   /* the next element needs a comma before it */
 static FILE *stream; /* NULL = standard output */
 
 void cli_json_to(FILE *f)
@@ -70,7 +70,7 @@ void cli_json_uint(const char *key, uint64_t n)
 void cli_json_double(const char *key, double d)
 {
     begin(key);
-    printf("%.17g", d);
+    fprintf(cli_json_stream(), "%.17g", d);
 }
 
 void cli_json_bool(const char *key, bool b)
@@ -95,7 +95,7 @@ void cli_json_ns(const char *key, int64_t ns)
 
 void cli_json_histogram(const char *key, const struct kymo_histogram *h)
 {
-    enum { TOGETHER = KYMO_HISTOGRAM_SUB / 4 }; /* four to each power of two */
+    enum { TOGETHER = KYMO_HISTOGRAM_SUB / 4 }; /* merges buckets to four per power of two */
     cli_json_open(key, '[');
     for (unsigned i = 0; i < h->count;) {
         unsigned group = (h->first + i) / TOGETHER;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON on standard output or another stream, for the commands that are views of the
- * analysis. Commas come by themselves. key is NULL for elements of arrays. One document
- * at a time.
+ * Writes JSON to standard output or another stream. Commas are inserted automatically. key is
+ * NULL for elements of arrays. One document at a time.
  */
 #ifndef KYMO_CLI_JSON_H
 #define KYMO_CLI_JSON_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of the command `kymo`, over kymo_reader.h. One thread; everything that
- * fails says on standard error which file and why, and becomes an exit status.
+ * Shared parts of the command `kymo`, built on kymo_reader.h. Single-threaded. On an error,
+ * functions print the file and the reason to standard error, and return an exit status.
  */
 #ifndef KYMO_CLI_H
 #define KYMO_CLI_H
@@ -17,12 +17,12 @@
 enum {
     KYMO_EXIT_OK = 0,
     KYMO_EXIT_INCOMPLETE = 1, /* only with --strict: events are missing, see cli_incomplete */
-    KYMO_EXIT_SQL = 1,        /* SQLite refused a statement */
+    KYMO_EXIT_SQL = 1,        /* SQLite rejected a statement */
     KYMO_EXIT_USAGE = 2,
-    KYMO_EXIT_READ = 3,  /* the recording can't be opened or read */
-    KYMO_EXIT_WRITE = 4, /* the output can't be written */
+    KYMO_EXIT_READ = 3,  /* the recording cannot be opened or read */
+    KYMO_EXIT_WRITE = 4, /* the output cannot be written */
     KYMO_EXIT_MEMORY = 5,
-    KYMO_EXIT_NODE = 6 /* a node can't be reached, or not be recorded; also of kymo_attach_error.erl */
+    KYMO_EXIT_NODE = 6 /* a node cannot be reached or recorded; also in kymo_attach_error.erl */
 };
 
 /* The version of kymo: "1.2.3". */
@@ -30,42 +30,44 @@ const char *cli_version(void);
 
 /* ---- messages (main.c) ---- */
 
-/* "kymo: ..." on standard error; returns status. */
+/* Prints "kymo: ..." to standard error, and returns status. */
 int cli_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* As cli_fail with KYMO_EXIT_USAGE, and where to find help. */
+/* As cli_fail with KYMO_EXIT_USAGE; also prints where to find help. */
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* After getopt has said what is wrong. */
+/* The same after getopt has printed the error. */
 int cli_bad_option(const char *command);
-/* The exit status for a negative errno of the reader. */
-/* Is args the one name of a recording that `command` needs? Else an exit status. */
+/* Checks that args is exactly one recording. Returns an exit status. */
 int cli_one_recording(const char *command, int n, char **args);
+/* The exit status for a negative errno of the reader. */
 int cli_read_status(int error);
-/* Opens the recording; a message and an exit status when it can't. */
+/* Opens a recording. Returns an exit status. */
 int cli_open(const char *dir, struct kymo_reader **out);
-/* Opens one or more recordings as one timeline (kymo_timeline.h). A folder that holds
- * recordings, as kymo attach makes it, stands for all of them. Says on standard error how
- * their clocks are related where that is not certain, unless quiet. An exit status. */
+/* Opens one or more recordings as one timeline (kymo_timeline.h). A folder that contains
+ * recordings, as made by kymo attach, stands for all of them. If the relation of their
+ * clocks is uncertain, warns on standard error, unless quiet. Returns an exit status. */
 int cli_open_timeline(const char *command, int n, char **args, bool quiet, struct kymo_reader **out);
-/* Whether the folder is no recording and holds some: says which, for commands that read one. */
+/* True if the folder is not a recording but contains some; then prints which, for commands
+ * that take only one recording. */
 bool cli_say_inner(const char *folder);
-/* JSON member "nodes" of a timeline: their names, and how their clocks are related; empty
- * for one recording. */
+/* Writes the JSON member "nodes" of a timeline: the names of the nodes and how their clocks
+ * are related; empty for one recording. */
 void cli_json_nodes(const struct kymo_reader *r);
-/* Flushes standard output. A full disk is an error, a closed pipe is not. */
+/* Flushes standard output, and returns the exit status: `status`, or KYMO_EXIT_WRITE. A full
+ * disk is an error, a closed pipe is not. */
 int cli_flush(int status);
-/* True when standard output has gone away or can't be written: stop early. Call
- * it soon after writing: it looks at errno. */
+/* True if standard output is closed or cannot be written, so that the command can stop
+ * early. Reads errno: call it directly after writing. */
 bool cli_output_lost(void);
-/* What --strict reports: the recorder lost events, others took its tracing away, or the
- * reader found damage. Overwriting, removed files and sampling are what was asked for. */
+/* What --strict reports: the recorder lost events, other tracers removed its settings, or
+ * the reader found damage. Overwriting, file retention and sampling do not count. */
 bool cli_incomplete(const struct kymo_reader *r);
-/* Says on standard error what is incomplete, if anything is. The exit status. */
+/* Prints to standard error what is incomplete, if anything. Returns the exit status. */
 int cli_say_incomplete(const struct kymo_reader *r, bool strict);
-/* No event was shown. `filtered`: there are some, which the user did not ask for. */
+/* Warns that no event was shown. `filtered`: because of the filter. */
 void cli_warn_empty(const struct kymo_reader *r, bool filtered);
 
-/* Commands: argv[0] is the command's name. They return an exit status. */
+/* Commands. argv[0] is the name of the command. They return an exit status. */
 int cli_info(int argc, char **argv);
 int cli_print(int argc, char **argv);
 int cli_print_tree(int argc, char **argv);
@@ -82,11 +84,11 @@ int cli_top(int argc, char **argv);
 int cli_report(int argc, char **argv); /* of report/ */
 int cli_live(int argc, char **argv);   /* of report/ */
 
-/* Usage texts; help.c. NULL for a command that there isn't. */
+/* The usage text of a command (help.c); NULL for an unknown command. */
 const char *cli_help(const char *command);
 
-/* Refuses empty names of recordings, and an output that would be a file in one of them, in
- * place of one of its own (export.c). NULL and "-" are no files. An exit status. */
+/* Rejects empty names of recordings, and an output that would overwrite a file of one of
+ * them (export.c). `out` may be NULL or "-", which are not files. Returns an exit status. */
 int cli_check_output(const char *command, const char *out, int n, char **recordings);
 
 /* ---- progress (progress.c) ---- */
@@ -94,31 +96,31 @@ int cli_check_output(const char *command, const char *out, int n, char **recordi
 struct cli_progress {
     const char *what; /* "reading", ... */
     int64_t start_ms, shown_ms;
-    bool terminal; /* standard error is one, and --quiet was not given */
+    bool terminal; /* standard error is a terminal, and --quiet was not given */
     bool drawn;
 };
 void cli_progress_start(struct cli_progress *p, const char *what, bool quiet);
-/* Cheap enough for every few thousand events. Fits kymo_export_options.progress. */
+/* To be called every few thousand events. Has the type of kymo_export_options.progress. */
 void cli_progress_show(void *progress, uint64_t done, uint64_t total);
 void cli_progress_end(struct cli_progress *p);
 
 /* ---- filters (filter.c) ---- */
 
 struct cli_filter {
-    int64_t from, to; /* ns since the start of the recording; INT64_MIN, INT64_MAX = open */
-    bool all;         /* events before the horizon are wanted too */
-    bool notes_too;   /* exports: notes of the recorder and return_to pass, they keep stacks right */
-    uint64_t tags;    /* bit per event id; 0 = all */
+    int64_t from, to;             /* ns since the start of the recording; INT64_MIN, INT64_MAX = no bound */
+    bool all;                     /* include events before the horizon */
+    bool notes_too;               /* exports: pass notes and return_to, which keep stacks correct */
+    uint64_t tags;                /* one bit per event id; 0 = all */
     const char **pids, **modules; /* as given */
     const char *from_text, *to_text;
     size_t n_pids, n_modules;
-    /* Resolved against the recording. */
+    /* Looked up in the recording. */
     struct kymo_map who;    /* set of idents */
     struct kymo_map names;  /* set of canonical atom ids: registered names */
     struct kymo_map wanted; /* set of canonical atom ids: modules */
 };
 
-/* Options shared by print and export: an option of getopt_long for each. */
+/* Options shared by print and export, for getopt_long. */
 enum { CLI_OPT_FROM = 1000, CLI_OPT_TO, CLI_OPT_PID, CLI_OPT_TAG, CLI_OPT_MODULE };
 #define CLI_FILTER_OPTIONS \
     {"from", required_argument, NULL, CLI_OPT_FROM}, {"to", required_argument, NULL, CLI_OPT_TO}, \
@@ -129,27 +131,30 @@ enum { CLI_OPT_FROM = 1000, CLI_OPT_TO, CLI_OPT_PID, CLI_OPT_TAG, CLI_OPT_MODULE
 
 void cli_filter_init(struct cli_filter *f);
 void cli_filter_free(struct cli_filter *f);
-/* Takes one option. 0, or an exit status after a message. */
+/* Processes one option. Returns an exit status. */
 int cli_filter_option(struct cli_filter *f, const char *command, int option, const char *value);
-/* Looks names and times up in the recording. Warns of what is not in it. */
+/* Looks up names and times in the recording, and warns about names that it does not
+ * contain. Returns an exit status. */
 int cli_filter_resolve(struct cli_filter *f, const char *command, struct kymo_reader *r);
-/* Looks the names up again, in a later state of the same recording. Warns of nothing. */
+/* Looks up the names again in a later state of the same recording, without warnings. */
 int cli_filter_resolve_names(struct cli_filter *f, const struct kymo_reader *r);
-/* Whether the event passes all but the window; fits kymo_export_options.keep. */
+/* True if the event passes the filter, apart from the window. Has the type of
+ * kymo_export_options.keep. */
 bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kymo_event *ev);
 
-/* Whether --pid and --module name this process, or the module of this function. */
+/* True if --pid selects this process, or --module the module of this function. */
 bool cli_filter_process(const struct cli_filter *f, const struct kymo_reader *r, uint64_t ident);
 bool cli_filter_function(const struct cli_filter *f, const struct kymo_reader *r, uint32_t mfa);
 
-/* "1.5s", "200ms", "3m" ...: nanoseconds. A number alone is seconds. */
+/* Parsers. They return false if the text is malformed. */
+/* "1.5s", "200ms", "3m", ... in nanoseconds. A number without a unit is in seconds. */
 bool cli_parse_duration(const char *text, int64_t *ns);
-/* A time as --from takes it, in ns since the start of the recording. r may be NULL: then
- * only the form is checked. */
+/* A time as --from takes it, in ns since the start of the recording. If r is NULL, only the
+ * syntax is checked. */
 bool cli_parse_time(const char *text, struct kymo_reader *r, int64_t *since_start);
-/* <0.1.2>, 0.1.2 and #Port<0.3>; anything else is a registered name. */
+/* <0.1.2>, 0.1.2 or #Port<0.3>. False for a registered name. */
 bool cli_parse_ident(const char *text, uint64_t *ident);
-/* Digits only. */
+/* Decimal digits only. */
 bool cli_parse_number(const char *text, uint64_t *n);
 
 /* ---- text (text.c) ---- */
@@ -158,17 +163,23 @@ bool cli_parse_number(const char *text, uint64_t *n);
 void cli_format_local(int64_t unix_ns, char *buf, size_t size);
 /* Seconds with nine decimals, "12.000000345". buf of at least 32 bytes. */
 void cli_format_seconds(int64_t ns, char *buf, size_t size);
-/* 1234567 as "1,234,567", 65536 as "64 KiB". buf of at least 32 bytes. */
+/* 1234567 as "1,234,567", 65536 as "64 KiB". buf of at least 32 bytes; returns buf. */
 const char *cli_format_count(uint64_t n, char *buf, size_t size);
 const char *cli_format_bytes(uint64_t n, char *buf, size_t size);
-/* A JSON string of UTF-8 text, quotes included; bytes that are not UTF-8 become
- * U+FFFD. */
+/* What is exact: which send a message comes from, when it is taken out of the mailbox, times in
+ * run queues. "derived" if nothing is. 100 bytes are enough. */
+const char *cli_exact_text(bool messages, bool taken, bool run_queues, char *buf, size_t size);
+/* Text of others, such as the name of a folder, for a terminal: control characters and bytes that
+ * are not UTF-8 become \x{..}. Cut to size. Returns buf. */
+enum { CLI_NAME_BYTES = 4 * 4096 };
+const char *cli_printable(const char *text, char *buf, size_t size);
+/* Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 void cli_json_string(const char *text);
 
 /* ---- top N (tally.c) ---- */
 
-/* Counts per key in bounded memory: beyond a million keys the rarest are
- * forgotten, and counts become lower bounds, at most `error` too low. */
+/* Counts per key in bounded memory. Beyond a million keys the rarest are dropped, and counts
+ * become lower bounds, at most `error` too low. */
 struct cli_tally {
     struct kymo_map map; /* key -> uint64_t */
     uint64_t error;
@@ -189,8 +200,8 @@ static inline void cli_tally_add(struct cli_tally *t, uint64_t key)
     if (t->last != NULL)
         ++*t->last;
 }
-/* The largest counts, largest first (ties: smaller key first), into out[0..n).
- * Returns how many there are. */
+/* Stores the largest counts in out[0..n), largest first, equal ones by key. Returns how many
+ * were stored. */
 size_t cli_tally_top(const struct cli_tally *t, struct cli_count *out, size_t n);
 
 #endif

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { LOOK_UP = 4096 };          /* events between two looks at clock and signals */
-#define FAR_NS (INT64_C(1) << 61) /* a clock is not that far from another one, but for damage */
+enum { LOOK_UP = 4096 };          /* events between checks of the clock and of signals */
+#define FAR_NS (INT64_C(1) << 61) /* a larger distance between clocks means damage */
 
 static int64_t clock_ns(void)
 {
@@ -33,9 +33,11 @@ int cli_live_open(struct cli_live *l, const char *command, const char *dir, int6
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     l->following = true;
     kymo_window_read(&l->window, l->a.r);
+    cli_node_now_read(&l->node, l->a.r);
     const struct kymo_analysis_sink sinks[] = {{.arg = l->a.naming, .event = kymo_naming_event},
-                                               kymo_window_sink(&l->window)};
-    int rc = kymo_live_new(&l->an, l->a.r, sinks, 2);
+                                               kymo_window_sink(&l->window),
+                                               cli_node_now_sink(&l->node)};
+    int rc = kymo_live_new(&l->an, l->a.r, sinks, sizeof sinks / sizeof *sinks);
     return rc == 0 ? KYMO_EXIT_OK
                    : cli_fail(cli_read_status(rc), "%s: can't be read: %s", dir, strerror(-rc));
 }
@@ -46,6 +48,7 @@ void cli_live_close(struct cli_live *l)
         cli_follow_end(&l->follow);
     kymo_live_free(l->an);
     kymo_window_free(&l->window);
+    cli_node_now_free(&l->node);
     (void)cli_analysis_close(&l->a, KYMO_EXIT_OK);
 }
 
@@ -78,7 +81,7 @@ static uint64_t recorded(const struct kymo_reader *r)
     return sum;
 }
 
-/* Reads on at `start`: what is before it is left out. */
+/* Continues at `start`, skipping everything before it. */
 static int leave_out(struct cli_live *l, int64_t start)
 {
     if (!kymo_live_gap(l->an))
@@ -89,7 +92,7 @@ static int leave_out(struct cli_live *l, int64_t start)
     return KYMO_EXIT_OK;
 }
 
-/* Chooses where the window begins, `edge` being where it will end. */
+/* Chooses the start of the window that ends at `edge`. */
 static int begin_window(struct cli_live *l, int64_t edge)
 {
     uint64_t ticks;
@@ -104,18 +107,19 @@ static int begin_window(struct cli_live *l, int64_t edge)
     l->skipped = 0;
     l->skipped_events = 0;
     if (gap) {
-        /* No window is longer than what there is of it. */
+        /* A window does not begin before the horizon. */
         if (start < horizon)
             start = horizon < edge ? horizon : edge;
         status = leave_out(l, start);
     }
     kymo_window_next(&l->window, start, gap);
+    cli_node_now_next(&l->node);
     return status;
 }
 
 /* ---- a round ---- */
 
-/* Opens what there is now. */
+/* Opens the recording in its present state. */
 static int look_again(struct cli_live *l)
 {
     struct kymo_reader *r;
@@ -124,6 +128,7 @@ static int look_again(struct cli_live *l)
         return status;
     kymo_live_reader(l->an, r);
     kymo_window_read(&l->window, r);
+    cli_node_now_read(&l->node, r);
     bool named = kymo_naming_reader(l->a.naming, r);
     kymo_reader_close(l->a.r);
     l->a.r = r;
@@ -156,7 +161,7 @@ int64_t cli_live_newest(struct kymo_reader *r, bool over, int64_t now, int64_t *
     return now + *ahead - LIVE_MARGIN_NS;
 }
 
-/* Events that the reader still has, which belong to later windows. */
+/* The number of remaining events, which belong to later windows. */
 static uint64_t count_left(struct kymo_reader *r)
 {
     struct kymo_event ev;
@@ -166,8 +171,8 @@ static uint64_t count_left(struct kymo_reader *r)
     return n;
 }
 
-/* Reads up to `edge`. *end: how far it came. *left: where it did not go on from the window before, how many
- * events there are after that. 0 or an exit status. */
+/* Reads up to `edge`. *end is the time that was reached. If this window does not continue the
+ * previous one, *left is the number of events after it. Returns an exit status. */
 static int read_window(struct cli_live *l, int64_t edge, int64_t *end, uint64_t *left)
 {
     struct kymo_event ev;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages by receiver: what kymo mailboxes and kymo report show. One thread.
+ * Messages by receiver, for kymo mailboxes and kymo report. One thread.
  */
 #ifndef KYMO_CLI_MAILBOXES_H
 #define KYMO_CLI_MAILBOXES_H
@@ -10,17 +10,16 @@
 struct cli_mailboxes {
     struct cli_analysis *a;
     struct kymo_map rows;  /* process or role -> its row (cmd_mailboxes.c) */
-    struct kymo_map pairs; /* receiver and sender, mixed -> how many */
+    struct kymo_map pairs; /* hash of receiver and sender -> number of messages */
     bool by_role, failed;
-    uint64_t left_out; /* messages of pairs that found no room */
+    uint64_t left_out; /* messages of pairs beyond the maximum */
 };
 
 void cli_mailboxes_init(struct cli_mailboxes *x, struct cli_analysis *a);
 void cli_mailboxes_free(struct cli_mailboxes *x);
 struct kymo_analysis_sink cli_mailboxes_sink(struct cli_mailboxes *x);
-/* The table, by the number of messages or by the longest wait: as text or, with a->json,
- * as one JSON object without the end of its line. To be called once. 0, or an exit
- * status. */
+/* Prints the table, sorted by the number of messages or by the longest wait: as text or, with
+ * a->json, as one JSON object without a newline. To be called once. Returns an exit status. */
 int cli_mailboxes_show(struct cli_mailboxes *x, bool by_wait);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command: finds the sub-command, and what all of them share.
+ * The main program: runs the subcommand. Also messages and other parts that subcommands share.
  */
 #include <errno.h>
 #include <signal.h>
@@ -31,9 +31,9 @@ const char *cli_version(void)
 
 static void say(const char *fmt, va_list ap)
 {
-    fputs("kymo: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    char text[CLI_NAME_BYTES / 2], printable[CLI_NAME_BYTES];
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    fprintf(stderr, "kymo: %s\n", cli_printable(text, printable, sizeof printable));
 }
 
 int cli_fail(int status, const char *fmt, ...)
@@ -105,7 +105,7 @@ int cli_flush(int status)
     errno = 0;
     fflush(stdout);
     if (!cli_output_lost() || output_errno == EPIPE)
-        return status; /* a reader that went away has seen enough */
+        return status; /* the reader of the pipe has closed it, which is no error */
     return cli_fail(KYMO_EXIT_WRITE, "standard output: %s", strerror(output_errno));
 }
 
@@ -126,10 +126,10 @@ int cli_say_incomplete(const struct kymo_reader *r, bool strict)
     if (!cli_incomplete(r))
         return KYMO_EXIT_OK;
     bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | d->dict_bad | d->seq_gaps) != 0;
-    char shed[256] = "", left_out[160];
+    char shed[512] = "", left_out[400];
     if (cli_shed_any(r)) {
         cli_shed_phrase(r, left_out, sizeof left_out);
-        snprintf(shed, sizeof shed, "the recorder left out %s, for a while, to keep its budget", left_out);
+        snprintf(shed, sizeof shed, "the recorder left out %s, to keep its budget (see kymo info)", left_out);
     }
     const char *reasons[] = {
         kymo_reader_lost(r) != 0 ? "events were lost" : NULL,
@@ -175,7 +175,7 @@ static int help(const char *command)
 int main(int argc, char **argv)
 {
     static char out[1 << 16];
-    /* A pipe whose reader went away is an error of write, not a death. */
+    /* Writing to a closed pipe returns an error and does not kill the program. */
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, out, _IOFBF, sizeof out);
     if (argc < 2) {
@@ -200,7 +200,7 @@ int main(int argc, char **argv)
                 if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0)
                     return help(name);
             }
-            static char whole[32]; /* getopt's messages begin with it */
+            static char whole[32]; /* the prefix of getopt's messages */
             snprintf(whole, sizeof whole, "kymo %s", name);
             argv[1] = whole;
             return commands[i].run(argc - 1, argv + 1);

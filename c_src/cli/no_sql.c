@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo sql where SQLite was not there when this program was built.
+ * kymo sql in a program that was built without SQLite.
  */
 #include "kymo_cli.h"
 

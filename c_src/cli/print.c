@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo print: one line per event. The line is an interface, described in
- * kymo.1: [MARK] TIME THREAD PROCESS EVENT and then what the event has, as a function
- * or as key=value. Terms are in the syntax of Erlang, between the parentheses of
- * a function or behind a key; everything else has no spaces.
+ * kymo print: one line per event. The format is an interface, documented in kymo.1: [MARK] TIME
+ * THREAD PROCESS EVENT, followed by the event's data as a function or as key=value. Terms are
+ * in Erlang syntax, between the parentheses of a function or after a key; nothing else contains
+ * spaces.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "counters.h"
 #include "etf_tags.h"
 #include "follow.h"
 #include "kymo_timeline.h"
@@ -23,13 +24,12 @@ struct printer {
     const struct kymo_slot *slots;
     enum clock clock;
     bool json;
-    bool all;   /* a column says what is incomplete */
+    bool all;   /* a column marks incomplete events */
     char *text; /* of one term */
     size_t room;
 };
 
-/* A term can be longer as text than any guess: the buffer is grown to fit, and
- * kept. True when it was: format again. */
+/* Enlarges the buffer for a term if necessary. Returns true if it did: format the term again. */
 static bool outgrown(struct printer *p, size_t need)
 {
     char *more = need >= p->room ? realloc(p->text, need + 1) : NULL;
@@ -104,7 +104,7 @@ static void put_time(const struct printer *p, const struct kymo_event *ev)
     fputs(text, stdout);
 }
 
-/* What a message is, and the reference that its reply will have. */
+/* Prints the kind of a message and the reference that its reply will have. */
 static void put_message(const struct printer *p, const struct kymo_event *ev)
 {
     const char *kind = kymo_message_name(ev->message);
@@ -116,6 +116,21 @@ static void put_message(const struct printer *p, const struct kymo_event *ev)
         return;
     kymo_format_ident(p->r, KYMO_IDENT(KYMO_I_REF, ev->ref), text, sizeof text);
     printf(" ref=%s", text);
+}
+
+/* What only some runtimes tell. */
+static void put_exact(const struct kymo_event *ev)
+{
+    if (ev->number != 0)
+        printf(" number=%#" PRIx64, ev->number);
+    if (ev->id == KYMO_E_TAKEN && ev->passed == KYMO_PASSED_MANY)
+        fputs(" passed=many", stdout);
+    else if (ev->id == KYMO_E_TAKEN)
+        printf(" passed=%" PRIu32, ev->passed);
+    if (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN)
+        printf(" runnable_by=%s waited_ns=%" PRIu64, kymo_runnable_name(ev->kind), ev->value);
+    if (ev->id == KYMO_E_OUT && ev->kind != KYMO_OUT_UNKNOWN)
+        printf(" reason=%s", kymo_out_name(ev->kind));
 }
 
 static void put_size(uint32_t size)
@@ -143,7 +158,7 @@ const char *cli_content_key(uint8_t id)
     }
 }
 
-/* What the peer of an event is called. */
+/* The key of an event's peer. */
 static const char *peer_key(uint8_t id)
 {
     switch (id) {
@@ -153,6 +168,7 @@ static const char *peer_key(uint8_t id)
     case KYMO_E_RECEIVE: return "from=";
     case KYMO_E_SPAWNED:
     case KYMO_E_OPEN: return "by=";
+    case KYMO_E_MONITOR: return "port=";
     default: return "peer=";
     }
 }
@@ -192,15 +208,19 @@ static void put_seq(const struct kymo_event *ev)
         printf(" label=%" PRId64, (int64_t)ev->value);
 }
 
-static void put_note(const struct kymo_event *ev)
+static void put_note(const struct printer *p, const struct kymo_event *ev)
 {
-    if (ev->id == KYMO_E_STATE)
+    if (ev->id == KYMO_E_COUNTERS)
+        cli_counters_print(p->r, ev);
+    else if (ev->id == KYMO_E_MONITOR)
+        cli_monitor_print(p->r, ev);
+    else if (ev->id == KYMO_E_STATE)
         printf(" state=%s", kymo_state_name(ev->kind));
     else if (ev->id == KYMO_E_LOST)
         printf(" cause=%s count=%" PRIu64, kymo_loss_name(ev->kind), ev->value);
 }
 
-/* [Term | Extra] is what a tag that this program does not know had. */
+/* Prints the content of an event with an unknown tag, which is [Term | Extra]. */
 static bool put_other(struct printer *p, const struct kymo_event *ev)
 {
     size_t head;
@@ -214,7 +234,8 @@ static bool put_other(struct printer *p, const struct kymo_event *ev)
     return true;
 }
 
-/* The runtime may name none here; elsewhere it does, and the dictionary was full. */
+/* True if the runtime may report no function for this event. For other events, a missing
+ * function means that the dictionary was full. */
 static bool may_be_undefined(uint8_t id)
 {
     return id == KYMO_E_RETURN_TO || (id >= KYMO_E_IN && id <= KYMO_E_OUT_EXITED);
@@ -240,11 +261,11 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
 {
     const char *fields = kymo_event_fields(ev->id);
     char mfa[2200];
-    bool told = false; /* the content is in the line */
+    bool told = false; /* the content has been printed */
     if (p->all)
         fputs(ev->incomplete ? "? " : ". ", stdout);
     put_time(p, ev);
-    if (strchr(fields, 'W') != NULL)
+    if (strchr(fields, 'W') != NULL && (ev->id != KYMO_E_MONITOR || ev->who != KYMO_IDENT_NONE))
         put_ident(p, "", ev->who);
     else if (kymo_timeline_size(p->r) > 1)
         printf(" %s", kymo_timeline_name(p->r, kymo_timeline_of_slot(p->r, ev->slot)));
@@ -253,9 +274,10 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     printf(" %s", kymo_event_name(ev->id));
     if (strchr(fields, 'P') != NULL && (ev->peer != KYMO_IDENT_NONE || ev->id == KYMO_E_OPEN))
         put_ident(p, peer_key(ev->id), ev->peer);
-    if (strchr(fields, 'M') != NULL)
+    bool has_mfa = strchr(fields, 'M') != NULL && ev->id != KYMO_E_MONITOR;
+    if (has_mfa)
         told = put_call(p, ev);
-    if (strchr(fields, 'M') != NULL && !told) {
+    if (has_mfa && !told) {
         kymo_format_mfa(p->r, ev->mfa, mfa, sizeof mfa);
         printf(" %s", ev->mfa == 0 && may_be_undefined(ev->id) ? "undefined" : mfa);
     }
@@ -267,9 +289,10 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
     if (strchr(fields, 'S') != NULL)
         put_size(ev->size);
     put_message(p, ev);
+    put_exact(ev);
     put_gc(ev);
     if (ev->id >= KYMO_E_FIRST_NOTE)
-        put_note(ev);
+        put_note(p, ev);
     if (ev->has_content && !told && !put_other(p, ev)) {
         char key[32];
         snprintf(key, sizeof key, "%s%s%s", cli_content_key(ev->id),
@@ -285,7 +308,7 @@ static void put_event(struct printer *p, const struct kymo_event *ev)
 struct run {
     struct printer *p;
     struct cli_filter *f;
-    struct cli_follow *follow; /* NULL: once through the recording */
+    struct cli_follow *follow; /* NULL without --follow */
     uint64_t limit, seen, printed;
     bool quiet;
 };
@@ -297,7 +320,7 @@ static bool is_wanted(struct run *x, const struct kymo_event *ev, int64_t since)
     return since >= x->f->from && since <= x->f->to && cli_filter_keep(x->f, x->p->r, ev);
 }
 
-/* What the reader has; 0 or a negative errno. */
+/* Prints the events of the reader. Returns 0 or a negative errno. */
 static int print_all(struct run *x)
 {
     struct printer *p = x->p;
@@ -305,7 +328,7 @@ static int print_all(struct run *x)
     struct cli_progress progress;
     uint64_t done, total;
     int64_t t0 = kymo_reader_meta(p->r)->t0_mono_ns;
-    uint64_t jumps = kymo_reader_jumps(p->r); /* then times go back between threads */
+    uint64_t jumps = kymo_reader_jumps(p->r); /* if not 0, times are not in order between threads */
     int rc = 0;
     cli_progress_start(&progress, "printing", x->quiet || x->follow != NULL);
     while (x->printed < x->limit && (rc = kymo_reader_next(p->r, &ev)) == 1) {
@@ -345,7 +368,7 @@ static int run(struct run *x)
     return stopped(rc);
 }
 
-/* Opens the recording as it is now, in place of the older reader. */
+/* Replaces the reader by one of the recording's present state. */
 static int reopen(struct run *x, const char *dir)
 {
     struct kymo_reader *r;
@@ -360,8 +383,8 @@ static int reopen(struct run *x, const char *dir)
     return cli_filter_resolve_names(x->f, r);
 }
 
-/* Prints what the recording has and what is added to it until it ends, a signal comes, or
- * nobody reads any more. */
+/* Prints the events of the recording, then new ones, until the recording ends, a signal
+ * arrives, or standard output is closed. */
 static int follow(struct run *x, const char *dir, bool strict)
 {
     struct cli_follow f;
@@ -385,7 +408,7 @@ static int follow(struct run *x, const char *dir, bool strict)
     return status;
 }
 
-/* Whether --tree is among the options: then print is a view of the analysis. */
+/* True if --tree is among the options. It is implemented by print_tree.c. */
 static bool wants_tree(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {

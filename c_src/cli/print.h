@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two forms of kymo print have in common. One thread.
+ * Shared by the text and JSON forms of kymo print. One thread.
  */
 #ifndef KYMO_CLI_PRINT_H
 #define KYMO_CLI_PRINT_H
 
 #include "kymo_cli.h"
 
-/* What the content and the atom of an event are called. */
+/* The keys of an event's content and atom. */
 const char *cli_content_key(uint8_t id);
 const char *cli_atom_key(uint8_t id);
 

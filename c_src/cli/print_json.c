@@ -3,10 +3,12 @@
  * kymo print --json: one JSON object per event and line. Members that an event does not
  * have are left out; terms are text in Erlang's syntax.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "counters.h"
 #include "json.h"
 #include "kymo_timeline.h"
 #include "print.h"
@@ -83,6 +85,18 @@ static void put_fields(const struct kymo_reader *r, const struct kymo_event *ev)
         kymo_format_ident(r, KYMO_IDENT(KYMO_I_REF, ev->ref), text, sizeof text);
         cli_json_text("reference", text);
     }
+    if (ev->number != 0) {
+        snprintf(text, sizeof text, "%#" PRIx64, ev->number); /* more than a double holds */
+        cli_json_text("number", text);
+    }
+    if (ev->id == KYMO_E_TAKEN && ev->passed != KYMO_PASSED_MANY)
+        cli_json_uint("passed", ev->passed);
+    if (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN) {
+        cli_json_text("runnable_by", kymo_runnable_name(ev->kind));
+        cli_json_uint("waited_ns", ev->value);
+    }
+    if (ev->id == KYMO_E_OUT && ev->kind != KYMO_OUT_UNKNOWN)
+        cli_json_text("reason", kymo_out_name(ev->kind));
     for (uint32_t i = 0; i < ev->n_gc; i++)
         cli_json_uint(gc[i], ev->gc[i]);
 }
@@ -99,9 +113,14 @@ void cli_print_json(const struct kymo_reader *r, const struct kymo_slot *slots, 
     cli_json_text("event", kymo_event_name(ev->id));
     if (ev->incomplete)
         cli_json_bool("incomplete", true);
-    if (strchr(kymo_event_fields(ev->id), 'W') != NULL)
+    if (strchr(kymo_event_fields(ev->id), 'W') != NULL &&
+        (ev->id != KYMO_E_MONITOR || ev->who != KYMO_IDENT_NONE))
         put_ident(r, "process", ev->who);
     put_fields(r, ev);
+    if (ev->id == KYMO_E_COUNTERS)
+        cli_counters_members(r, ev);
+    if (ev->id == KYMO_E_MONITOR)
+        cli_monitor_members(r, ev);
     if (ev->id == KYMO_E_STATE)
         cli_json_text("state", kymo_state_name(ev->kind));
     if (ev->id == KYMO_E_LOST) {

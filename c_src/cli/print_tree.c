@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo print --tree: calls with how long they took, indented below their callers. What
- * is below one outermost call is printed when that has ended, in the order of the calls.
+ * kymo print --tree: calls with their durations, indented below their callers. An outermost
+ * call is printed with everything below it when it has ended, in the order of the calls.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "analyse.h"
 #include "json.h"
 
-/* Spans kept until their outermost call ends; beyond, they are printed as they end. */
+/* The maximum number of spans kept until their outermost call ends. Further spans are printed as
+ * they end. */
 enum { KEPT_MAX = 1000000 };
 
 struct kept {
@@ -27,7 +28,7 @@ struct tree {
     uint64_t limit, printed;
     const struct kymo_slot *slots;
     uint32_t n_slots;
-    bool failed, early; /* early: some were printed as they ended */
+    bool failed, early; /* early: some spans were printed as they ended */
 };
 
 /* ---- one call ---- */
@@ -93,10 +94,10 @@ static int by_id(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Prints those that were chosen, and what is below them. */
+/* Prints the selected calls and everything below them. */
 static void print_kept(struct tree *t, struct kept *k)
 {
-    uint32_t below = UINT32_MAX; /* depth of the call that was chosen */
+    uint32_t below = UINT32_MAX; /* depth of the selected call */
     if (k->n > 1)
         qsort(k->p, k->n, sizeof *k->p, by_id);
     for (size_t i = 0; i < k->n && !cli_output_lost(); i++) {
@@ -149,7 +150,8 @@ static void on_span(void *arg, const struct kymo_span *s)
     }
 }
 
-/* Its outermost call may be below a collection, or older than the recording. */
+/* Prints what is left when a process ends: the outermost call may be below a collection, or
+ * have begun before the recording. */
 static void on_life(void *arg, const struct kymo_life *life)
 {
     struct tree *t = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A bar on standard error, when that is a terminal and the work takes a while.
+ * A progress bar on standard error, if that is a terminal and the work takes long enough.
  */
 #include <inttypes.h>
 #include <stdio.h>

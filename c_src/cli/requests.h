@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests of a recording: the slowest, those that were made for them, and sums by
- * server. For kymo calls and kymo why. One thread.
+ * Lists of requests, for kymo calls and kymo why: all of them, and the slowest. One thread.
  */
 #ifndef KYMO_CLI_REQUESTS_H
 #define KYMO_CLI_REQUESTS_H
@@ -9,7 +8,7 @@
 #include "analyse.h"
 #include "kymo_histogram.h"
 
-/* A list that grows up to `most`, beyond which requests are counted only. */
+/* A list that grows up to `most` requests. Further ones are only counted. */
 struct cli_request_list {
     struct kymo_request *q;
     size_t n, room, most;
@@ -19,7 +18,7 @@ struct cli_request_list {
 void cli_request_list_add(struct cli_request_list *l, const struct kymo_request *q);
 void cli_request_list_free(struct cli_request_list *l);
 
-/* The n slowest so far, the slowest first; n is the room of the array. */
+/* The n slowest requests so far, the slowest first. */
 struct cli_slowest {
     struct kymo_request *q;
     size_t n, room;

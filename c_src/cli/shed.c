@@ -36,7 +36,7 @@ static void name_of(const struct kymo_reader *r, const struct kymo_shed *s, char
         kymo_format_mfa(r, s->mfa, buf, size);
 }
 
-/* The same function, or kind, earlier in the list. */
+/* True if the same function or kind is earlier in the list. */
 static bool seen(const struct kymo_reader *r, const struct kymo_shed *s, size_t i)
 {
     for (size_t k = 0; k < i; k++) {
@@ -46,27 +46,43 @@ static bool seen(const struct kymo_reader *r, const struct kymo_shed *s, size_t 
     return false;
 }
 
+/* Describes when something was left out: to the end of the recording, or for a while. */
+static void when(const struct kymo_reader *r, const struct kymo_shed *s, size_t n, size_t first, char *buf,
+                 size_t size)
+{
+    size_t last = first;
+    for (size_t i = first; i < n; i++)
+        last = s[i].mfa == s[first].mfa && s[i].kind == s[first].kind ? i : last;
+    double from = (double)(s[last].from - kymo_reader_meta(r)->t0_mono_ns) / 1e9;
+    if (s[last].to == INT64_MAX)
+        snprintf(buf, size, "from %.3f s on", from);
+    else
+        snprintf(buf, size, "for a while");
+}
+
 void cli_shed_phrase(const struct kymo_reader *r, char *buf, size_t size)
 {
     size_t n, functions = 0, first = 0, used = 0;
     const struct kymo_shed *s = kymo_reader_shed(r, &n);
-    char name[2200], kinds[128] = "";
+    char name[2200], kinds[256] = "", at[64];
     for (size_t i = 0; i < n; i++) {
-        if (!matters(r, &s[i]) || (s[i].kind < KYMO_KINDS && seen(r, s, i)))
+        /* Ignores the kind `calls`, which is shed only while functions are being shed. */
+        if (!matters(r, &s[i]) || s[i].kind == KYMO_KIND_CALLS || (s[i].kind < KYMO_KINDS && seen(r, s, i)))
             continue;
-        if (s[i].kind < KYMO_KINDS)
-            used += (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s", used > 0 ? ", " : "",
-                                     kymo_kind_name(s[i].kind));
-        else if (functions++ == 0)
+        if (s[i].kind < KYMO_KINDS && used < sizeof kinds) {
+            when(r, s, n, i, at, sizeof at);
+            used += (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s %s", used > 0 ? ", " : "",
+                                     kymo_kind_name(s[i].kind), at);
+        } else if (s[i].kind == KYMO_KINDS && functions++ == 0) {
             first = i;
+        }
     }
     buf[0] = '\0';
     if (functions > 0) {
         name_of(r, &s[first], name, sizeof name);
-        if (functions > 1)
-            snprintf(buf, size, "calls of %.100s and other functions%s%s", name, used > 0 ? ", " : "", kinds);
-        else
-            snprintf(buf, size, "calls of %.100s%s%s", name, used > 0 ? ", " : "", kinds);
+        when(r, s, n, first, at, sizeof at);
+        snprintf(buf, size, "calls of %.100s%s %s%s%s", name, functions > 1 ? " and other functions" : "",
+                 functions > 1 ? "for a while" : at, used > 0 ? ", " : "", kinds);
     } else {
         snprintf(buf, size, "%s", used > 0 ? kinds : "calls of functions without a name");
     }

@@ -10,7 +10,7 @@
 #include "json.h"
 #include "kymo_sink.h"
 
-/* Wider columns do not move what is right of them. */
+/* The maximum width of an aligned column. Longer values shift the rest of their line. */
 enum { WIDTH_MAX = 60 };
 
 /* ---- values as text ---- */
@@ -23,7 +23,7 @@ static void put_blob(struct kymo_sink *s, const uint8_t *p, int n)
     kymo_sink_char(s, '\'');
 }
 
-/* What a terminal would obey comes out as an escape. */
+/* Writes text with control characters as escapes. */
 static void put_safe(struct kymo_sink *s, const char *text, size_t n)
 {
     const uint8_t *p = (const uint8_t *)text;
@@ -60,7 +60,7 @@ static size_t format_value(sqlite3_stmt *stmt, int column, char *buf, size_t siz
     return kymo_sink_end(&s);
 }
 
-/* From malloc. NULL: no memory. */
+/* Allocated with malloc; NULL if out of memory. */
 static char *value_text(sqlite3_stmt *stmt, int column)
 {
     size_t n = format_value(stmt, column, NULL, 0);
@@ -146,7 +146,7 @@ static void text_row(struct cli_sql_printer *p)
 
 static void json_value(sqlite3_stmt *stmt, int i)
 {
-    const int64_t exact = INT64_C(1) << 53; /* beyond, a double does not hold it */
+    const int64_t exact = INT64_C(1) << 53; /* larger integers do not fit in a double */
     const char *key = sqlite3_column_name(stmt, i);
     char text[32];
     switch (sqlite3_column_type(stmt, i)) {

@@ -15,7 +15,7 @@ enum cli_sql_format {
     CLI_SQL_CSV   /* RFC 4180; NULL is nothing between the commas */
 };
 
-/* The widths of the columns are those of the first rows: these are kept until then. */
+/* The first rows are kept to determine the widths of the columns. */
 #define CLI_SQL_KEPT 1000
 
 struct cli_sql_printer {
@@ -26,15 +26,15 @@ struct cli_sql_printer {
     char **kept; /* text of `rows` rows; NULL once they are printed */
     bool *right; /* by column: all values so far are numbers */
     unsigned rows;
-    uint64_t results; /* of this run, for the line between two */
+    uint64_t results; /* number of results so far, for the empty line between them */
     bool failed;      /* out of memory */
 };
 
 /* Before the first row of a statement that has columns. */
 void cli_sql_begin(struct cli_sql_printer *p, sqlite3_stmt *stmt);
-/* The row that sqlite3_step has come to. */
+/* Adds the current row of sqlite3_step. */
 void cli_sql_row(struct cli_sql_printer *p);
-/* After the last row, or after what was the last; frees everything. */
+/* Call it after the last row, also after an error. Prints what is left and frees everything. */
 void cli_sql_end(struct cli_sql_printer *p);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Rows beyond are counted only. */
+/* The maximum number of rows. Facts of further rows are only counted. */
 enum { ROWS_MAX = 65536 };
 
 void cli_stats_init(struct cli_stats *s, struct cli_analysis *a, enum cli_stats_by by)
@@ -66,7 +66,7 @@ static struct cli_stats_row *process_row(struct cli_stats *s, uint64_t ident)
     return row_of(s, s->by == CLI_BY_ROLE ? kymo_naming_role(s->a->naming, ident) : ident, ident);
 }
 
-/* Waiting in pieces: how long processes were scheduled out at a time. */
+/* Adds a run of a process, and the time for which it was scheduled out before. */
 static void on_run(void *arg, const struct kymo_run *run)
 {
     struct cli_stats *s = arg;

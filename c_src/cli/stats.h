@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo stats and kymo diff: what functions, modules, processes and roles cost. One
- * thread.
+ * The cost of functions, modules, processes and roles, for kymo stats and kymo diff. One thread.
  */
 #ifndef KYMO_CLI_STATS_H
 #define KYMO_CLI_STATS_H
@@ -25,11 +24,11 @@ enum cli_stats_column {
 };
 enum cli_stats_by { CLI_BY_FUNCTION, CLI_BY_MODULE, CLI_BY_PROCESS, CLI_BY_ROLE };
 
-/* One row of the table. Of processes, sums.calls is what they called, sums.running and
- * sums.max are runs, sums.times is waiting at a time. */
+/* One row of the table. For processes, sums.calls counts the calls that they made, sums.running
+ * and sums.max are about their runs, and sums.times has the lengths of their waits. */
 struct cli_stats_row {
     uint64_t key;
-    uint64_t ident; /* process, or one of the role */
+    uint64_t ident; /* the process, or any process of the role */
     struct kymo_call_sums sums;
     /* Of processes. */
     uint64_t processes, runs, collections, sent, received;
@@ -40,7 +39,7 @@ struct cli_stats {
     struct cli_analysis *a;
     enum cli_stats_by by;
     struct kymo_map rows; /* key -> struct cli_stats_row */
-    uint64_t others;      /* facts of rows that found no room */
+    uint64_t others;      /* facts of rows beyond the maximum */
     bool failed;
 };
 
@@ -49,8 +48,8 @@ void cli_stats_free(struct cli_stats *s);
 struct kymo_analysis_sink cli_stats_sink(struct cli_stats *s);
 /* The name of a row, as it is shown. */
 void cli_stats_name(const struct cli_stats *s, const struct cli_stats_row *row, char *buf, size_t size);
-/* The table, the largest of the column first (cmd_stats.c): as text or, with a->json, as one
- * JSON object, without the end of its line. 0, or an exit status. */
+/* Prints the table, sorted by the column in descending order (cmd_stats.c): as text or, with
+ * a->json, as one JSON object without a newline. Returns an exit status. */
 int cli_stats_show(const struct cli_stats *s, enum cli_stats_column order);
 
 #endif

@@ -18,7 +18,7 @@ void cli_tally_free(struct cli_tally *t)
     t->last = NULL;
 }
 
-/* Forgets at least half of the keys: those with the smallest counts. */
+/* Drops at least half of the keys, those with the smallest counts. */
 static void prune(struct cli_tally *t)
 {
     size_t by_bits[65] = {0}, it = 0, below = 0;

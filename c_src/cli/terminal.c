@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Alternate screen, no cursor, no wrapping of long lines; and back. */
+/* Switch to the alternate screen without cursor and line wrapping, and back. */
 static const char enter[] = "\033[?1049h\033[?25l\033[?7l";
 static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
 
@@ -23,11 +23,11 @@ static const int answered[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
 enum { DEADLY = sizeof deadly / sizeof *deadly, ANSWERED = sizeof answered / sizeof *answered };
 
 static struct termios before;
-static volatile sig_atomic_t changed; /* the terminal is not as it was */
+static volatile sig_atomic_t changed; /* the terminal's settings have to be restored */
 static int signals = -1;
 static sigset_t mask_before;
 
-/* All of it, as far as the terminal takes it. Safe in signal handlers. */
+/* Writes the text, as far as the terminal accepts it. Async-signal-safe. */
 static void put(const char *text, size_t n)
 {
     while (n > 0) {
@@ -35,7 +35,7 @@ static void put(const char *text, size_t n)
         if (done < 0 && errno == EAGAIN) {
             struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
             if (poll(&p, 1, 1000) <= 0)
-                return; /* it is stopped, or gone */
+                return; /* the terminal is stopped or gone */
         } else if (done < 0 && errno != EINTR) {
             return;
         } else if (done > 0) {
@@ -107,7 +107,7 @@ void cli_terminal_close(void)
     if (signals >= 0) {
         struct signalfd_siginfo info;
         while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
-            /* it has been obeyed */
+            /* discards a pending signal, which has been handled */
         }
         close(signals);
         signals = -1;
@@ -154,7 +154,7 @@ void cli_terminal_draw(const char *text, size_t n)
     free(out);
 }
 
-/* As if the terminal had stopped a program that knows nothing of signals. */
+/* Suspends the program, as the terminal does by default. */
 static void suspend(void)
 {
     set_back();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A screen of text on the terminal, and keys, for `kymo top`. One at a time, one thread.
+ * A text screen with keys, for `kymo top`. One instance at a time, one thread.
  *
- * Between open and close the terminal is in its alternate screen, without echo. It is set
- * back at close, at exit, when the program is suspended, and before the program dies of a
+ * Between open and close the terminal shows its alternate screen, without echo. It is restored
+ * at close, at exit, when the program is suspended, and before the program is killed by a
  * signal that can be caught. SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGWINCH are blocked and
- * become answers of cli_terminal_wait.
+ * become results of cli_terminal_wait.
  */
 #ifndef KYMO_CLI_TERMINAL_H
 #define KYMO_CLI_TERMINAL_H
@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 enum {
-    CLI_TERMINAL_TIME = -1,   /* the time has come */
-    CLI_TERMINAL_END = -2,    /* a signal asks to end, or the terminal has gone */
+    CLI_TERMINAL_TIME = -1,   /* the time was reached */
+    CLI_TERMINAL_END = -2,    /* a signal requests the end, or the terminal is gone */
     CLI_TERMINAL_REDRAW = -3, /* its size changed, or the program was suspended */
 };
 

@@ -7,8 +7,27 @@
 #include "json.h"
 #include "json_text.h"
 #include "kymo_cli.h"
+#include "kymo_sink.h"
 
 enum { NS = 1000000000 };
+
+const char *cli_printable(const char *text, char *buf, size_t size)
+{
+    struct kymo_sink s;
+    kymo_sink_init(&s, buf, size);
+    for (size_t left = strlen(text); left > 0;) {
+        uint32_t c;
+        size_t n = kymo_utf8_decode((const uint8_t *)text, left, &c);
+        if (n == 0 || c < 32 || (c >= 127 && c < 160))
+            kymo_sink_printf(&s, "\\x{%02x}", n == 0 ? (unsigned)(unsigned char)*text : (unsigned)c);
+        else
+            kymo_sink_text(&s, text, n);
+        text += n == 0 ? 1 : n;
+        left -= n == 0 ? 1 : n;
+    }
+    (void)kymo_sink_end(&s);
+    return buf;
+}
 
 void cli_format_local(int64_t unix_ns, char *buf, size_t size)
 {
@@ -68,4 +87,17 @@ static void put(void *f, const void *bytes, size_t n)
 void cli_json_string(const char *text)
 {
     kymo_json_string(put, cli_json_stream(), text, strlen(text));
+}
+
+const char *cli_exact_text(bool messages, bool taken, bool run_queues, char *buf, size_t size)
+{
+    bool is[] = {messages, taken, run_queues};
+    static const char *const names[] = {"senders of messages", "waits in mailboxes", "waits in run queues"};
+    size_t n = 0;
+    snprintf(buf, size, "derived");
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
+        if (is[i] && n < size)
+            n += (size_t)snprintf(buf + n, size - n, "%s%s", n > 0 ? ", " : "", names[i]);
+    }
+    return buf;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which recordings a command is given, and what is said of their clocks.
+ * The recordings in a command's arguments, and messages about the relations of their clocks.
  */
 #include "kymo_timeline.h"
 
@@ -56,7 +56,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The recordings in a folder that is none itself, by name. */
+/* Adds the recordings in a folder that is not a recording, sorted by name. */
 static int add_inner(struct folders *f, const char *folder)
 {
     uint32_t first = f->n;
@@ -84,7 +84,7 @@ static int add_argument(struct folders *f, const char *arg)
 {
     uint32_t before = f->n;
     int status = has_meta(arg) ? KYMO_EXIT_OK : add_inner(f, arg);
-    /* With nothing in it, opening it will say what is wrong. */
+    /* If there are none, opening the folder will report the error. */
     return status == KYMO_EXIT_OK && f->n == before ? add_folder(f, strdup(arg)) : status;
 }
 
@@ -115,8 +115,7 @@ static void say_relation(const struct kymo_reader *r, uint32_t i)
     }
 }
 
-/* Whether the times of recording i and of some other one have a part in common; also when
- * it has no events. */
+/* True if recording i overlaps in time with another one, or has no events. */
 static bool meets_another(struct kymo_reader *r, uint32_t i)
 {
     int64_t first, last, from, to;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One window of a living recording as tables or JSON, for `kymo top`. One thread.
+ * Prints one window of a recording as tables or JSON, for `kymo top`. One thread.
  */
 #ifndef KYMO_CLI_TOP_H
 #define KYMO_CLI_TOP_H
@@ -27,7 +27,7 @@ struct cli_top_order {
     enum cli_top_column functions, processes;
 };
 
-/* Sorts by the column of this name. False: there is none. */
+/* Sorts by the column with this name. Returns false if there is none. */
 bool cli_top_sort_by(struct cli_top_order *o, const char *name);
 const char *cli_top_column_name(enum cli_top_column c);
 /* "calls", "self", ...: all names, for messages. */
@@ -35,13 +35,13 @@ const char *cli_top_column_names(void);
 
 struct cli_top_size {
     size_t functions, processes; /* rows at most */
-    bool marks; /* for a screen: heads of tables begin with \001 (terminal.h), times have no date */
+    bool marks;                  /* for a screen: headings begin with \001 (terminal.h), times have no date */
 };
 
-/* Text, a line each: a summary and the tables. False: no memory. */
+/* Writes a summary and the tables as text. Returns false if out of memory. */
 bool cli_top_text(FILE *f, const struct cli_live *l, const struct cli_top_order *o,
                   const struct cli_top_size *s);
-/* One line of JSON on standard output. False: no memory. */
+/* Writes one line of JSON to standard output. Returns false if out of memory. */
 bool cli_top_json(const struct cli_live *l, const struct cli_top_order *o, const struct cli_top_size *s);
 
 #endif

@@ -39,7 +39,7 @@ const char *cli_top_column_names(void)
 
 struct row {
     uint64_t key;
-    int64_t order[2]; /* sorted by: the largest first */
+    int64_t order[2]; /* sort keys, in descending order */
     const struct kymo_window_function *function;
     const struct kymo_window_process *process;
     int64_t p50, p99, max;
@@ -160,14 +160,19 @@ static bool is_scheduler(const struct kymo_slot *s)
     return s->used != 0 && s->thread_kind == KYMO_T_SCHEDULER;
 }
 
-/* Schedulers, and dirty ones that had something to do. */
+/* Prints the utilisation of the schedulers from the counters. Without counters: how long the
+ * schedulers, and the dirty schedulers that were busy, ran recorded processes. */
 static void put_schedulers(FILE *f, const struct cli_live *l)
 {
     uint32_t n;
     const struct kymo_slot *slots = kymo_reader_slots(l->a.r, &n);
     fputs("schedulers", f);
+    if (cli_node_now_schedulers(f, &l->node)) {
+        fputc('\n', f);
+        return;
+    }
     if (!l->window.has_running) {
-        fputs(" not known: the recording has no scheduling (running)\n", f);
+        fputs(" not known: the recording has neither counters nor scheduling (running)\n", f);
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -191,6 +196,7 @@ static void put_summary(FILE *f, const struct cli_live *l, bool short_time)
             when + (short_time ? least(strlen(when), DATE) : 0), CLI_DURATION(window_ns(l)),
             RATE(l, w->events), RATE(l, w->calls), RATE(l, w->messages), RATE(l, w->collections));
     put_schedulers(f, l);
+    cli_node_now_text(f, &l->node, l->a.naming, l->end);
     fprintf(f, "lost %s/s", RATE(l, l->lost));
     if (l->skipped > 0)
         fprintf(f, "; kymo cannot keep up: skipped %s, about %s events", CLI_DURATION(l->skipped),
@@ -315,6 +321,7 @@ bool cli_top_json(const struct cli_live *l, const struct cli_top_order *o, const
     cli_json_uint("skipped_events", l->skipped_events);
     cli_json_uint("without_room", w->others);
     json_threads(l);
+    cli_node_now_json(&l->node);
     bool good = json_functions(l, o, s->functions) && json_processes(l, o, s->processes);
     cli_json_close('}');
     cli_json_end();

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One slow request or call and its explanation: what kymo why and kymo report show. One
- * thread.
+ * Slow requests or calls and their explanations, for kymo why and kymo report. One thread.
  */
 #ifndef KYMO_CLI_WHY_H
 #define KYMO_CLI_WHY_H
@@ -19,12 +18,12 @@ struct cli_why_target {
     bool cast;
 };
 
-/* An answer, which is valid during the call. */
+/* Called with each answer, which is valid only during the call. */
 typedef void (*cli_why_answered)(void *arg, const struct cli_why_target *t,
                                  const struct kymo_why_answer *answer);
-/* Explains n targets, in order. Reads the recording once more, up to the end of the last of
- * them; when their facts are too many to be kept together, once for each half, and so on. 0,
- * or an exit status after a message. */
+/* Explains n targets, in order. Reads the recording once more, up to the end of the last target.
+ * If the facts are too many to be kept at once, reads it once for each half of the targets, and
+ * so on. Returns 0, or an exit status after a message. */
 int cli_why_explain(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
                     cli_why_answered answered, void *arg);
 /* A JSON object, without a key. */

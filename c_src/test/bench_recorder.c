@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an event costs its thread. Each kind of event is measured in short rounds
- * that alternate with an empty loop, so that a busy machine slows both; the median
- * of the rounds is printed, and the least.
+ * Measures the time that recording an event takes in its thread. Each kind of event is measured in
+ * short rounds that alternate with an empty loop, so that other load slows both. Prints the median and
+ * the minimum of the rounds.
  *
  *   bench_recorder [--dir DIR] [--rounds N] [--batch N] [--segs N]
  *   bench_recorder --only NAME --once    one batch of one kind: for callgrind
@@ -22,7 +22,7 @@
 
 static struct kymo_recorder *overwrite, *discard, *mono, *fenced, *paused, *sampled;
 
-/* As a tracer sees them: words it can't predict. */
+/* Unpredictable words, as a tracer is passed. */
 static uint64_t module_word(uint64_t i)
 {
     return (i % N_FUNCTIONS) << 6 | 0xb;
@@ -248,7 +248,7 @@ int main(int argc, char **argv)
     paused = open_one("paused", KYMO_OVERWRITE, KYMO_CLOCK_COUNTER, 1);
     sampled = open_one("sampled", KYMO_OVERWRITE, KYMO_CLOCK_COUNTER, 100);
     (void)kymo_recorder_pause(paused);
-    /* As on a kernel without membarrier(2). Nobody produces yet. */
+    /* As on a kernel without membarrier(2). There are no producers yet. */
     fenced = open_one("fenced", KYMO_OVERWRITE, KYMO_CLOCK_COUNTER, 1);
     ((struct kymo_recorder_head *)(void *)fenced)->fenced = 1;
     if (!once)

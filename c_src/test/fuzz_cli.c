@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Damaged recordings through the command: info, print and every export. All of
- * them open what one opens and refuse what one refuses, they show the same
- * events, and what they write is in the format that they promise.
+ * Passes damaged recordings to the command: info, print and every export. Either all of them open a
+ * recording or all refuse it, they show the same events, and their output has the documented format.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -35,8 +34,7 @@ static void remove_files(void)
     unlink(printed);
 }
 
-/* Messages of the command would drown those of the fuzzer, which has descriptor
- * 2 for itself. */
+/* The command's messages would hide those of the fuzzer, which has its own descriptor 2. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc;
@@ -82,8 +80,8 @@ static struct text slurp_file(const char *path)
     return t;
 }
 
-/* Its exit status; *t is what it printed, free it. The last argument is the
- * recording. */
+/* Runs a command and returns its exit status; the last argument is the recording. *t is the output,
+ * which the caller frees. */
 #define RUN(t, command, ...) \
     run(command, (char *[]){#command, __VA_ARGS__, dir, NULL}, \
         (int)(sizeof((char *[]){#command, __VA_ARGS__, dir}) / sizeof(char *)), t)
@@ -101,7 +99,7 @@ static int run(int (*command)(int, char **), char **argv, int argc, struct text 
 
 /* ---- what it writes ---- */
 
-/* Lines of text that a terminal may be given. Their number. */
+/* Checks that the text is safe for a terminal. Returns the number of lines. */
 static uint64_t count_lines(const struct text *t)
 {
     uint64_t n = 0;
@@ -116,8 +114,8 @@ static uint64_t count_lines(const struct text *t)
     return n;
 }
 
-/* The events among printed lines: notes have a '-' in place of a process, behind one
- * space or, with a mark, two. */
+/* Returns the number of events among the printed lines. Notes have a '-' in place of the process,
+ * after one space, or two if the line has a mark. */
 static uint64_t count_events(const struct text *t)
 {
     uint64_t n = count_lines(t);
@@ -141,7 +139,7 @@ static const char *json_string(const char *p)
     return p + 1;
 }
 
-/* As much of JSON as the command writes; behind the value at p. */
+/* Checks one JSON value, as far as the command uses JSON. Returns the address after it. */
 static const char *json(const char *p, unsigned depth)
 {
     ENSURE(depth < 48);
@@ -181,7 +179,7 @@ static void check_perfetto(void)
     free(t.p);
 }
 
-/* Frames of whole terms, or drop counts. The number of terms. */
+/* Checks frames with complete terms, and drop counts. Returns the number of terms. */
 static uint64_t check_dbg(void)
 {
     struct text t = slurp_file(out);
@@ -215,7 +213,6 @@ static void check_folded(void)
     free(t.p);
 }
 
-/* The events that the packets of a thread say they have. */
 /* Each line is JSON. */
 static void check_otlp(void)
 {
@@ -227,6 +224,7 @@ static void check_otlp(void)
     free(t.p);
 }
 
+/* Returns the sum of the event counts in the packet headers of a thread. */
 static uint64_t check_packets(const char *path)
 {
     struct text t = slurp_file(path);
@@ -237,7 +235,7 @@ static uint64_t check_packets(const char *path)
         memcpy(&h, t.p + at, sizeof h);
         ENSURE(h.magic == KYMO_SEG_MAGIC && h.packet_bits % 8 == 0 && h.packet_bits / 8 <= t.n - at);
         ENSURE(h.content_bits <= h.packet_bits && h.content_bits >= 8 * sizeof h);
-        /* What babeltrace2 asks for. */
+        /* babeltrace2 requires this. */
         ENSURE(h.ts_begin >= last && h.ts_end >= h.ts_begin);
         last = h.ts_end;
         events += h.events;
@@ -284,7 +282,7 @@ static void refuse_all(int status)
     }
 }
 
-/* With what is older than the horizon. */
+/* Includes events before the horizon. */
 static void export_older(uint64_t events)
 {
     struct text t;
@@ -316,10 +314,10 @@ static void export_all(uint64_t events)
     check_folded();
     ENSURE(RUN(&t, cli_export, "ctf", "-q", "-o", ctf) == 0);
     free(t.p);
-    ENSURE(check_ctf() <= events); /* it takes whole segments only */
+    ENSURE(check_ctf() <= events); /* it exports whole segments only */
 }
 
-/* With a window, filters and clocks of the user's. */
+/* With a window, filters and the user's choice of clock. */
 static void filtered(void)
 {
     struct text t;
@@ -339,7 +337,7 @@ static void filtered(void)
     free(t.p);
 }
 
-/* The views of the analysis: whatever the recording, they end well, and what they say
+/* The views of the analysis end without a crash whatever the recording contains, and their output
  * for programs is JSON. */
 static void analysed(void)
 {
@@ -367,7 +365,19 @@ static void analysed(void)
     check_otlp();
 }
 
-/* Lines of JSON. Their number. */
+/* Shows a recording that is alive or looks alive. */
+static void shown(void)
+{
+    struct text t;
+    ENSURE(RUN(&t, cli_top, "-q", "--once", "-d", "1h") == 0);
+    (void)count_lines(&t);
+    free(t.p);
+    ENSURE(RUN(&t, cli_top, "-q", "--once", "--json", "--sort", "max", "--sort", "waiting") == 0);
+    ENSURE(strcmp(json(t.p, 0), "\n") == 0);
+    free(t.p);
+}
+
+/* Checks that each line is JSON. Returns the number of lines. */
 static uint64_t json_lines(const struct text *t)
 {
     uint64_t n = 0;
@@ -389,11 +399,12 @@ static uint64_t sql(const char *query)
     return n;
 }
 
-/* The tables: with SQL and as ndjson the same rows, all of them JSON. */
+/* SQL and ndjson have the same rows of each table, and all of them are JSON. */
 static void tabled(uint64_t events)
 {
-    static const char *const tables[] = {"events",      "spans",   "messages",  "requests", "processes",
-                                         "collections", "running", "functions", "losses",   "shed"};
+    static const char *const tables[] = {"events",    "spans",       "messages", "requests",
+                                         "processes", "collections", "running",  "functions",
+                                         "losses",    "shed",        "counters", "system_monitor"};
     struct text t;
     char path[512], all[512] = "";
     uint64_t rows = 0;
@@ -409,6 +420,8 @@ static void tabled(uint64_t events)
         free(t.p);
         unlink(path);
     }
+    snprintf(path, sizeof path, "%s/schema.sql", ctf);
+    unlink(path);
     ENSURE(rmdir(ctf) == 0);
     ENSURE(sql(all) == rows);
     (void)sql("select q.id from requests q join spans s on s.id = q.handler_id where q.sent_ns > 1000");
@@ -446,6 +459,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ENSURE(RUN(&t, cli_print, "-q", "-n", number) == 0);
     ENSURE(count_lines(&t) <= size);
     free(t.p);
+    shown();
     filtered();
     analysed();
     tabled(events);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a dictionary, given in pieces as files are read. The check sums
- * of entries are set right first, so that what comes behind them is reached.
- * The first byte says whether they are, and how long the pieces are.
+ * Parses arbitrary bytes as a dictionary, in pieces, as files are read. The checksums of entries may be
+ * corrected first, so that the code after this check is reached. The first byte of the input selects
+ * whether they are, and the size of the pieces.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void use(struct kymo_reader *r)
         uint32_t len, name, mfa;
         uint32_t same = kymo_reader_canonical(r, id);
         if (kymo_reader_dict_kind(r, id) == 0 && id % 64 != 0)
-            continue; /* a hole: one is like the other */
+            continue; /* all holes are alike */
         if (same > id || (r->defs.n >= id && kymo_reader_canonical(r, same) != same))
             abort();
         kymo_format_mfa(r, id, text, sizeof text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as an external term, and as the arguments of a call: the text has the
- * length that was announced, in a buffer of any size, and nothing in it that a
- * terminal would obey. What counts as decodable is a whole term.
+ * Formats arbitrary bytes as an external term, and as the arguments of a call. The text must have the
+ * returned length with a buffer of any size, and contain no terminal control sequences. Only a
+ * complete term may count as decodable.
  */
 #include <stdlib.h>
 #include <string.h>

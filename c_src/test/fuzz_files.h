@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A whole recording out of one input, for the targets that read folders: its
- * files one after the other, each with its length in front. A mutator that knows
- * about that starts from good recordings, and does to them what disks, crashes
- * and people do. Magic numbers and check sums are set right most of the time, so
- * that changes get behind the first checks.
+ * Converts one fuzzer input to a whole recording, for the targets that read folders. The input has the
+ * files one after the other, each preceded by its length. A mutator that knows this layout starts from
+ * valid recordings and damages them as disks, crashes and people would. It corrects magic numbers and
+ * checksums most of the time, so that changes get past the first checks.
  *
  * Input: u8 flags, then for each file u32 length and its bytes:
  * meta, dict, ring, data.000001, data.000002.
@@ -47,7 +46,7 @@ static inline void remove_recording(void)
     rmdir(dir);
 }
 
-/* In memory where there is a file system for that. */
+/* In memory, if there is such a file system. */
 static inline void make_dir(void)
 {
     snprintf(dir, sizeof dir, "%s/kymo-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -127,7 +126,7 @@ static inline void fix_up(struct part parts[N_FILES])
         fix_segments(&parts[i], m.uuid);
 }
 
-/* Takes bytes [at, at + n) of a file away. Returns the size of the input. */
+/* Removes the bytes [at, at + n) of a file. Returns the size of the input. */
 static inline size_t cut_out(uint8_t *data, size_t size, struct part *victim, size_t at, size_t n)
 {
     uint32_t left = (uint32_t)(victim->n - n);
@@ -136,7 +135,7 @@ static inline size_t cut_out(uint8_t *data, size_t size, struct part *victim, si
     return size - n;
 }
 
-/* Something else where a file was: another file of the recording, or text. */
+/* Replaces a file by another file of the recording, or by text. */
 static inline void replace(struct part *victim, const struct part *other)
 {
     static const char foreign[] = "This is no part of a recording.\n";
@@ -149,17 +148,17 @@ static inline void replace(struct part *victim, const struct part *other)
         victim->p[at] = (uint8_t)foreign[at % (sizeof foreign - 1)];
 }
 
-/* One change to a place of a file. */
+/* Changes one place of a file. */
 static inline size_t change(uint8_t *data, size_t size, struct part parts[N_FILES], struct part *victim,
                             unsigned seed)
 {
-    /* Near a place of interest, so that headers are met often in big files. */
+    /* Near a place of interest, so that headers are hit often, also in large files. */
     size_t window = seed / 64 % 2 == 0 ? victim->n : 256;
     size_t at = window >= victim->n ? 0 : (size_t)(seed / 128) * 64 % (victim->n - window);
     size_t n = window < victim->n - at ? window : victim->n - at;
     switch (seed / 256 % 8) {
     case 0: /* a bit */ victim->p[at + seed / 2048 % n] ^= (uint8_t)(1u << (seed / 13 % 8)); return size;
-    case 1: /* a block that never was written */ memset(victim->p + at, 0, n); return size;
+    case 1: /* a block that was never written */ memset(victim->p + at, 0, n); return size;
     case 2: /* the end is missing */ return cut_out(data, size, victim, at, victim->n - at);
     case 3: /* a piece is missing */ return cut_out(data, size, victim, at, n);
     case 4: replace(victim, &parts[seed / 2048 % N_FILES]); return size;
@@ -194,7 +193,7 @@ static inline void write_part(const char *name, const struct part *p)
     close(fd);
 }
 
-/* Writes the recording that the input describes into dir. False: it is none. */
+/* Writes the recording that the input describes into dir. Returns false if it is not one. */
 static inline bool write_recording(const uint8_t *data, size_t size)
 {
     struct part parts[N_FILES];

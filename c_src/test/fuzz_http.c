@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a request to kymo live: what is taken lies within the bytes, each beginning of
- * it wanted more, and what follows it makes no difference.
+ * Parses arbitrary bytes as a request to kymo live. The parts of an accepted request must lie within
+ * the bytes, and each prefix must either be incomplete or have the same result as the whole.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void within(struct http_text t, const char *bytes, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    /* A copy of its own, so that reading behind it is noticed. */
+    /* An exact copy, so that the sanitizer reports reads beyond its end. */
     char *bytes = malloc(size > 0 ? size : 1);
     struct http_request r;
     if (bytes == NULL)
@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         (void)http_is_ours(&r, 8080);
     }
-    /* The answer to a beginning is that to the whole, or more is wanted. */
+    /* A prefix has the result of the whole, or HTTP_MORE. */
     for (size_t n = 0; n < size && n < 512; n++) {
         enum http_parsed part = http_parse(bytes, n, &r);
         if (part != HTTP_MORE && part != whole)

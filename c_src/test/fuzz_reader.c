@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Damaged recordings through the reader: whatever is in the files, it ends, reads
- * nothing beyond them, and says the same when asked twice.
+ * Passes damaged recordings to the reader. Whatever the files contain, it must terminate, not read
+ * beyond them, and deliver the same when it reads twice.
  */
 #include "fuzz_files.h"
 
@@ -16,7 +16,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* Reads every byte, under the eyes of the sanitizer. */
+/* Reads every byte, so that the sanitizer checks it. */
 static void touch(const uint8_t *p, uint32_t n)
 {
     uint64_t sum = 0;

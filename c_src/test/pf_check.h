@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads a Perfetto trace without the writer's code and checks what Perfetto
- * would pass over in silence: each packet says that it needs the state, names
- * are interned before use, slices nest and all end, times on a track of slices
- * don't go back, an arrow ends once, after it began and not before.
+ * Reads a Perfetto trace without the writer's code, and checks for errors that Perfetto would ignore
+ * silently: each packet declares that it needs the incremental state, names are interned before use,
+ * slices nest and all of them end, times on a track of slices do not decrease, and an arrow ends once,
+ * after its beginning.
  */
 #ifndef KYMO_PF_CHECK_H
 #define KYMO_PF_CHECK_H
@@ -32,7 +32,7 @@ struct pf_event {
 };
 
 struct pf_check {
-    const char *error; /* NULL: all is well */
+    const char *error; /* NULL: no error */
     uint64_t packets, begins, ends, instants, flows;
     int64_t ts;
     struct pf_track *tracks;
@@ -64,7 +64,7 @@ static inline bool pf_varint(struct pf_span *s, uint64_t *v)
     return false;
 }
 
-/* The next field: its number, and its value or its bytes. */
+/* Reads the next field: its number, and its value or bytes. */
 static inline bool pf_field(struct pf_span *s, uint64_t *number, uint64_t *v, struct pf_span *bytes)
 {
     uint64_t key;
@@ -224,7 +224,8 @@ static inline void pf_track_event(struct pf_check *c, struct pf_span s, int64_t 
         case 9: e.type = v; break;
         case 10: e.name_iid = v; break;
         case 11: e.track = v; break;
-        case 30: has_value = true; break;
+        case 30:                          /* a whole number */
+        case 44: has_value = true; break; /* a fraction */
         case 47: e.flow = v; break;
         case 48: e.ends_flow = v; break;
         default: break;

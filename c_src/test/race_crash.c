@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The crash promise: a process with producers under load is killed with SIGKILL,
- * anywhere, and what they had committed is in the files.
+ * Tests that a crash loses no committed record: a process with producers under load is killed with
+ * SIGKILL at an arbitrary place, and all records that the producers had committed must be in the files.
  */
 #include <sys/mman.h>
 
@@ -22,7 +22,7 @@ struct producer {
     unsigned no;
 };
 
-/* Each 20th event brings a name of its own. */
+/* Each 20th event defines a name of its own. */
 static uint32_t name_of(struct kymo_writer *w, unsigned no, uint64_t counter)
 {
     uint64_t word = (uint64_t)(no + 1) << 48 | counter / 20 % 500;
@@ -61,9 +61,9 @@ static void *produce(void *arg)
     }
 }
 
-/* The child: never returns. Tells through the pipe that it may be killed: when a
- * producer has recorded so much, or, at a gate, when a thread comes by the so
- * manyth time. */
+/* Runs in the child and never returns. Signals through the pipe that the child may be killed: when a
+ * producer has recorded `after` events, or, at a gate, when a thread passes it for the `after`th
+ * time. */
 static void run(const struct kymo_options *o, enum kymo_point at, uint64_t after, int ready)
 {
     static struct producer p[PRODUCERS];
@@ -151,18 +151,18 @@ static void crash(enum kymo_policy policy, enum kymo_point at, uint64_t after)
         first &= 0xffffffffffffu;
         assert_in_range(slot->events, k->committed - 1, k->committed + 1);
         if (policy == KYMO_DISCARD) {
-            /* All there is, in files and pool together: the last that the producer
-             * knew of, and at most the next. */
+            /* Files and pool together have all events up to the last that the producer knew of, and
+             * at most the next one. */
             assert_int_equal(first, 0);
             assert_in_range(last + 1, k->committed, k->committed + 1);
         } else {
-            /* What is not there is counted, but for segments that were about to be
-             * reused: these are both. */
+            /* Missing events are counted. Events of segments that were about to be reused are both
+             * present and counted. */
             assert_in_range(n + slot->overwritten, k->committed, k->committed + 1 + PRODUCERS * PER_SEGMENT);
             assert_true(last + 1 >= k->committed || slot->gone_until != 0);
         }
     }
-    /* The pool, but for a segment that each thread has not begun to fill. */
+    /* The pool, except for one segment of each thread that has not been started. */
     if (rec.slots[0].overwritten > 0)
         assert_true(rec.real > (16 - PRODUCERS - 4) * PER_SEGMENT);
     check_names(&rec);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kill at every instruction. A child records and stops at a mark; this process then
- * steps one thread of it with ptrace and reads what is in the files: what was
- * committed is there, and nothing else.
+ * Kills a recorder at every instruction. A child records and stops at a mark. This process then
+ * single-steps one of its threads with ptrace, and checks that the files contain exactly the committed
+ * records.
  *
- * The child is ended with SIGKILL after k steps, with k = 1, 2, ... to the end of what
- * it does: before and after each system call, and, for recording and the change of
- * segments, at every instruction. That takes time with the square of the number of
- * instructions. What takes thousands of them is also stepped once from beginning to
- * end, and after each instruction that changes any file the files are copied, and the
- * copy is read: it is what a SIGKILL at this place would have left, as mapped files
- * keep what was written to them, and nothing else of a process remains.
+ * The child is killed with SIGKILL after k steps, with k = 1, 2, ... up to the end of its operation.
+ * A step is a system call (before and after it), or, for recording and changing segments, an
+ * instruction. The time for this grows with the square of the number of instructions. So operations
+ * of thousands of instructions are also stepped once from beginning to end: after each instruction
+ * that changes a file, the files are copied and the copy is read. The copy is what a SIGKILL at this
+ * place would have left, because only the contents of mapped files survive a process.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -41,7 +40,7 @@ static void mark(uint32_t m)
     (void)raise(SIGSTOP);
 }
 
-/* One event; each tenth brings a name of its own. */
+/* Records one event; each tenth defines a name of its own. */
 static bool say(struct kymo_recorder *r)
 {
     struct kymo_writer *w = kymo_writer_get(r);
@@ -65,7 +64,7 @@ static bool say(struct kymo_recorder *r)
     return p != NULL;
 }
 
-/* Until the next event needs a segment. */
+/* Records until the next event needs a new segment. */
 static void fill_segment(struct kymo_recorder *r)
 {
     ptrdiff_t room;
@@ -129,7 +128,7 @@ static void stop(struct kymo_recorder *r)
     (void)kymo_recorder_stop(r, KYMO_R_STOP);
 }
 
-/* The worker is stepped: it drains, while the producer waits. */
+/* For stepping the worker: it drains while the producer waits. */
 static void let_drain(struct kymo_recorder *r)
 {
     (void)say(r);
@@ -142,11 +141,11 @@ struct scenario {
     enum kymo_policy policy;
     void (*prepare)(struct kymo_recorder *r);
     void (*act)(struct kymo_recorder *r);
-    /* The worker is stepped from the nth time that it comes by here to when it has
-     * nothing to do; KYMO_AT_IDLE: the thread that acts is. */
+    /* The worker is stepped from the nth time that it passes this point until it is idle;
+     * KYMO_AT_IDLE: the acting thread is stepped instead. */
     enum kymo_point from;
     unsigned nth;
-    bool kill_everywhere; /* else copies are read in place of most kills */
+    bool kill_everywhere; /* else copies are read instead of most kills */
 };
 
 static const struct scenario *now_playing;
@@ -206,7 +205,7 @@ struct copy {
     unsigned n;
 };
 
-/* The file as it is now is the one that was copied; else copies it. */
+/* Copies the file if it has changed since it was last copied; returns whether it was unchanged. */
 static bool copy_file(struct copy *c, const char *name)
 {
     struct copied *f = c->file;
@@ -288,10 +287,10 @@ static bool stopped_by(int status, int sig)
     return WIFSTOPPED(status) && status >> 8 == sig;
 }
 
-static pid_t child; /* 0: none is living */
+static pid_t child; /* 0: no live child */
 
-/* Lets the child run until one of its threads is at MARK_BEGIN: that thread, 0 when
- * the child may not be traced. */
+/* Lets the child run until one of its threads is at MARK_BEGIN, and returns that thread; 0 if the
+ * child may not be traced. */
 static pid_t run_to_mark(void)
 {
     pid_t known[8] = {child}, tid;
@@ -310,13 +309,13 @@ static pid_t run_to_mark(void)
 
         tid = waitpid(-1, &status, __WALL);
         assert_true(tid > 0);
-        if (!WIFSTOPPED(status)) { /* ended without coming to the mark */
+        if (!WIFSTOPPED(status)) { /* exited before the mark */
             assert_int_not_equal(tid, child);
             continue;
         }
         for (unsigned i = 0; i < n; i++)
             is_known = is_known || known[i] == tid;
-        if (!is_known) { /* each thread begins stopped */
+        if (!is_known) { /* each thread starts stopped */
             assert_true(n < 8);
             known[n++] = tid;
         } else if (stopped_by(status, SIGSTOP) && kymo_get_acquire(&knows->mark) == MARK_BEGIN) {
@@ -328,7 +327,7 @@ static pid_t run_to_mark(void)
     }
 }
 
-/* Steps the thread; how often, less than k when it came to the end. */
+/* Steps the thread k times, or fewer if it reached the end; returns the number of steps. */
 static uint64_t step(pid_t tid, enum __ptrace_request how, uint64_t k)
 {
     uint64_t n = 0;
@@ -376,7 +375,7 @@ static void read_all(const char *dir, bool snapshot_dir, uint64_t *first, uint64
     kymo_reader_close(r);
 }
 
-/* What is left in a folder and, when one was made, in a snapshot. */
+/* Checks what is left in the folder and, if one was made, in the snapshot. */
 static void check(const struct scenario *s, const char *dir, const char *snapshot_dir)
 {
     uint64_t committed = kymo_get_acquire(&knows->committed), begun = kymo_get_acquire(&knows->begun);
@@ -386,7 +385,7 @@ static void check(const struct scenario *s, const char *dir, const char *snapsho
     assert_in_range(first + n, committed, begun);
     if (s->policy == KYMO_DISCARD)
         assert_int_equal(first, 0);
-    else if (first > 0) /* the pool but the segment that is reused and the open one */
+    else if (first > 0) /* the pool without the segment being reused and the open one */
         assert_true(n >= 2 * ((4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES));
     if (s->act != snapshot || access(snapshot_dir, F_OK) != 0)
         return;
@@ -394,7 +393,7 @@ static void check(const struct scenario *s, const char *dir, const char *snapsho
     assert_true(first + n <= committed);
 }
 
-/* Starts a child: its thread that is at the mark, 0 when it may not be traced. */
+/* Starts a child; returns its thread that is at the mark, 0 if the child may not be traced. */
 static pid_t start(const struct scenario *s)
 {
     rc_remove(rc_path("killed"));
@@ -416,7 +415,7 @@ static void end(void)
     child = 0;
 }
 
-/* A scenario that failed has left its child. */
+/* Ends the child that a failed scenario has left running. */
 static int end_child(void **state)
 {
     (void)state;
@@ -425,7 +424,7 @@ static int end_child(void **state)
     return 0;
 }
 
-/* Kills the child k steps after its mark; how many it came. */
+/* Kills the child k steps after its mark; returns the number of steps that it took. */
 static uint64_t kill_after(const struct scenario *s, enum __ptrace_request how, uint64_t k)
 {
     pid_t tid = start(s);
@@ -441,7 +440,7 @@ static uint64_t kill_after(const struct scenario *s, enum __ptrace_request how, 
     return n;
 }
 
-/* Reads a copy of the files after each instruction that changes them; the number of
+/* Reads a copy of the files after each instruction that changes them; returns the number of
  * instructions. */
 static uint64_t copy_after_each(const struct scenario *s, uint64_t *copies)
 {
@@ -505,7 +504,7 @@ static int setup(void **state)
     return knows == MAP_FAILED || rc_setup(state);
 }
 
-/* Each step changes between two processes: much faster on one processor. */
+/* Stays on one processor, because each step switches between two processes. */
 static void stay_here(void)
 {
     cpu_set_t here;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Control functions against producers: stops at every place where a producer can
- * stand, stops and pauses and snapshots under load, definitions by many threads.
+ * Races between control functions and producers: a stop at every place where a producer may be; stops,
+ * pauses and snapshots under load; definitions by many threads.
  */
 #include "rec_check.h"
 
@@ -14,14 +14,14 @@ struct producer {
     bool quit; /* atomic */
 };
 
-/* Counts what it recorded; a refused event is not counted up, so that the counters
- * in the rings have no gaps in a recorder that loses nothing. */
+/* Increases the counter only for events that were recorded, so that a recorder without losses has
+ * no gaps. */
 static void *produce(void *arg)
 {
     struct producer *p = arg;
     struct kymo_writer *w = kymo_writer_get(p->r);
 
-    /* So that the one step has the function. */
+    /* Defines the function, which kymo_record_call requires. */
     if (w != NULL) {
         (void)kymo_dict_mfa_add(w, 0x4b, 0x8b, 0, 0, 0);
         kymo_writer_put(w);
@@ -61,7 +61,7 @@ static void await_events(struct kymo_recorder *r, uint64_t n)
     rc_await(rc_info(r).events >= n);
 }
 
-/* Each producer's calls are without gaps in what is left of them. */
+/* Checks that the remaining calls of each producer have no gaps. */
 static void check_rings(const struct rc_rec *rec)
 {
     for (uint32_t i = 0; i < rec->meta.n_slots; i++) {
@@ -86,7 +86,7 @@ static void stop_under_load(void **state)
         rc_pool(&o, PRODUCERS + 1, 16);
         r = rc_open(&o);
         if (round % 4 >= 2)
-            r->head.fenced = 1; /* as where membarrier(2) is missing */
+            r->head.fenced = 1; /* as if membarrier(2) were not available */
         start(p, r);
         await_events(r, 1000 * (round + 1));
         assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
@@ -108,7 +108,7 @@ static void stop_under_load(void **state)
     }
 }
 
-/* ---- a producer that stands still -------------------------------------------------- */
+/* ---- a stopped producer ------------------------------------------------------------ */
 
 enum place { IN_GET, IN_RESERVED, IN_RESET, IN_OPEN, IN_CLAIM, IN_DICT };
 
@@ -169,8 +169,8 @@ static void *stops(void *arg)
     return NULL;
 }
 
-/* Stop and pause wait for a producer wherever it stands inside, and its event is
- * in the recording; one that has not yet come in is refused. */
+/* Stop and pause wait for a producer in the critical section, wherever it is, and its event is
+ * recorded. A producer that has not entered yet is refused. */
 static void waits_for_a_standing_producer(void **state)
 {
     static const enum kymo_point gates[] = {[IN_RESET] = KYMO_AT_SEGMENT_RESET,
@@ -204,7 +204,7 @@ static void waits_for_a_standing_producer(void **state)
         }
         assert_int_equal(pthread_create(&ts, NULL, stops, &stop), 0);
         if (s.place == IN_CLAIM) {
-            pthread_join(ts, NULL); /* nobody is inside: it does not wait */
+            pthread_join(ts, NULL); /* no producer is in the critical section: it does not wait */
             rc_release(gates[s.place]);
         } else {
             rc_await_passed(KYMO_AT_QUIESCE, quiesced + 1);
@@ -343,8 +343,7 @@ static void *churns(void *arg)
     return NULL;
 }
 
-/* Threads come and go while the recorder is paused, stopped and closed and another
- * takes its place. */
+/* Threads start and exit while the recorder is paused, stopped, closed and replaced by another. */
 static void churn_under_control(void **state)
 {
     (void)state;
@@ -355,7 +354,7 @@ static void churn_under_control(void **state)
         uint64_t sum = 0;
         struct rc_rec rec;
 
-        rc_pool(&o, 4, 16); /* less than threads at times */
+        rc_pool(&o, 4, 16); /* sometimes fewer than there are threads */
         c[0] = (struct churn){.r = rc_open(&o)};
         c[1] = c[0];
         for (unsigned i = 0; i < 2; i++)
@@ -419,7 +418,7 @@ static void *defines(void *arg)
     return NULL;
 }
 
-/* Whoever defines, every id that an event carries leads to the right name. */
+/* Each id in an event has the right name, whichever thread defined it. */
 static void definitions_by_many(void **state)
 {
     struct kymo_options o = rc_options(rc_path("definitions"), KYMO_OVERWRITE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of the reader have in common: a folder of its own for each test,
- * and a reader on what testrec.h has written there. For files of tests only, each
- * of which has a folder of its own; one thread.
+ * Shared by the tests of the reader: a separate folder for each test, and a reader of the recording
+ * that testrec.h has written there. For test files only, each of which has its own folder.
+ * Single-threaded.
  */
 #ifndef READER_FIXTURE_H
 #define READER_FIXTURE_H
@@ -34,7 +34,7 @@ static inline int drop_dir(void **state)
     return 0;
 }
 
-/* Fails the test where the recording is refused. */
+/* Fails the test if the recording is refused. */
 static inline struct kymo_reader *open_written(void)
 {
     struct kymo_reader *r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For the tests of the recorder: folders, producers, gates that stop a thread at
- * a chosen place, and a reading of recordings that shares no code with the
- * recorder or the reader (only the layouts of kymo_format.h).
+ * Shared by the tests of the recorder: folders, producers, gates that stop a thread at a chosen place,
+ * and functions that read recordings and share no code with the recorder or the reader (only the
+ * layouts of kymo_format.h).
  *
  * Test events are calls whose `who` is a counter of the producing thread, so a
  * gap is visible.
@@ -29,7 +29,7 @@
 
 #include "kymo_internal.h"
 
-/* Paths longer than their buffers end a test, as they should. */
+/* A path longer than its buffer ends the test, as it should. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wunknown-warning-option"
 #endif
@@ -46,8 +46,8 @@
 #define RC_SANITIZED 0
 #endif
 
-/* Under qemu's user mode (scripts/test-arm64): limits on memory and filters of
- * system calls are accepted there and do nothing. */
+/* qemu's user mode (scripts/test-arm64) accepts limits on memory and filters of system calls, and
+ * ignores them. */
 static inline bool rc_emulated(const char *test)
 {
     if (getenv("KYMO_EMULATED") == NULL)
@@ -97,7 +97,7 @@ static inline int rc_teardown(void **state)
     return 0;
 }
 
-/* A path in the test's folder; valid until the eighth call after this one. */
+/* A path in the test's folder, valid for the next seven calls. */
 static inline const char *rc_path(const char *name)
 {
     static char paths[8][400];
@@ -115,7 +115,7 @@ static inline unsigned rc_entries(const char *dir)
 
     if (d == NULL) {
         fail_msg("%s", dir);
-        return 0; /* not all tools know that nobody gets here */
+        return 0; /* not all tools know that this is unreachable */
     }
     while (readdir(d) != NULL)
         n++;
@@ -125,7 +125,7 @@ static inline unsigned rc_entries(const char *dir)
 
 /* ---- recorders and producers ------------------------------------------------------- */
 
-/* A pool of just so many segments, for so many threads. */
+/* A pool with exactly this number of segments, for this number of threads. */
 static inline void rc_pool(struct kymo_options *o, uint32_t slots, uint32_t segments)
 {
     struct kymo_open_error why;
@@ -177,7 +177,7 @@ static inline struct kymo_recorder *rc_fresh(struct kymo_options *o, const char 
 
 #define RC_CALL_BYTES (KYMO_HDR_COMPACT + 12u)
 
-/* True when the event was recorded. */
+/* Returns true if the event was recorded. */
 static inline bool rc_call(struct kymo_recorder *r, uint64_t counter)
 {
     struct kymo_writer *w = kymo_writer_get(r);
@@ -218,8 +218,8 @@ static inline uint64_t rc_lost(const struct kymo_info *i)
     return n;
 }
 
-/* For what another thread does in its own time. The condition is looked at, nothing
- * depends on how long it takes; a minute means that it never comes. */
+/* Waits for another thread: tests the condition, whose duration does not matter. After a minute it
+ * counts as never true. */
 #define rc_await(condition) \
     do { \
         unsigned rc_tries = 0; \
@@ -234,12 +234,12 @@ static inline uint64_t rc_lost(const struct kymo_info *i)
 static pthread_mutex_t rc_gate_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t rc_gate_cond = PTHREAD_COND_INITIALIZER;
 static struct {
-    unsigned armed;  /* the how manyth thread from now stops here, 0 = none */
-    bool held;       /* a thread stands here */
-    unsigned passed; /* times that a thread came by, stopped or not */
+    unsigned armed;  /* stops the nth thread from now, 0 = none */
+    bool held;       /* a thread is stopped here */
+    unsigned passed; /* how often a thread passed, stopped or not */
 } rc_gates[KYMO_AT_IDLE + 1];
 
-/* True: threads pass without looking (a gate is a lock). */
+/* True: threads pass without checking the gates (a gate is a lock). */
 static bool rc_gates_off;
 
 void kymo_test_point(enum kymo_point at)
@@ -270,7 +270,7 @@ static inline void rc_arm(enum kymo_point at)
     rc_arm_nth(at, 1);
 }
 
-/* Returns when a thread stands at the gate. */
+/* Returns when a thread is stopped at the gate. */
 static inline void rc_await_gate(enum kymo_point at)
 {
     pthread_mutex_lock(&rc_gate_mutex);
@@ -288,7 +288,7 @@ static inline void rc_release(enum kymo_point at)
     pthread_mutex_unlock(&rc_gate_mutex);
 }
 
-/* Returns after n threads more than before came by. */
+/* Returns after n more threads have passed. */
 static inline unsigned rc_passed(enum kymo_point at)
 {
     unsigned n;
@@ -307,8 +307,7 @@ static inline void rc_await_passed(enum kymo_point at, unsigned n)
     pthread_mutex_unlock(&rc_gate_mutex);
 }
 
-/* The recorder was killed: a data file may end within a packet, which then still is
- * in the ring. */
+/* The recorder was killed: a data file may end within a packet, which is then still in the ring. */
 static bool rc_crashed;
 
 /* ---- reading a recording --------------------------------------------------------------- */
@@ -387,7 +386,7 @@ static inline const char *rc_fields(unsigned id)
     return NULL;
 }
 
-/* Decodes one record at p; the bytes it takes. */
+/* Decodes one record at p. Returns its length. */
 static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, struct rc_event *e)
 {
     const uint8_t *start = p;
@@ -418,6 +417,7 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
             e->who = rc_num(p, 8);
             p += 8;
             break;
+        case 'N':
         case 'P': p += 8; break;
         case 'Q':
             e->value = rc_num(p, 8);
@@ -429,7 +429,10 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
             p += 4;
             break;
         case 'A':
-        case 'I': p += 4; break;
+        case 'I':
+        case 'J':
+        case 'L': p += 4; break;
+        case 'C': p += 2 + rc_num(p, 2) * 12; break;
         case 'R': p += 9; break;
         case 'S':
             e->size = (uint32_t)rc_num(p, 4);
@@ -447,7 +450,7 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
     return (size_t)(p - start);
 }
 
-/* Takes in the segment at p: everything in it must be right. */
+/* Adds the segment at p and checks all of its fields. */
 static inline void rc_take_segment(struct rc_rec *r, const uint8_t *p, size_t left, unsigned file)
 {
     struct rc_seg s = {.first = r->n_events, .file = file};
@@ -509,7 +512,7 @@ static inline int rc_by_seq(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-/* Puts segments and events in order and compares neighbours. */
+/* Sorts segments and events, and compares neighbours. */
 static inline void rc_order(struct rc_rec *r)
 {
     struct rc_event *sorted = malloc((r->n_events + 1) * sizeof *sorted);
@@ -610,8 +613,8 @@ static inline void rc_free(struct rc_rec *r)
     free(r->dict);
 }
 
-/* The calls of one instance count up by one within segments that follow each other:
- * from *first to *last. The number of them. */
+/* Checks that the calls of one instance count up by one within consecutive segments, from *first to
+ * *last. Returns their number. */
 static inline uint64_t rc_consecutive(const struct rc_rec *r, uint64_t instance, uint64_t *first,
                                       uint64_t *last)
 {
@@ -641,7 +644,7 @@ static inline uint64_t rc_consecutive(const struct rc_rec *r, uint64_t instance,
     return n;
 }
 
-/* The next valid dictionary entry at or after *at; NULL at the end. */
+/* Returns the next valid dictionary entry at or after *at, NULL at the end. */
 static inline const struct kymo_dict_entry *rc_entry(const struct rc_rec *r, size_t *at)
 {
     for (; *at + KYMO_DICT_HDR <= r->dict_len; *at += 8) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of the analysis have in common: recordings made by hand, and the facts
- * that come of them. For files of tests only; one thread.
+ * Shared by the tests of the analysis: handmade recordings, and the facts that the analysis reports
+ * for them. For test files only. Single-threaded.
  */
 #ifndef SCENE_H
 #define SCENE_H
@@ -14,7 +14,7 @@
 
 enum { FACTS = 64 };
 
-/* Two threads' records and the facts that come of them. */
+/* The records of two threads, and the facts that result from them. */
 struct scene {
     struct testrec t;
     struct testseg s[2];
@@ -58,6 +58,59 @@ static inline void message(struct scene *x, uint32_t slot, uint64_t at, unsigned
     ts_message(&x->s[slot], START + at, id, who, peer, kind, ref);
 }
 
+/* A message of 5 words with a number; kind as in message(). */
+static inline void numbered(struct scene *x, uint32_t slot, uint64_t at, unsigned id, uint64_t who,
+                            uint64_t peer, uint64_t number, uint8_t kind, uint64_t ref)
+{
+    uint8_t body[37];
+    uint32_t size = 5;
+    bool seen = kind != KYMO_MSG_PLAIN;
+    size_t n = seen ? 29 : 20;
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &peer, 8);
+    memcpy(body + 16, &size, 4);
+    body[20] = kind;
+    memcpy(body + 21, &ref, 8);
+    memcpy(body + n, &number, 8);
+    if (id == KYMO_E_SEND)
+        id = seen ? KYMO_E_SEND_REF_NUMBERED : KYMO_E_SEND_NUMBERED;
+    else
+        id = seen ? KYMO_E_RECEIVE_REF_NUMBERED : KYMO_E_RECEIVE_NUMBERED;
+    ts_record(&x->s[slot], START + at, id, body, n + 8, false);
+}
+
+static inline void taken(struct scene *x, uint32_t slot, uint64_t at, uint64_t who, uint64_t number,
+                         uint32_t passed)
+{
+    uint8_t body[20];
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &number, 8);
+    memcpy(body + 16, &passed, 4);
+    ts_record(&x->s[slot], START + at, KYMO_E_TAKEN, body, sizeof body, false);
+}
+
+/* `in` of a process that was in the run queue for ns. */
+static inline void in_from_queue(struct scene *x, uint32_t slot, uint64_t at, uint64_t who, uint32_t mfa,
+                                 uint8_t by, uint64_t ns)
+{
+    uint8_t body[21];
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &mfa, 4);
+    body[12] = by;
+    memcpy(body + 13, &ns, 8);
+    ts_record(&x->s[slot], START + at, KYMO_E_IN_RUNNABLE, body, sizeof body, false);
+}
+
+static inline void out_for(struct scene *x, uint32_t slot, uint64_t at, uint64_t who, uint32_t mfa,
+                           uint8_t reason)
+{
+    uint8_t body[13];
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &mfa, 4);
+    body[12] = reason;
+    ts_record(&x->s[slot], START + at, KYMO_E_OUT_REASON, body, sizeof body, false);
+}
+
 static inline void gc(struct scene *x, uint32_t slot, uint64_t at, unsigned id, uint64_t who)
 {
     uint8_t body[9] = {0};
@@ -67,7 +120,7 @@ static inline void gc(struct scene *x, uint32_t slot, uint64_t at, unsigned id, 
 
 static inline void atom(struct scene *x, uint32_t slot, uint64_t at, unsigned id, uint64_t who, uint32_t name)
 {
-    wm(x, slot, at, id, who, name); /* the same fields, other letters */
+    wm(x, slot, at, id, who, name); /* the same fields with other letters */
 }
 
 /* ---- facts ---- */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recordings made by hand, byte by byte from kymo_format.h and without the
- * recorder's code: for the tests of the reader. Everything is built in memory,
- * may be damaged there, and is then written to a folder.
+ * Handmade recordings for the tests of the reader, built byte by byte from kymo_format.h without the
+ * recorder's code. They are built in memory, may be damaged there, and are then written to a folder.
  */
 #ifndef KYMO_TESTREC_H
 #define KYMO_TESTREC_H
@@ -147,7 +146,7 @@ static inline uint32_t tr_relatives(struct testrec *t, uint64_t ident, uint32_t 
 
 __extension__ typedef unsigned __int128 tr_u128;
 
-/* CLOCK_MONOTONIC as the nominal rate of the recording's clock has it. */
+/* CLOCK_MONOTONIC according to the nominal rate of the recording's clock. */
 static inline int64_t tr_mono(const struct testrec *t, uint64_t ticks)
 {
     if (t->meta.clock == KYMO_CLOCK_MONOTONIC || t->meta.ticks_per_sec == 0)
@@ -176,21 +175,21 @@ static inline void ts_open(struct testseg *s, const struct testrec *t, uint32_t 
     s->last = ts;
 }
 
-/* The segments before this one are gone: what its header says of them. */
+/* Sets the header fields for the case that all earlier segments are gone. */
 static inline void ts_after(struct testseg *s, uint64_t ts_before, uint64_t events_before)
 {
     memcpy(s->b + offsetof(struct kymo_segment, ts_before), &ts_before, 8);
     memcpy(s->b + offsetof(struct kymo_segment, events_before), &events_before, 8);
 }
 
-/* All bytes so far are complete. */
+/* Commits all bytes so far. */
 static inline void ts_commit(struct testseg *s)
 {
     uint64_t commit = s->len;
     memcpy(s->b + 80, &commit, sizeof commit);
 }
 
-/* A record with its body as bytes. The extended header when asked for or needed. */
+/* A record with its body as bytes. The extended header is used if requested or necessary. */
 static inline void ts_record(struct testseg *s, uint64_t ts, unsigned id, const void *body, size_t n,
                              bool extended)
 {
@@ -213,7 +212,7 @@ static inline void ts_record(struct testseg *s, uint64_t ts, unsigned id, const 
     ts_commit(s);
 }
 
-/* The two commonest records. */
+/* The two most common records. */
 static inline void ts_wm(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint32_t mfa)
 {
     uint8_t body[12];
@@ -273,7 +272,7 @@ static inline void tr_to_ring(struct testrec *t, const struct testseg *s)
     tr_to_place(t, s, h.instance * TR_SEGS + (h.seq - 1) % TR_SEGS);
 }
 
-/* Whole segments; with `trim` only as long as their content. */
+/* Whole segments; with `trim`, only their content. */
 static inline void tr_to_data(struct testrec *t, unsigned file, struct testseg *s, bool trim)
 {
     struct kymo_segment h;

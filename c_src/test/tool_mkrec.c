@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes a synthetic recording with the real recorder: material for the tests and
- * benchmarks of the reader and the exporters. The same options give the same
- * events (times differ).
+ * Writes a synthetic recording with the real recorder, for tests and benchmarks of the reader and the
+ * exporters. The same options produce the same events, with different times.
  *
- * Each thread plays a scheduler: it runs one process at a time (in, out), which
- * calls and returns along a stack of its own, sends to and receives from other
- * processes of the thread, collects garbage, spawns and exits.
+ * Each thread acts as a scheduler: it runs one process at a time (in, out), which calls and returns on
+ * its own stack, exchanges messages with other processes of the thread, collects garbage, spawns and
+ * exits.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -294,7 +293,7 @@ static void step(struct player *p, enum kind k)
     }
 }
 
-/* A real tracee is never held up: this is for recordings of a known size. */
+/* Waits for the worker, which a tracer never does, so that the recording has a known size. */
 static void wait_for_worker(struct player *p)
 {
     struct kymo_writer *w = kymo_writer_get(p->rec);

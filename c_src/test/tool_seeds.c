@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes the seeds of fuzz_reader, which are those of fuzz_cli too, and of
- * fuzz_dict: small recordings in which every record occurs, in every variant, and
- * one that tells a story. Usage: tool_seeds FOLDER, which must
- * hold fuzz_reader/ and fuzz_dict/.
+ * Writes the seeds of fuzz_reader, which fuzz_cli uses too, and of fuzz_dict: small recordings that
+ * contain every record in every variant, and one with a plausible sequence of events. Usage: tool_seeds
+ * FOLDER, which must contain fuzz_reader/ and fuzz_dict/.
  */
 #include "testrec.h"
 
@@ -22,13 +21,22 @@ static size_t body(uint8_t *p, const char *fields, unsigned variant)
     size_t n = 0;
     for (const char *f = fields; *f != '\0'; f++) {
         uint64_t v = *f == 'W' || *f == 'P' ? KYMO_IDENT(KYMO_I_PID, 42) : 3;
-        size_t size = *f == 'K' ? 1 : strchr("MASI", *f) != NULL ? 4 : 8;
+        size_t size = *f == 'K' ? 1 : strchr("MASIJ", *f) != NULL ? 4 : 8;
         if (*f == 'R')
             p[n++] = KYMO_MSG_CALL;
         if (*f == 'G') {
             p[n] = KYMO_GC_SIZES;
             memset(p + n + 1, 1, 8 * KYMO_GC_SIZES);
             n += 1 + 8 * KYMO_GC_SIZES;
+            continue;
+        }
+        if (*f == 'C') { /* two values */
+            memset(p + n, 0, 2 + 2 * KYMO_COUNTER_BYTES);
+            p[n] = 2;
+            p[n + 2] = KYMO_N_REDUCTIONS;
+            p[n + 2 + KYMO_COUNTER_BYTES] = KYMO_N_SCHEDULER;
+            p[n + 4 + KYMO_COUNTER_BYTES] = 1;
+            n += 2 + 2 * KYMO_COUNTER_BYTES;
             continue;
         }
         memcpy(p + n, &v, size);
@@ -68,8 +76,7 @@ static void every_record(struct testseg *s, const struct testrec *t, uint32_t sl
 
 #define PID(n) KYMO_IDENT(KYMO_I_PID, n)
 
-/* A record with the fields W, then one of 8 bytes if peer is not 0, then one of 4,
- * then a content. */
+/* A record with the field W, a field of 8 bytes if peer is not 0, one of 4 bytes, and a content. */
 static void with_content(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint64_t peer,
                          uint32_t last, const char *etf, size_t len)
 {
@@ -89,8 +96,8 @@ static void with_content(struct testseg *s, uint64_t ts, unsigned id, uint64_t w
     ts_record(s, ts, id | KYMO_HAS_CONTENT, b, n + KYMO_CONTENT_HDR + len, false);
 }
 
-/* What a small node does: calls in calls, a message and its answer, a process that
- * comes and goes. Its node died: the end is in the ring. */
+/* Events of a small node: nested calls, a message and its reply, a process that starts and exits.
+ * The node died, so the newest events are in the ring. */
 static void story(struct testrec *t)
 {
     struct testseg s;
@@ -101,7 +108,7 @@ static void story(struct testrec *t)
     uint64_t ts = 2000000;
     tr_process(t, PID(42), name, run);
     tr_relatives(t, PID(43), 0, map, PID(42), KYMO_IDENT(KYMO_I_ATOM, name));
-    tr_relatives(t, PID(44), 0, map, PID(45), KYMO_IDENT_NONE); /* a circle */
+    tr_relatives(t, PID(44), 0, map, PID(45), KYMO_IDENT_NONE); /* a cycle */
     tr_relatives(t, PID(45), 0, map, PID(44), KYMO_IDENT_NONE);
     t->meta.policy = KYMO_DISCARD;
     t->meta.state = KYMO_ACTIVE;
@@ -140,8 +147,7 @@ static void story(struct testrec *t)
     }
 }
 
-/* Two threads in one pool, of which one has lost its first segments, and a third that
- * has lost all. */
+/* Three threads in one pool: one has lost its first segments, another one all of them. */
 static void wrapped(struct testrec *t)
 {
     struct testseg s;
@@ -179,8 +185,7 @@ static void put_part(FILE *f, const void *p, size_t n)
     }
 }
 
-/* The files one after the other, as fuzz_reader wants them; of the ring only
- * its first `ring` bytes. */
+/* Concatenates the files as fuzz_reader expects them, with only the first `ring` bytes of the ring. */
 static void pack(const struct testrec *t, const char *dir, const char *name, size_t ring, bool calibrated)
 {
     char path[512];

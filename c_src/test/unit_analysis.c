@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The analysis, over recordings made by hand whose facts are known.
+ * Tests of the analysis with handmade recordings whose facts are known.
  */
 #include <stdio.h>
 
@@ -52,7 +52,7 @@ static void calls_nest(void **state)
     close_scene(&x);
 }
 
-/* The spans of one more run over the recording. */
+/* Runs the analysis over the recording once more, and collects its spans. */
 static size_t spans_again(struct scene *x, struct kymo_lesson *lesson)
 {
     struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX, .lesson = lesson};
@@ -77,7 +77,7 @@ static void lesson_is_kept(void **state)
         assert_int_equal(x.span[0].ended, KYMO_SPAN_RETURN);
         assert_int_equal(lesson.taken, i > 0);
     }
-    /* Without what it says of a, nothing would tell that the call has an end. */
+    /* Without what was learnt about a, it is unknown that the call ends. */
     kymo_map_free(&lesson.facts.returns);
     assert_int_equal(spans_again(&x, &lesson), 1);
     assert_int_equal(x.span[0].ended, KYMO_SPAN_MOMENT);
@@ -91,7 +91,7 @@ static void unknown_stays_unknown(void **state)
     (void)state;
     struct scene x;
     open_scene(&x);
-    /* No in or out; one call that never ends; one without a return at all. */
+    /* No in or out events, one call that never ends, one without return events. */
     wm(&x, 0, 50, KYMO_E_CALL, PID(1), x.handle_call);
     wm(&x, 0, 60, KYMO_E_RETURN_FROM, PID(1), x.handle_call);
     wm(&x, 0, 100, KYMO_E_CALL, PID(1), x.handle_call);
@@ -108,8 +108,8 @@ static void unknown_stays_unknown(void **state)
     close_scene(&x);
 }
 
-/* What was open when another thread lost events may have ended there: it has no end, and
- * what is called later is not in it. */
+/* A call that was open when another thread lost events may have ended during the loss: it has no
+ * end, and later calls are not nested in it. */
 static void loss_ends_what_is_open(void **state)
 {
     (void)state;
@@ -137,7 +137,69 @@ static void loss_ends_what_is_open(void **state)
     close_scene(&x);
 }
 
-/* A process that goes on elsewhere although its `out` is missing. */
+static void budget(struct scene *x, uint64_t at, uint32_t what, uint32_t kind, uint32_t mfa)
+{
+    struct {
+        uint64_t ticks;
+        uint32_t what, kinds, mfa;
+    } note = {START + at, what, kind < KYMO_KINDS ? 1u << kind : 0, mfa};
+    tr_define(&x->t, KYMO_DICT_SHED, &note, KYMO_DICT_SHED_HDR + (kind < KYMO_KINDS ? 0 : 4));
+    x->t.meta.shed++;
+}
+
+/* A budget sheds messages, callbacks and running events, and restores them: nothing that was open
+ * at that time is matched with later events. */
+static void left_out_by_a_budget(void **state)
+{
+    (void)state;
+    struct scene x;
+    open_scene(&x);
+    uint32_t m = tr_atom(&x.t, "m"), handle_cast = tr_mfa(&x.t, m, tr_atom(&x.t, "handle_cast"), 2);
+    budget(&x, 500, KYMO_SHED, KYMO_KIND_RUNNING, 0);
+    budget(&x, 500, KYMO_SHED, KYMO_KINDS, handle_cast);
+    budget(&x, 600, KYMO_SHED, KYMO_KIND_MESSAGES, 0);
+    budget(&x, 9000, KYMO_GIVEN_BACK, KYMO_KIND_RUNNING, 0);
+    budget(&x, 9000, KYMO_GIVEN_BACK, KYMO_KINDS, handle_cast);
+    budget(&x, 9000, KYMO_GIVEN_BACK, KYMO_KIND_MESSAGES, 0);
+    /* Handled before anything is shed. */
+    message(&x, 0, 100, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CAST, 0);
+    message(&x, 1, 110, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CAST, 0);
+    wm(&x, 1, 120, KYMO_E_CALL, PID(9), handle_cast);
+    wm(&x, 1, 150, KYMO_E_RETURN_FROM, PID(9), handle_cast);
+    wm(&x, 0, 200, KYMO_E_IN, PID(1), x.a);
+    wm(&x, 0, 300, KYMO_E_OUT, PID(1), x.a);
+    /* Open when messages and callbacks begin to be missing: a cast that waits for its callback, one
+     * that waits for its receiver, and a call without its reply. */
+    message(&x, 0, 510, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CAST, 0);
+    message(&x, 1, 520, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CAST, 0);
+    message(&x, 0, 610, KYMO_E_SEND, PID(2), PID(9), KYMO_MSG_CAST, 0);
+    message(&x, 0, 620, KYMO_E_SEND, PID(2), PID(9), KYMO_MSG_CALL, 77);
+    /* Events of later calls and casts. */
+    wm(&x, 1, 9100, KYMO_E_CALL, PID(9), handle_cast);
+    wm(&x, 1, 9200, KYMO_E_RETURN_FROM, PID(9), handle_cast);
+    message(&x, 1, 9300, KYMO_E_RECEIVE, PID(9), PID(2), KYMO_MSG_CAST, 0);
+    wm(&x, 1, 9310, KYMO_E_CALL, PID(9), handle_cast);
+    wm(&x, 1, 9320, KYMO_E_RETURN_FROM, PID(9), handle_cast);
+    wm(&x, 0, 9400, KYMO_E_IN, PID(1), x.a);
+    wm(&x, 0, 9500, KYMO_E_OUT, PID(1), x.a);
+    analyse(&x);
+    size_t handled = 0;
+    for (size_t i = 0; i < x.requests; i++) {
+        const struct kymo_request *q = &x.request[i];
+        handled += q->handled != KYMO_NO_TIME && q->sent != KYMO_NO_TIME;
+        assert_true(q->received == KYMO_NO_TIME);
+        assert_true(q->handled == KYMO_NO_TIME || q->sent == KYMO_NO_TIME || q->handled - q->sent == 20);
+    }
+    assert_int_equal(handled, 1);
+    for (size_t i = 0; i < x.mails; i++)
+        assert_true(x.mail[i].fetched == KYMO_NO_TIME || x.mail[i].sent == KYMO_NO_TIME ||
+                    x.mail[i].fetched - x.mail[i].sent == 10);
+    assert_int_equal(x.runs, 2);
+    assert_true(x.run[1].waited == KYMO_NO_TIME);
+    close_scene(&x);
+}
+
+/* A process continues on another thread although its `out` event is missing. */
 static void lost_out(void **state)
 {
     (void)state;
@@ -160,7 +222,7 @@ static void lost_out(void **state)
     close_scene(&x);
 }
 
-/* Two clients ask a server, which handles one after the other. */
+/* Two clients send requests to a server, which handles them one after the other. */
 static void two_requests(struct scene *x, bool callbacks)
 {
     const uint64_t alias = KYMO_IDENT(KYMO_I_REF, 77);
@@ -219,6 +281,122 @@ static void order_of_replies(void **state)
     assert_int_equal(x.requests, 2);
     assert_true(x.request[1].inferred);
     assert_int_equal(x.request[1].handled - x.request[1].sent, 100); /* the reply before */
+    close_scene(&x);
+}
+
+/* Three messages that look the same. The send or the receive of the first is lost, and the receiver
+ * takes the others in a different order. */
+static void messages_by_number(void **state)
+{
+    (void)state;
+    struct scene x;
+    uint8_t lost[9] = {KYMO_LOST_RING_FULL, 1};
+    open_scene(&x);
+    numbered(&x, 0, 100, KYMO_E_SEND, PID(1), PID(9), 11, KYMO_MSG_PLAIN, 0);
+    numbered(&x, 0, 110, KYMO_E_SEND, PID(1), PID(9), 12, KYMO_MSG_PLAIN, 0);
+    numbered(&x, 0, 120, KYMO_E_SEND, PID(2), PID(9), 13, KYMO_MSG_PLAIN, 0);
+    ts_record(&x.s[1], START + 130, KYMO_E_LOST, lost, sizeof lost, false);
+    numbered(&x, 1, 140, KYMO_E_RECEIVE, PID(9), KYMO_IDENT_NONE, 12, KYMO_MSG_PLAIN, 0);
+    numbered(&x, 1, 141, KYMO_E_RECEIVE, PID(9), KYMO_IDENT_NONE, 13, KYMO_MSG_PLAIN, 0);
+    numbered(&x, 1, 142, KYMO_E_RECEIVE, PID(9), KYMO_IDENT_NONE, 14, KYMO_MSG_PLAIN, 0);
+    taken(&x, 1, 200, PID(9), 13, 1);
+    taken(&x, 1, 300, PID(9), 12, KYMO_PASSED_MANY);
+    taken(&x, 1, 310, PID(9), 0, 0);
+    taken(&x, 1, 320, PID(8), 14, 0); /* not its receiver */
+    analyse(&x);
+    assert_int_equal(x.mails, 4);
+    assert_true(x.res.has_numbers && x.res.has_taken && !x.res.has_runnable);
+    const struct kymo_mail *a = &x.mail[0], *b = &x.mail[1];
+    assert_int_equal(a->from, PID(2));
+    assert_int_equal(a->fetched - a->sent, 21);
+    assert_int_equal(a->taken - a->sent, 80);
+    assert_int_equal(kymo_mail_waited(a), 80);
+    assert_int_equal(a->passed, 1);
+    assert_true(a->exact);
+    assert_int_equal(b->from, PID(1));
+    assert_int_equal(b->fetched - b->sent, 30);
+    assert_int_equal(b->taken - b->sent, 190);
+    assert_int_equal(b->passed, KYMO_PASSED_MANY);
+    for (size_t i = 2; i < 4; i++) {
+        assert_int_equal(x.mail[i].taken, KYMO_NO_TIME);
+        assert_true((x.mail[i].sent == KYMO_NO_TIME) != (x.mail[i].fetched == KYMO_NO_TIME));
+    }
+    close_scene(&x);
+}
+
+/* The callbacks of the server are not traced. It takes the second request first. */
+static void requests_taken(void **state)
+{
+    (void)state;
+    struct scene x;
+    open_scene(&x);
+    numbered(&x, 0, 100, KYMO_E_SEND, PID(1), PID(9), 11, KYMO_MSG_CALL, 77);
+    numbered(&x, 0, 110, KYMO_E_SEND, PID(2), PID(9), 12, KYMO_MSG_CALL, 88);
+    numbered(&x, 1, 120, KYMO_E_RECEIVE, PID(9), PID(1), 11, KYMO_MSG_CALL, 77);
+    numbered(&x, 1, 121, KYMO_E_RECEIVE, PID(9), PID(2), 12, KYMO_MSG_CALL, 88);
+    taken(&x, 1, 150, PID(9), 12, 1);
+    numbered(&x, 1, 210, KYMO_E_SEND, PID(9), PID(2), 13, KYMO_MSG_REPLY, 88);
+    numbered(&x, 0, 220, KYMO_E_RECEIVE, PID(2), PID(9), 13, KYMO_MSG_REPLY, 88);
+    taken(&x, 1, 230, PID(9), 11, 0);
+    numbered(&x, 1, 310, KYMO_E_SEND, PID(9), PID(1), 14, KYMO_MSG_REPLY, 77);
+    numbered(&x, 0, 330, KYMO_E_RECEIVE, PID(1), PID(9), 14, KYMO_MSG_REPLY, 77);
+    analyse(&x);
+    assert_int_equal(x.requests, 2);
+    assert_int_equal(x.request[0].client, PID(2));
+    assert_int_equal(x.request[0].handled - x.request[0].sent, 40);
+    assert_int_equal(x.request[1].client, PID(1));
+    assert_int_equal(x.request[1].handled - x.request[1].sent, 130);
+    assert_false(x.request[0].inferred || x.request[1].inferred);
+    close_scene(&x);
+}
+
+/* A callback handles the request that was taken last. */
+static void callback_of_the_taken(void **state)
+{
+    (void)state;
+    struct scene x;
+    open_scene(&x);
+    numbered(&x, 0, 100, KYMO_E_SEND, PID(1), PID(9), 11, KYMO_MSG_CALL, 77);
+    numbered(&x, 0, 110, KYMO_E_SEND, PID(2), PID(9), 12, KYMO_MSG_CALL, 88);
+    numbered(&x, 1, 120, KYMO_E_RECEIVE, PID(9), PID(1), 11, KYMO_MSG_CALL, 77);
+    numbered(&x, 1, 121, KYMO_E_RECEIVE, PID(9), PID(2), 12, KYMO_MSG_CALL, 88);
+    wm(&x, 1, 130, KYMO_E_CALL, PID(9), x.handle_call); /* for a request whose events were lost */
+    wm(&x, 1, 140, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    taken(&x, 1, 150, PID(9), 12, 1);
+    wm(&x, 1, 160, KYMO_E_CALL, PID(9), x.handle_call);
+    wm(&x, 1, 200, KYMO_E_RETURN_FROM, PID(9), x.handle_call);
+    numbered(&x, 1, 210, KYMO_E_SEND, PID(9), PID(2), 13, KYMO_MSG_REPLY, 88);
+    numbered(&x, 0, 220, KYMO_E_RECEIVE, PID(2), PID(9), 13, KYMO_MSG_REPLY, 88);
+    analyse(&x);
+    assert_int_equal(x.requests, 2);
+    assert_int_equal(x.request[0].client, PID(2));
+    assert_int_equal(x.request[0].handled - x.request[0].sent, 50);
+    assert_int_equal(x.request[0].handled_end - x.request[0].sent, 90);
+    assert_int_equal(x.request[1].handled, KYMO_NO_TIME);
+    close_scene(&x);
+}
+
+static void times_in_run_queues(void **state)
+{
+    (void)state;
+    struct scene x;
+    open_scene(&x);
+    in_from_queue(&x, 0, 100, PID(1), x.a, KYMO_RUNNABLE_SPAWN, 30);
+    out_for(&x, 0, 200, PID(1), x.a, KYMO_OUT_REDUCTIONS);
+    in_from_queue(&x, 1, 250, PID(1), x.a, KYMO_RUNNABLE_OUT, 51); /* of another clock */
+    out_for(&x, 1, 300, PID(1), x.b, KYMO_OUT_WAITING);
+    wm(&x, 0, 400, KYMO_E_IN, PID(1), x.b);
+    wm(&x, 0, 410, KYMO_E_OUT, PID(1), x.b);
+    analyse(&x);
+    assert_true(x.res.has_runnable);
+    assert_int_equal(x.runs, 3);
+    assert_int_equal(x.run[0].runnable, 30);
+    assert_int_equal(x.run[0].by, KYMO_RUNNABLE_SPAWN);
+    assert_int_equal(x.run[0].reason, KYMO_OUT_REDUCTIONS);
+    assert_int_equal(x.run[1].runnable, 50);
+    assert_int_equal(x.run[1].reason, KYMO_OUT_WAITING);
+    assert_int_equal(x.run[2].runnable, KYMO_NO_TIME);
+    assert_int_equal(x.run[2].by, KYMO_RUNNABLE_UNKNOWN);
     close_scene(&x);
 }
 
@@ -287,8 +465,8 @@ static void names(void **state)
     close_scene(&x);
 }
 
-/* What is no name of a module in Elixir is written as Erlang does: nothing in a recording
- * reaches the terminal as it is. */
+/* Names that are not module names in Elixir are written as in Erlang. No control sequence of a
+ * recording reaches the terminal. */
 static void names_are_quoted(void **state)
 {
     (void)state;
@@ -325,8 +503,7 @@ static void names_are_quoted(void **state)
     close_scene(&x);
 }
 
-/* Processes 20 to 26 are what the dictionary says, 30 and 31 were spawned while it was
- * recorded. */
+/* Processes 20 to 26 are described in the dictionary; 30 and 31 are spawned during the recording. */
 static void names_of_relatives(void **state)
 {
     (void)state;
@@ -344,7 +521,7 @@ static void names_of_relatives(void **state)
     tr_relatives(&x.t, PID(22), 0, apply, PID(21), none);
     tr_relatives(&x.t, PID(23), 0, apply, PID(22), none);
     tr_relatives(&x.t, PID(24), 0, task, named, PID(21));
-    tr_relatives(&x.t, PID(25), 0, apply, PID(26), PID(99)); /* a circle, and a stranger */
+    tr_relatives(&x.t, PID(25), 0, apply, PID(26), PID(99)); /* a cycle, and an unknown process */
     tr_relatives(&x.t, PID(26), 0, apply, PID(25), none);
     tr_relatives(&x.t, PID(27), 0, init, PID(28), none);
     tr_relatives(&x.t, PID(28), 0, supervisor, none, none);
@@ -381,7 +558,7 @@ static void names_of_relatives(void **state)
         assert_string_equal(text, all[i].role);
         kymo_name_short(n, PID(all[i].pid), text, sizeof text);
         assert_string_equal(text, all[i].role);
-        /* Cut anywhere, the text ends where it says. */
+        /* Wherever the text is cut, it ends at the returned length. */
         for (size_t size = 1; size < 50; size++) {
             size_t len = kymo_name_process(n, PID(all[i].pid), text, size);
             assert_int_equal(len, strlen(text));
@@ -398,10 +575,22 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        T(calls_nest),         T(lesson_is_kept),         T(unknown_stays_unknown),
-        T(lost_out),           T(loss_ends_what_is_open), T(requests_are_paired),
-        T(order_of_replies),   T(open_and_dead),          T(names),
-        T(names_of_relatives), T(names_are_quoted),
+        T(calls_nest),
+        T(lesson_is_kept),
+        T(unknown_stays_unknown),
+        T(lost_out),
+        T(loss_ends_what_is_open),
+        T(requests_are_paired),
+        T(order_of_replies),
+        T(open_and_dead),
+        T(names),
+        T(names_of_relatives),
+        T(names_are_quoted),
+        T(left_out_by_a_budget),
+        T(messages_by_number),
+        T(requests_taken),
+        T(callback_of_the_taken),
+        T(times_in_run_queues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo_record_call: the same as the steps, or nothing at all.
+ * Tests of kymo_record_call: it writes the same as the separate steps, or nothing at all.
  */
 #include "rec_check.h"
 
@@ -35,7 +35,7 @@ static void steps(struct kymo_recorder *r, uint64_t who, uint32_t mfa)
     kymo_writer_put(w);
 }
 
-/* What a refusal must leave as it was. */
+/* The state that a refusal must not change. */
 static void refuses(struct kymo_recorder *r)
 {
     struct kymo_info before = rc_info(r), after;
@@ -49,7 +49,7 @@ static void refuses(struct kymo_recorder *r)
     assert_int_equal(rc_lost(&after), rc_lost(&before));
 }
 
-/* Both ways in turns, over many segments and the end of the ring. */
+/* Alternates between both functions, over many segments and the end of the ring. */
 static void is_the_same_as_steps(void **state)
 {
     const uint64_t n = 20000;
@@ -64,7 +64,7 @@ static void is_the_same_as_steps(void **state)
     r = rc_open(&o);
     mfa = define(r);
     for (uint64_t i = 0; i < n; i++) {
-        if (i % 4 == 0) { /* no divisor of the records of a segment */
+        if (i % 4 == 0) { /* not a divisor of the records per segment */
             steps(r, i, mfa);
         } else if (!record(r, i)) {
             refused++;
@@ -82,7 +82,7 @@ static void is_the_same_as_steps(void **state)
         assert_int_equal(rec.events[i].mfa, mfa);
         assert_true(i == 0 || rec.events[i].ticks >= rec.events[i - 1].ticks);
     }
-    /* At most once for each segment, and the first one is opened by a step. */
+    /* At most once per segment, and the first segment is opened by a single step. */
     assert_in_range(refused, 1, n * RC_CALL_BYTES / (o.segment_bytes - KYMO_SEG_HEADER - RC_CALL_BYTES) + 1);
     rc_free(&rec);
 }
@@ -119,7 +119,7 @@ static void refuses_what_is_rare(void **state)
     assert_false(kymo_record_call(r, 2, FUNCTION, MODULE, 2));
 
     w = kymo_writer_get(r);
-    refuses(r); /* between get and put: not a loss, the steps count that */
+    refuses(r); /* between get and put: counted as a loss by the steps only */
     kymo_writer_put(w);
     assert_true(record(r, 2));
 
@@ -147,7 +147,7 @@ static void refuses_to_sample(void **state)
     kymo_recorder_close(r);
 }
 
-/* The one that uses up a lease is for the steps. */
+/* The event that uses up a lease is left to the steps. */
 static void keeps_limits(void **state)
 {
     static const uint64_t limits[] = {1, 2, 255, 256, 257, 10000};

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A counter that begins anew, or runs on, while CLOCK_MONOTONIC does neither: what a
- * suspended machine and a virtual machine that is moved wake up with. Here the offset
- * from the counter to ticks is changed, which looks the same from inside.
+ * Tests of a counter that restarts or advances while CLOCK_MONOTONIC does not, as after a machine
+ * was suspended or a virtual machine was migrated. The tests change the offset from the counter to
+ * ticks, which has the same effect on the recorder.
  */
 #include <sched.h>
 #include <semaphore.h>
 
 #include "rec_check.h"
 
-/* Between two readings of CLOCK_MONOTONIC, give or take a correction. */
+/* Checks that it lies between two readings of CLOCK_MONOTONIC, within the tolerance of a
+ * correction. */
 #define SLACK_NS 15000000
 
 static struct kymo_recorder *open_with_counter(struct kymo_options *o, const char *name)
@@ -30,7 +31,7 @@ static struct kymo_recorder *open_with_counter(struct kymo_options *o, const cha
 /* As if the counter of all threads had jumped. */
 static void jump(struct kymo_recorder *r, int64_t by)
 {
-    pthread_mutex_lock(&r->ctl); /* not while the worker looks at the clock */
+    pthread_mutex_lock(&r->ctl); /* not while the worker checks the clock */
     kymo_set(&r->offset, r->offset + (uint64_t)by);
     for (uint32_t i = 0; i < r->opt.n_slots; i++)
         kymo_set(&r->writers[i].offset, r->offset);
@@ -43,7 +44,7 @@ struct moment {
 
 #define CALLS 100u
 
-/* Each in another tick: an emulated counter moves once in a microsecond. */
+/* Each at a different tick: an emulated counter advances once per microsecond. */
 static void record_some(struct kymo_recorder *r, struct moment *m)
 {
     for (unsigned i = 0; i < CALLS; i++) {
@@ -65,7 +66,7 @@ static void *record_in_thread(void *arg)
     return NULL;
 }
 
-/* Each event has the right time, and hardly one that of the one before. */
+/* Each event has the right time, and few have the time of the previous one. */
 static void check(const struct rc_rec *rec, const struct kymo_recorder *r, uint64_t instance, size_t skipped,
                   const struct moment *m)
 {
@@ -88,7 +89,7 @@ static void check(const struct rc_rec *rec, const struct kymo_recorder *r, uint6
     assert_int_equal(n, skipped + CALLS);
 }
 
-/* Stop the recorder: the events after the first `skipped` have the times that m says. */
+/* Stops the recorder, and checks that the events after the first `skipped` have the times in m. */
 static void stop_and_check(const struct kymo_options *o, struct kymo_recorder *r, size_t skipped,
                            const struct moment *m)
 {
@@ -115,13 +116,13 @@ static void jumps(const char *name, int64_t by)
     assert_int_equal(rc_info(r).epochs, 1);
     assert_int_equal(pthread_create(&t, NULL, record_in_thread, args), 0);
     pthread_join(t, NULL);
-    assert_int_equal(rc_info(r).epochs, 1); /* one correction is for all */
+    assert_int_equal(rc_info(r).epochs, 1); /* one correction applies to all threads */
     assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
     rc_load(o.dir, &rec);
     assert_int_equal(rec.meta.epochs, 1);
     check(&rec, r, 0, CALLS, here);
     check(&rec, r, 1, 0, there);
-    /* The event after the jump has a segment of its own epoch. */
+    /* The event after the jump is in a new segment with its own epoch. */
     assert_int_equal(rec.segs[0].head.epoch, 0);
     assert_int_equal(rec.segs[1].head.epoch, 1);
     for (size_t i = 0; i < rec.n_segs; i++) {
@@ -145,7 +146,7 @@ static void a_counter_that_ran_on(void **state)
     jumps("ran-on", (int64_t)1 << 44);
 }
 
-/* Without events it is the worker that notices. */
+/* Without events, the worker notices the jump. */
 static void the_worker_notices(void **state)
 {
     static const int64_t by[] = {-((int64_t)1 << 40), (int64_t)1 << 40, -((int64_t)1 << 31)};
@@ -163,7 +164,7 @@ static void the_worker_notices(void **state)
         kymo_calibrate(r, KYMO_CALIB_LOOK);
         assert_int_equal(kymo_get(&r->meta->epochs), 1);
         assert_int_equal(kymo_get(&r->meta->n_calib), points + 1);
-        kymo_calibrate(r, KYMO_CALIB_LOOK); /* it is on its line again */
+        kymo_calibrate(r, KYMO_CALIB_LOOK); /* it is back on its line */
         assert_int_equal(kymo_get(&r->meta->epochs), 1);
         pthread_mutex_unlock(&r->ctl);
         record_some(r, m);
@@ -173,8 +174,8 @@ static void the_worker_notices(void **state)
     }
 }
 
-/* A small leap ahead can't be taken back without times that stand still: the points
- * before and after it tell, and the rate is not the worse for it. */
+/* A small jump ahead cannot be undone without stopping time: points are added before and after it,
+ * and the rate is not affected. */
 static void a_small_leap_is_a_point(void **state)
 {
     struct kymo_options o;
@@ -214,7 +215,7 @@ static void *records_before_and_after(void *arg)
     return NULL;
 }
 
-/* Two threads see the same jump, and one has corrected it when the other wants to. */
+/* Two threads notice the same jump, and one has corrected it before the other one tries to. */
 static void one_jump_is_corrected_once(void **state)
 {
     struct kymo_options o;
@@ -250,7 +251,7 @@ static void *records_one(void *arg)
 
 #define AWAY_NS 60000000
 
-/* Without the processor for a while, between two looks at the clocks. */
+/* Preempted between the two readings of the clocks. */
 static void record_one_stopped_at(struct kymo_recorder *r, enum kymo_point at)
 {
     pthread_t t;
@@ -271,7 +272,7 @@ static void a_stopped_thread_is_no_jump(void **state)
 
     (void)state;
     record_one_stopped_at(r, KYMO_AT_TICKET);
-    r->writers[0].last /= 2; /* idle half of the counter's life; the next thread has its slot */
+    r->writers[0].last /= 2; /* idle for half of the counter's age; then another thread takes its slot */
     record_one_stopped_at(r, KYMO_AT_CLOCK);
     assert_int_equal(rc_info(r).epochs, 0);
     assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
@@ -286,7 +287,7 @@ static void a_stopped_thread_is_no_jump(void **state)
     kymo_recorder_close(r);
 }
 
-/* The first event of a thread has none before it to tell. */
+/* The first event of a thread has no previous one to compare with. */
 static void a_new_thread_notices(void **state)
 {
     static const int64_t by[] = {(int64_t)1 << 44, -((int64_t)1 << 44)};
@@ -306,8 +307,8 @@ static void a_new_thread_notices(void **state)
     }
 }
 
-/* Nobody can say what is right while the line changes: then the time of the event before
- * is, and the next event has its own. */
+/* While the line changes, the right time is unknown: the event gets the time of the previous one,
+ * and the next event gets its own time. */
 static void a_jump_while_the_line_changes(void **state)
 {
     struct kymo_options o;
@@ -330,7 +331,7 @@ static void a_jump_while_the_line_changes(void **state)
     kymo_recorder_close(r);
 }
 
-/* A thread that was merely idle for long is no reason to correct anything. */
+/* A thread that was only idle for a long time causes no correction. */
 static void an_idle_thread_is_no_jump(void **state)
 {
     struct kymo_options o;
@@ -340,7 +341,7 @@ static void an_idle_thread_is_no_jump(void **state)
     (void)state;
     assert_true(rc_call(r, 0));
     w = kymo_writer_get(r);
-    w->last /= 2; /* of the time since the counter began: it may be young */
+    w->last /= 2; /* of the counter's age, which may be small */
     w->seg->ts_begin = w->last;
     kymo_writer_put(w);
     assert_true(rc_call(r, 1));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CTF: what babeltrace2 reads out of an export is what the reader says, event by event
- * and to the nanosecond. Without babeltrace2 the packets are counted only.
+ * Tests of the CTF export: babeltrace2 reads the same events from it as the reader from the
+ * recording, with times equal to the nanosecond. Without babeltrace2 only the packets are counted.
  */
 #include <dirent.h>
 
@@ -27,8 +27,8 @@ static void remove_ctf(void)
     assert_int_equal(rmdir(out), 0);
 }
 
-/* A clock of three ticks for a nanosecond, which a calibration shows to be a little
- * faster. Thread 1 has lost its first two segments, thread 2 is quiet for seconds. */
+/* A clock with three ticks per nanosecond, which according to the calibration runs slightly fast.
+ * Thread 1 has lost its first two segments, thread 2 has no events for seconds. */
 static void make(struct testrec *t)
 {
     struct testseg s;
@@ -62,7 +62,7 @@ static void make(struct testrec *t)
     }
 }
 
-/* ---- what the reader says ---- */
+/* ---- events from the reader ---- */
 
 struct times {
     int64_t *ns;
@@ -93,7 +93,7 @@ static void expected_times(struct times *t, const struct kymo_export_options *o)
     kymo_reader_close(r);
 }
 
-/* ---- what babeltrace2 says ---- */
+/* ---- events from babeltrace2 ---- */
 
 static bool have_babeltrace(void)
 {
@@ -162,7 +162,7 @@ static void as_the_reader_says(void **state)
     snprintf(out, sizeof out, "%s.ctf", dir);
     make(&t);
     tr_write(&t, dir);
-    /* From the horizon on: some of threads 0 and 2 is older. */
+    /* From the horizon on: some events of threads 0 and 2 are older. */
     export_and_compare(&whole, KEPT / 2, KEPT - 1);
     o = whole;
     o.all = true;
@@ -170,7 +170,7 @@ static void as_the_reader_says(void **state)
     o = whole;
     o.from_ns = 2 * (int64_t)MS;
     export_and_compare(&o, KEPT / 4, KEPT - 1);
-    o.to_ns = 3 * (int64_t)MS; /* and nothing of some threads */
+    o.to_ns = 3 * (int64_t)MS; /* and no events of some threads */
     export_and_compare(&o, 1, KEPT / 2);
     o = whole;
     o.keep = of_process_1;
@@ -183,7 +183,7 @@ static void as_the_reader_says(void **state)
     tr_free(&t);
 }
 
-/* What was lost between two packets; what was lost before the first of them is not said. */
+/* Only losses between two packets are reported, not those before the first one. */
 static void losses_are_told(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data files of policy discard: rotation, retention, and disks that fail.
+ * Tests of the data files of policy discard: rotation, retention, and failing disks.
  */
 #include <sched.h>
 #include <sys/mount.h>
@@ -17,7 +17,7 @@ static void await_drained(struct kymo_recorder *r, uint64_t seq)
     rc_await(kymo_recorder_slot(r, 0, &slot) == 0 && slot.drained_seq >= seq);
 }
 
-/* n whole segments of calls, without loss. */
+/* Records calls that fill n segments, without loss. */
 static void fill(struct kymo_recorder *r, uint64_t *counter, unsigned segments)
 {
     for (unsigned i = 0; i < segments; i++) {
@@ -84,7 +84,7 @@ static void keeps_the_newest_files(void **state)
     rc_free(&rec);
 }
 
-/* A packet that claims to take no room is the last one that is looked at. */
+/* A packet with length 0 is the last one that is read. */
 static void removes_a_damaged_file(void **state)
 {
     struct kymo_options o = rc_options(rc_path("damaged"), KYMO_DISCARD);
@@ -125,7 +125,7 @@ static void rotates_by_age(void **state)
         assert_int_equal(rc_calls(r, counter, PER_SEGMENT + 1), PER_SEGMENT + 1);
         counter += PER_SEGMENT + 1;
         await_drained(r, i);
-        /* The worker looks at ages each time before it goes to sleep. */
+        /* The worker checks the age each time before it sleeps. */
         passed = rc_passed(KYMO_AT_IDLE);
         rc_await_passed(KYMO_AT_IDLE, passed + 2);
     }
@@ -136,7 +136,7 @@ static void rotates_by_age(void **state)
     rc_free(&rec);
 }
 
-/* A file that has taken the next name stays as it is. */
+/* An existing file that has the next name is not changed. */
 static void passes_over_foreign_files(void **state)
 {
     struct kymo_options o = rc_options(rc_path("foreign"), KYMO_DISCARD);
@@ -170,7 +170,7 @@ static void limit_file_size(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
 }
 
-/* The process may not write files as large as asked for: more files. */
+/* The process's limit on file sizes is below the requested size: more files are made. */
 static void a_file_size_limit_makes_more_files(void **state)
 {
     struct kymo_options o = rc_options(rc_path("fsize"), KYMO_DISCARD);
@@ -191,8 +191,8 @@ static void a_file_size_limit_makes_more_files(void **state)
     rc_free(&rec);
 }
 
-/* Nothing can be written for a while: what the ring can't hold is lost, with its
- * cause, and the rest is written when the disk is back. */
+/* For a while, nothing can be written: events that the ring cannot hold are lost, with that cause,
+ * and the rest is written when the disk is available again. */
 static void goes_on_after_errors(void **state)
 {
     struct kymo_options o = rc_options(rc_path("errors"), KYMO_DISCARD);
@@ -221,7 +221,7 @@ static void goes_on_after_errors(void **state)
     assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
     info = rc_info(r);
     kymo_recorder_close(r);
-    assert_int_equal(info.io_errno, EFBIG); /* the last one, for the record */
+    assert_int_equal(info.io_errno, EFBIG); /* the last error is reported */
     assert_int_equal(info.events + info.lost[KYMO_LOST_IO], 13 * PER_SEGMENT);
     rc_load(o.dir, &rec);
     assert_int_equal(rec.real, 5 * PER_SEGMENT);
@@ -230,7 +230,7 @@ static void goes_on_after_errors(void **state)
     rc_free(&rec);
 }
 
-/* The disk is not back at the end. */
+/* The disk is still not available at the end. */
 static void keeps_what_stays_behind(void **state)
 {
     struct kymo_options o = rc_options(rc_path("behind"), KYMO_DISCARD);
@@ -253,7 +253,7 @@ static void keeps_what_stays_behind(void **state)
     assert_int_equal(info.state, KYMO_CLOSED);
     assert_int_equal(info.io_errno, EFBIG);
     assert_int_equal(info.events, counter + 1 + 2 * PER_SEGMENT);
-    /* Nothing is lost: what was not written is in the ring. */
+    /* Nothing is lost: events that were not written are in the ring. */
     assert_int_equal(info.lost[KYMO_LOST_IO], 0);
     rc_load(o.dir, &rec);
     assert_int_equal(rec.slots[0].io_lost, 0);
@@ -319,7 +319,7 @@ static void survives_a_full_disk(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The folder is moved and loses its permissions under a living recorder. */
+/* The folder is moved and its permissions are removed while the recorder runs. */
 static void goes_on_in_a_moved_folder(void **state)
 {
     struct kymo_options o = rc_options(rc_path("moved"), KYMO_DISCARD);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The dictionary, as written and as found.
+ * Tests of writing the dictionary and finding entries in it.
  */
 #include "rec_check.h"
 
@@ -28,18 +28,18 @@ static void defines_and_finds(void **state)
     assert_int_equal(m, 1);
     assert_int_equal(f, 2);
     assert_int_equal(kymo_dict_atom(w, WORD(1)), m);
-    assert_int_equal(kymo_dict_atom_add(w, WORD(1), "lists", 5), m); /* not twice in the table */
+    assert_int_equal(kymo_dict_atom_add(w, WORD(1), "lists", 5), m); /* only once in the table */
     assert_int_equal(kymo_dict_mfa(w, WORD(1), WORD(2), 3), 0);
     mfa = kymo_dict_mfa_add(w, WORD(1), WORD(2), 3, m, f);
     assert_int_equal(kymo_dict_mfa(w, WORD(1), WORD(2), 3), mfa);
     assert_int_equal(kymo_dict_mfa(w, WORD(1), WORD(2), 2), 0);
     assert_int_equal(kymo_dict_mfa(w, WORD(2), WORD(1), 3), 0);
-    /* Words of any value are keys. */
+    /* Every value of a word is a valid key. */
     assert_int_equal(kymo_dict_atom(w, 0), 0);
     assert_int_not_equal(kymo_dict_atom_add(w, 0, "", 0), 0);
     assert_int_not_equal(kymo_dict_atom(w, 0), 0);
     assert_int_equal(kymo_dict_atom(w, UINT64_MAX), 0);
-    /* Terms of one hash are told apart. */
+    /* Terms with equal hashes are distinguished. */
     t1 = kymo_dict_term(w, 7, etf, sizeof etf);
     t2 = kymo_dict_term(w, 7, other, sizeof other);
     assert_true(t1 != 0 && t2 != 0 && t1 != t2);
@@ -92,8 +92,8 @@ static void defines_and_finds(void **state)
     rc_free(&rec);
 }
 
-/* Far more things than the caches of a thread hold; each is defined once, and a
- * second thread finds the definitions of the first. */
+/* Many more definitions than a thread's caches hold: each is made once, and a second thread finds
+ * those of the first. */
 static void *looks_up(void *arg)
 {
     struct kymo_writer *w = kymo_writer_get(arg);
@@ -146,7 +146,7 @@ static void many_definitions(void **state)
         atoms += e->kind == KYMO_DICT_ATOM;
         mfas += e->kind == KYMO_DICT_MFA;
         if (e->kind == KYMO_DICT_MFA)
-            assert_true(p[0] < e->id && p[1] < e->id); /* only what came before */
+            assert_true(p[0] < e->id && p[1] < e->id); /* only those before it */
     }
     assert_int_equal(atoms, 20000);
     assert_int_equal(mfas, 20000);
@@ -168,7 +168,7 @@ static void a_full_dictionary_is_counted(void **state)
     o.dict_bytes = 8192;
     r = rc_open(&o);
     w = kymo_writer_get(r);
-    /* Too large for any room: refused, and small things still have room. */
+    /* A definition that cannot fit is refused; small ones still fit. */
     assert_int_equal(kymo_dict_term(w, 1, large, sizeof large), 0);
     assert_int_equal(kymo_dict_term(w, 2, large, 9000), 0);
     assert_int_equal(kymo_dict_mfa_add(w, WORD(1), WORD(2), 3, 0, 5), 0);
@@ -187,7 +187,7 @@ static void a_full_dictionary_is_counted(void **state)
     assert_int_equal(kymo_dict_term(w, 3, large, 8), 0);
     assert_false(kymo_dict_process(w, &(struct kymo_described){.ident = 1}));
     assert_int_equal(rc_info(r).dict_full, refused + 4);
-    /* What is known stays known, and events go on without names. */
+    /* Existing definitions are still found, and events are recorded without names. */
     for (unsigned i = 0; i < n; i++)
         assert_int_not_equal(kymo_dict_atom(w, WORD(100 + i)), 0);
     kymo_writer_put(w);
@@ -202,8 +202,8 @@ static void a_full_dictionary_is_counted(void **state)
     rc_free(&rec);
 }
 
-/* Short names fill the table before the file: that is counted like any lack of room,
- * and a search still ends. */
+/* Short names fill the table before the file. That is counted as lack of room, and searches still
+ * end. */
 static void a_full_table_is_counted(void **state)
 {
     struct kymo_options o = rc_options(rc_path("short"), KYMO_OVERWRITE);
@@ -237,8 +237,8 @@ static void *defines_one(void *arg)
     return (void *)(uintptr_t)id;
 }
 
-/* One thread stands still between taking its room and writing: others define and
- * find, and the file can be read around the hole. */
+/* One thread stops between reserving room and writing: others can define and find, and the file can
+ * be read around the hole. */
 static void a_hole_stops_nobody(void **state)
 {
     struct kymo_options o = rc_options(rc_path("hole"), KYMO_OVERWRITE);

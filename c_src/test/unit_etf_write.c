@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * External terms: what is written is what term_to_binary/1 writes, and what is
- * checked is what binary_to_term/1 takes.
+ * Tests of external terms: the writer produces the same bytes as term_to_binary/1, and the check
+ * accepts the terms that binary_to_term/1 accepts.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static void test_length_of_otp_terms(void **state)
 {
     (void)state;
     assert_int_equal(kymo_etf_length(by_otp, sizeof by_otp), sizeof by_otp);
-    /* What follows does not matter, what is missing does. */
+    /* Following bytes are ignored; missing bytes are an error. */
     uint8_t longer[sizeof by_otp + 3] = {0};
     memcpy(longer, by_otp, sizeof by_otp);
     assert_int_equal(kymo_etf_length(longer, sizeof longer), sizeof by_otp);
@@ -63,7 +63,7 @@ static void test_terms_that_erlang_refuses(void **state)
     assert_int_equal(LENGTH(116, 0xff, 0xff, 0xff, 0xff, 106), 0);
     assert_int_equal(LENGTH(105, 0, 0, 0, 2, 106, 106), 7);
     assert_int_equal(LENGTH(108, 0, 0, 0, 0, 106), 6);
-    /* Nested too deep for a reader with a stack. */
+    /* Nested too deep for a recursive reader. */
     static uint8_t deep[4096];
     for (size_t i = 0; i + 2 < sizeof deep; i += 2) {
         deep[i] = 104;
@@ -113,7 +113,7 @@ static void test_atoms(void **state)
     kymo_etf_atom(&b, text, 255);
     assert_int_equal(b.n, 257);
     kymo_pb_clear(&b);
-    /* 255 characters of four bytes are an atom, 256 of one are none. */
+    /* An atom may have 255 characters of four bytes, but not 256 of one byte. */
     for (size_t i = 0; i < 255; i++)
         memcpy(text + 4 * i, face, sizeof face);
     kymo_etf_atom(&b, text, 1020);
@@ -130,7 +130,7 @@ static void test_atoms(void **state)
     kymo_pb_free(&b);
 }
 
-/* What binary_to_term/1 of these runtimes takes from its own node. */
+/* Whether binary_to_term/1 of these runtimes accepts it from its own node. */
 static void test_readable(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void test_readable(void **state)
     assert_false(READABLE(recent, 116, 0, 0, 0, 1, 97, 1, 116, 0, 0, 0, 2, 106, 106, 106, 106));
     assert_true(READABLE(recent, 116, 0, 0, 0, 2, 106, 106, 104, 1, 106, 106));
     assert_false(READABLE(recent, 116, 0, 0, 0, 2, 106, 106, 97));
-    /* Maps in maps in maps: it ends. */
+    /* Nested maps: the check terminates. */
     static uint8_t deep[400 * 9 + 1];
     size_t n = 0;
     for (unsigned i = 0; i < 400; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every event is shown or counted as gone: never both, never neither. On disks
- * that are full, whenever and however the recorder ends. What is shown is what
- * the reader shows, all its counters included.
+ * Tests that each event is either delivered by the reader or counted as lost, never both and never
+ * neither, also on full disks and whenever and however the recorder ends. All counters of the reader
+ * are compared.
  */
 #include <sched.h>
 #include <sys/mount.h>
@@ -14,7 +14,7 @@
 
 #define PER_SEGMENT ((4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES)
 
-/* ---- what the reader says ------------------------------------------------------ */
+/* ---- counters of the reader ---- */
 
 struct seen {
     uint64_t shown, lost, removed, noted;
@@ -33,7 +33,7 @@ static struct seen look(const char *dir)
 
     if (kymo_reader_open(dir, &r, err, sizeof err) != 0)
         fail_msg("%s", err);
-    kymo_reader_show_all(r, true); /* also what outlived something newer */
+    kymo_reader_show_all(r, true); /* also segments that outlived newer ones */
     while (kymo_reader_next(r, &ev) == 1) {
         if (ev.id < KYMO_E_FIRST_NOTE)
             s.shown++;
@@ -77,7 +77,7 @@ static void limit_file_size(rlim_t bytes)
 
 static bool have_disk;
 
-/* A file system of its own for this process, where mounting is allowed. */
+/* A file system for this process alone, if mounting is allowed. */
 static int setup(void **state)
 {
     if (rc_setup(state) != 0)
@@ -97,7 +97,7 @@ static int teardown(void **state)
     return rc_teardown(state);
 }
 
-/* Takes what is free on the disk. */
+/* Fills the disk. */
 static void fill_disk(void)
 {
     static const char zeros[4096];
@@ -115,7 +115,7 @@ static void clear_disk(const char *dir)
     unlink(rc_path("disk/ballast"));
 }
 
-/* Calls until n were lost, on a disk that takes nothing; how many were made. */
+/* Records calls on a full disk until n were lost. Returns how many were made. */
 static uint64_t produce_until_lost(struct kymo_recorder *r, uint64_t n)
 {
     uint64_t made = rc_calls(r, 0, PER_SEGMENT + 1);
@@ -131,7 +131,7 @@ static uint64_t produce_until_lost(struct kymo_recorder *r, uint64_t n)
 
 /* ---- files can't be written -------------------------------------------------------- */
 
-/* Also while it lasts, and when it is over before the end. */
+/* Checked during the failure, and after it has ended before the recording does. */
 static void undrained_segments_are_shown(void **state)
 {
     struct kymo_options o;
@@ -140,7 +140,7 @@ static void undrained_segments_are_shown(void **state)
     struct seen s;
 
     (void)state;
-    if (rc_emulated("undrained_segments_are_shown")) /* it writes a file to answer a look at /proc */
+    if (rc_emulated("undrained_segments_are_shown")) /* it writes a file when /proc is read */
         skip();
     r = rc_fresh(&o, "undrained", KYMO_DISCARD);
     limit_file_size(100);
@@ -175,7 +175,7 @@ static void written_when_the_disk_is_back(void **state)
     assert_false(s.ring);
 }
 
-/* Then nobody can read them. */
+/* Then no process can read them. */
 static void lost_with_a_removed_ring(void **state)
 {
     struct kymo_options o;
@@ -197,7 +197,7 @@ static void lost_with_a_removed_ring(void **state)
 
 /* ---- the disk is full ---------------------------------------------------------------- */
 
-/* What the rings did not use is room enough for what they hold. */
+/* The unused part of the ring has room for the segments in use. */
 static void the_rings_make_room(void **state)
 {
     struct kymo_options o = rc_options(rc_path("disk/room"), KYMO_DISCARD);
@@ -209,7 +209,7 @@ static void the_rings_make_room(void **state)
     (void)state;
     if (!have_disk)
         skip();
-    rc_pool(&o, 4, 12); /* with segments that are reserved for others */
+    rc_pool(&o, 4, 12); /* including segments reserved for other threads */
     r = rc_open(&o);
     fill_disk();
     made = produce_until_lost(r, 700);
@@ -225,7 +225,7 @@ static void the_rings_make_room(void **state)
     clear_disk(o.dir);
 }
 
-/* Nothing is left to give: the ring stays, and what is in it is shown. */
+/* There is no space to free: the ring remains, and its events are shown. */
 static void the_ring_stays(void **state)
 {
     struct kymo_options o = rc_options(rc_path("disk/stays"), KYMO_DISCARD);
@@ -246,15 +246,14 @@ static void the_ring_stays(void **state)
     s = expect_exact(o.dir, made);
     assert_true(s.ring);
     assert_int_equal(s.shown, 4 * PER_SEGMENT);
-    /* There was no room for a note: the last segment tells. */
+    /* There was no room for a note: the last segment has the count. */
     rc_load(o.dir, &rec);
     assert_int_equal(rec.segs[rec.n_segs - 1].head.discarded, 700);
     rc_free(&rec);
     clear_disk(o.dir);
 }
 
-/* A snapshot keeps away from places that were given back, which a full tmpfs
- * could not even load from. */
+/* A snapshot does not access places whose space was freed: on a full tmpfs even a load would fail. */
 static void snapshot_of_what_stayed(void **state)
 {
     struct kymo_options o = rc_options(rc_path("disk/kept"), KYMO_DISCARD);
@@ -284,7 +283,7 @@ static void snapshot_of_what_stayed(void **state)
     clear_disk(o.dir);
 }
 
-/* Where files can't have holes nothing is given back, and nothing is wrong. */
+/* If files cannot have holes, no space is freed, and nothing else changes. */
 static void a_disk_without_holes(void **state)
 {
     (void)state;
@@ -311,10 +310,9 @@ static void a_disk_without_holes(void **state)
     assert_int_equal(umount2(rc_path("ram"), MNT_DETACH), 0);
 }
 
-/* ---- and then the node dies ------------------------------------------------------------ */
+/* ---- the node is killed ---- */
 
-/* Forks; the child does work, which returns how many events it made or 0, and is
- * killed. How many. */
+/* Forks a child that runs work and is killed. Returns the number of events that work made, or 0. */
 static uint64_t killed_after(uint64_t (*work)(const struct kymo_options *o), const struct kymo_options *o)
 {
     uint64_t made = 0;
@@ -361,7 +359,7 @@ static void killed_while_it_can_not_write(void **state)
     assert_true(s.ring);
 }
 
-/* As fail_to_write, and then ends; the worker is held in its last attempt. */
+/* Like fail_to_write, then stops; the worker is held in its last attempt. */
 static uint64_t fail_to_finish(const struct kymo_options *o)
 {
     struct rlimit l = {.rlim_cur = 100, .rlim_max = RLIM_INFINITY};
@@ -379,7 +377,7 @@ static uint64_t fail_to_finish(const struct kymo_options *o)
     rc_arm_nth(KYMO_AT_QUIESCE, 1);
     kymo_recorder_stop_async(r, KYMO_R_STOP);
     rc_await_gate(KYMO_AT_QUIESCE);
-    /* The first attempt fails, space is given back, and there it stands. */
+    /* The first attempt fails, space is freed, and the worker stops there. */
     rc_arm_nth(KYMO_AT_DRAIN, 2);
     rc_release(KYMO_AT_QUIESCE);
     rc_await_gate(KYMO_AT_DRAIN);
@@ -400,7 +398,7 @@ static void killed_in_its_last_attempt(void **state)
     assert_int_equal(s.shown, made);
 }
 
-/* Old files are removed; the ring has more than the files that are left. */
+/* Old files are removed; the ring has events that the remaining files do not have. */
 static uint64_t rotate(const struct kymo_options *o)
 {
     struct kymo_recorder *r;
@@ -427,7 +425,7 @@ static void removed_but_in_the_ring(void **state)
     o.max_files = 1;
     made = killed_after(rotate, &o);
     s = expect_exact(o.dir, made);
-    /* The one file, three segments more and the open one. */
+    /* One file, three more segments, and the open one. */
     assert_int_equal(s.shown, 3 * PER_SEGMENT + 1);
     assert_int_equal(s.removed, 6 * PER_SEGMENT);
 }

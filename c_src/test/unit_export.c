@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The exporters, over recordings made by hand whose right answer is known.
+ * Tests of the exporters with handmade recordings whose correct output is known.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 #define PID(n) KYMO_IDENT(KYMO_I_PID, n)
 
-/* One thread's records in the order written, and a place for files. */
+/* The records of one thread in the order written, and a folder for files. */
 struct bench {
     char dir[64], rec[96], out[96];
     struct testrec t;
@@ -70,7 +70,7 @@ static int teardown(void **state)
     free(x->text);
     tr_remove(x->rec);
     unlink(x->out);
-    int rc = rmdir(x->dir); /* fails when an exporter has left something behind */
+    int rc = rmdir(x->dir); /* fails if an exporter has left a file behind */
     free(x);
     return rc;
 }
@@ -158,7 +158,7 @@ static void export(struct bench *x, export_fn *f, bool wall)
     assert_int_equal(x->len, x->res.bytes);
 }
 
-/* What a Perfetto trace says, as text: one word per event. */
+/* The contents of a Perfetto trace as text: one word per event. */
 struct story {
     char text[4096];
     size_t n;
@@ -234,13 +234,13 @@ static void test_perfetto_messages(void **state)
     msg(x, KYMO_E_SEND, PID(1), PID(2), 5);
     msg(x, KYMO_E_RECEIVE, PID(2), PID(1), 3);
     msg(x, KYMO_E_RECEIVE, PID(2), PID(1), 5);
-    /* To a name, before its process was ever seen. */
+    /* To a registered name, before any event of its process. */
     msg(x, KYMO_E_SEND, PID(1), KYMO_IDENT(KYMO_I_ATOM, x->name), 7);
     msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 7);
     /* To an alias. */
     msg(x, KYMO_E_SEND, PID(2), KYMO_IDENT(KYMO_I_REF, 4711), 9);
     msg(x, KYMO_E_RECEIVE, PID(1), PID(2), 9);
-    /* The sender is not known, but it can only be this one. */
+    /* The sender is not recorded, but only this one is possible. */
     msg(x, KYMO_E_SEND, PID(1), PID(2), 11);
     msg(x, KYMO_E_RECEIVE, PID(2), KYMO_IDENT_NONE, 11);
     expect_story(x, "send> send> receive< receive< send> receive< send> receive< send> receive< ", 5);
@@ -249,25 +249,25 @@ static void test_perfetto_messages(void **state)
 static void test_perfetto_no_doubtful_arrow(void **state)
 {
     struct bench *x = *state;
-    /* Either sender: no arrow, and the next one is right again. */
+    /* Both senders are possible: no arrow, and the next message has the right one again. */
     msg(x, KYMO_E_SEND, PID(1), PID(3), 3);
     msg(x, KYMO_E_SEND, PID(2), PID(3), 3);
     msg(x, KYMO_E_RECEIVE, PID(3), KYMO_IDENT_NONE, 3);
     msg(x, KYMO_E_RECEIVE, PID(3), KYMO_IDENT_NONE, 3);
-    /* A receive whose send is not there. */
+    /* A receive without a recorded send. */
     msg(x, KYMO_E_SEND, PID(1), PID(3), 4);
     msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 8);
     msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 4);
-    /* The receive of 5 is lost: 6 finds its send all the same. */
+    /* The receive of 5 is lost: 6 still gets its send. */
     msg(x, KYMO_E_SEND, PID(1), PID(3), 5);
     msg(x, KYMO_E_SEND, PID(1), PID(3), 6);
     msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 6);
-    /* Nothing is certain across a loss. */
+    /* After a loss, earlier sends are not matched. */
     msg(x, KYMO_E_SEND, PID(1), PID(3), 2);
     lost(x, 17);
     msg(x, KYMO_E_RECEIVE, PID(3), PID(1), 2);
     at(x, 100000);
-    gc(x, KYMO_E_GC_MINOR_END, PID(1)); /* lets the held ones go */
+    gc(x, KYMO_E_GC_MINOR_END, PID(1)); /* releases the held records */
     expect_story(x,
                  "send> send> receive< send> receive< send> send> receive< send> events lost "
                  "receive receive receive ",
@@ -297,20 +297,20 @@ static void test_perfetto_lives(void **state)
     memcpy(gone, &child, 8);
     memcpy(gone + 8, &x->reason, 4);
     wm(x, KYMO_E_RETURN_TO, PID(1), x->c);
-    for (int i = 0; i < 2; i++) { /* the pid comes round again */
+    for (int i = 0; i < 2; i++) { /* the pid is used again */
         at(x, 10);
         ts_record(&x->s, x->now, KYMO_E_SPAWNED, spawned, sizeof spawned, false);
         wm(x, KYMO_E_CALL, child, x->a);
         wm(x, KYMO_E_CALL, child, x->b);
         at(x, 10);
         ts_record(&x->s, x->now, KYMO_E_EXIT, gone, sizeof gone, false);
-        wm(x, KYMO_E_OUT_EXITED, child, 0); /* still a word of the dead */
-        wm(x, KYMO_E_CALL, child, x->c);    /* ... and one that can't be */
+        wm(x, KYMO_E_OUT_EXITED, child, 0); /* a late message of the exited process */
+        wm(x, KYMO_E_CALL, child, x->c);    /* ... and one that is too late */
     }
     expect_story(x, "m:a/0( m:b/1( ))m:c/2( )m:a/0( m:b/1( ))m:c/2( )", 0);
 }
 
-/* A content behind the base fields of a record. */
+/* A content after the base fields of a record. */
 static void content(struct bench *x, unsigned id, const void *base, size_t n, unsigned flags, const char *etf,
                     size_t len)
 {
@@ -324,7 +324,7 @@ static void content(struct bench *x, unsigned id, const void *base, size_t n, un
     ts_record(&x->s, x->now, id | KYMO_HAS_CONTENT, body, n + KYMO_CONTENT_HDR + len, false);
 }
 
-/* An argument is a term; the list of them is not. */
+/* Each argument is a term; the list of arguments is not one. */
 static void test_perfetto_arguments(void **state)
 {
     struct bench *x = *state;
@@ -399,7 +399,7 @@ static void test_folded_by_wall_without_running(void **state)
 static void test_folded_lost_out(void **state)
 {
     struct bench *x = *state;
-    /* Process 2 runs on the thread: 1 can't, although its out is not there. */
+    /* Process 2 runs on the thread, so 1 does not, although its `out` event is missing. */
     wm(x, KYMO_E_IN, PID(1), 0);
     wm(x, KYMO_E_IN, PID(2), 0);
     at(x, 500);
@@ -426,7 +426,7 @@ static void test_dbg_bytes(void **state)
     assert_memory_equal(x->text, expected, sizeof expected - 1);
 }
 
-/* A damaged count does not fill the disk. */
+/* A damaged count does not make the output fill the disk. */
 static void test_dbg_bounds_drops(void **state)
 {
     struct bench *x = *state;
@@ -457,7 +457,7 @@ static void test_ctf_files(void **state)
     write_recording(x);
     assert_int_equal(export_to(x, kymo_export_ctf, x->out, false), 0);
     assert_int_equal(x->res.events, 1);
-    /* The segment is there byte by byte but for its header. */
+    /* The segment is copied unchanged except for its header. */
     char path[128];
     snprintf(path, sizeof path, "%s/thread_0000", x->out);
     FILE *f = fopen(path, "rb");
@@ -468,10 +468,10 @@ static void test_ctf_files(void **state)
     fclose(f);
     assert_int_equal(n, x->s.len);
     assert_memory_equal(bytes + KYMO_SEG_HEADER, x->s.b + KYMO_SEG_HEADER, n - KYMO_SEG_HEADER);
-    /* A folder with something in it is never touched. */
+    /* A folder that is not empty is never changed. */
     assert_int_equal(export_to(x, kymo_export_ctf, x->out, false), -EEXIST);
     remove_ctf(x->out);
-    /* An empty one is taken. */
+    /* An empty folder is used. */
     assert_int_equal(mkdir(x->out, 0700), 0);
     assert_int_equal(export_to(x, kymo_export_ctf, x->out, false), 0);
     remove_ctf(x->out);
@@ -492,7 +492,7 @@ static void test_window_and_filter(void **state)
     for (unsigned i = 0; i < 10; i++)
         wm(x, KYMO_E_IN, PID(i % 2), 0);
     write_recording(x);
-    /* The recording starts at 1,000,000; the records at 2,000,010 and on. */
+    /* The recording starts at 1,000,000; the records have the times 2,000,010 and later. */
     int asked = 0;
     struct kymo_export_options o = {
         .out = x->out, .from_ns = 1000020, .to_ns = 1000070, .keep = keep_pid_1, .keep_arg = &asked};
@@ -565,13 +565,13 @@ static void test_residents_are_bounded(void **state)
         assert_int_equal(kymo_residents_add(&r, i, &evicted), i);
         assert_int_equal(evicted, KYMO_IDENT_NONE);
     }
-    /* All are new: the first goes. Then one that nothing was heard of since. */
+    /* All are equally new: the first one is dropped. After that, one that has had no more events. */
     assert_int_equal(kymo_residents_add(&r, 1000001, &evicted), 0);
     assert_int_equal(evicted, 0);
     kymo_residents_heard(&r, 1);
     assert_int_equal(kymo_residents_add(&r, 1000002, &evicted), 2);
     assert_int_equal(evicted, 2);
-    /* A free place costs nobody. */
+    /* If there is a free place, nothing is dropped. */
     kymo_residents_remove(&r, 3);
     assert_int_equal(kymo_residents_add(&r, 1000003, &evicted), 3);
     assert_int_equal(evicted, KYMO_IDENT_NONE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exports of recordings that are complete only from some time on: what was open then
- * has no duration and no arrow. Thread 0 has all its segments, thread 1 has lost what
- * it recorded up to the horizon.
+ * Tests of exports of recordings that are complete only from the horizon on: calls, runs and messages
+ * that were open then have no duration and no arrow. Thread 0 has all its segments; thread 1 has lost
+ * the events that it recorded before the horizon.
  */
 #include <dirent.h>
 #include <setjmp.h>
@@ -75,7 +75,7 @@ static int teardown(void **state)
     return rc;
 }
 
-/* ---- events, at so many microseconds ---- */
+/* ---- events, with times in microseconds ---- */
 
 static void wm(struct story *x, unsigned thread, uint64_t us, unsigned id, unsigned who, uint32_t mfa)
 {
@@ -128,7 +128,7 @@ struct drawing {
     size_t n;
     int64_t begins[PF_TRACKS][16];
     unsigned depth[PF_TRACKS];
-    bool alive; /* slices of lives too */
+    bool alive; /* also the slices of process lifetimes */
 };
 
 static void say(struct drawing *d, const char *format, const char *name, int64_t a, int64_t b)
@@ -173,8 +173,8 @@ static void expect_drawing(struct story *x, bool all, bool alive, const char *ex
 
 /* ---- calls ---- */
 
-/* A process calls f, which returns and is called again on thread 1, and returns on
- * thread 0 after the horizon. It is no call of seven milliseconds. */
+/* A process calls f, which returns and is called again on thread 1, and that call returns on thread
+ * 0 after the horizon. It is not one call of seven milliseconds. */
 static void a_call_that_moved(void **state)
 {
     struct story *x = *state;
@@ -184,13 +184,13 @@ static void a_call_that_moved(void **state)
     wm(x, 0, 12111, KYMO_E_RETURN_FROM, 1, x->f);
     write_story(x);
     expect_drawing(x, false, false, "m:f/0 12000+111, ");
-    /* Older ones are moments, and change nothing. */
+    /* Older events are shown as instants, and change nothing else. */
     expect_drawing(x, true, false, "m:f/0@4000, m:f/0 12000+111, ");
     export_as(x, kymo_export_folded, false);
     assert_string_equal(x->text, "<0.1.0> 1000000\n<0.1.0>;m:f/0 111000\n");
 }
 
-/* With return_to, which says less. */
+/* With return_to, which has less information. */
 static void a_stack_that_was_open(void **state)
 {
     struct story *x = *state;
@@ -205,8 +205,8 @@ static void a_stack_that_was_open(void **state)
     expect_drawing(x, true, false, "m:f/0@4000, m:g/0@5000, m:g/0 12000+10, ");
 }
 
-/* What is before the horizon is no lesson: only there is return_from of f to be seen,
- * and without one nothing tells when a call ends. */
+/* Nothing is learnt from events before the horizon. Only there is a return_from of f, and without
+ * one it is unknown when a call ends. */
 static void nothing_is_learnt_from_before(void **state)
 {
     struct story *x = *state;
@@ -232,7 +232,7 @@ static void ping_pong(void **state)
         if (us + 144 > 10000)
             msg(x, 1, us + 144, KYMO_E_SEND, 2, 1);
         msg(x, 0, us + 244, KYMO_E_RECEIVE, 1, 2);
-        /* The first that A receives after the horizon might have been sent before it. */
+        /* The first message that A receives after the horizon might have been sent before it. */
         if (us > 10000)
             n += (size_t)snprintf(expected + n, sizeof expected - n, "> %u+100, ", us);
         if (us + 144 > 10000 + 288)
@@ -242,11 +242,12 @@ static void ping_pong(void **state)
     expect_drawing(x, false, false, expected);
 }
 
-/* A sends fast and B is busy: half of what B then takes was sent before the horizon. */
+/* A sends fast and B is busy: half of the messages that B then receives were sent before the
+ * horizon. */
 static void under_way_at_the_horizon(void **state)
 {
     struct story *x = *state;
-    for (unsigned i = 0; i < 6; i++) /* three of them before */
+    for (unsigned i = 0; i < 6; i++) /* three of them before the horizon */
         msg(x, 0, 9700 + i * 101, KYMO_E_SEND, 1, 2);
     for (unsigned i = 0; i < 6; i++)
         msg(x, 1, 12000 + i, KYMO_E_RECEIVE, 2, 1);
@@ -257,7 +258,7 @@ static void under_way_at_the_horizon(void **state)
     expect_drawing(x, false, false, "> 13000+5, ");
 }
 
-/* Nothing can have been under way to a process that is younger. */
+/* No earlier message can have been on its way to a process that is younger than the horizon. */
 static void the_young_have_all_arrows(void **state)
 {
     struct story *x = *state;
@@ -283,11 +284,11 @@ static void lives_begin_at_the_horizon(void **state)
     uint8_t exit_of[12];
     memcpy(exit_of, &gone, 8);
     memcpy(exit_of + 8, &x->reason, 4);
-    wm(x, 0, 4000, KYMO_E_IN, 1, x->f); /* seen before, and running */
+    wm(x, 0, 4000, KYMO_E_IN, 1, x->f); /* has earlier events, and is running */
     wm(x, 0, 5000, KYMO_E_CALL, 4, x->f);
     ts_record(&x->s[0], 6000 * 1000, KYMO_E_EXIT, exit_of, sizeof exit_of, false);
     wm(x, 0, 11000, KYMO_E_OUT, 1, x->f);
-    wm(x, 0, 12000, KYMO_E_IN, 2, x->f); /* not seen before */
+    wm(x, 0, 12000, KYMO_E_IN, 2, x->f); /* has no earlier events */
     wm(x, 0, 13000, KYMO_E_OUT, 2, x->f);
     write_story(x);
     expect_drawing(x, false, true, "<0.2.0> 12000+1000, alive 12000+1000, alive 10000+3000, ");
@@ -302,8 +303,8 @@ static void lives_begin_at_the_horizon(void **state)
 
 /* ---- clocks ---- */
 
-/* The clock of thread 2 had run ahead by 1.5 ms and the recorder had not noticed. Nothing ends
- * before it began, and no arrow goes back. */
+/* The clock of thread 2 had run ahead by 1.5 ms before the recorder noticed. No slice ends before
+ * it begins, and no arrow goes backwards. */
 static void between_clocks_that_differ(void **state)
 {
     struct story *x = *state;
@@ -325,8 +326,8 @@ static void between_clocks_that_differ(void **state)
 
 /* ---- losses ---- */
 
-/* What thread 2 lost may be the end of the call and the receive of the message: the
- * process may have been there and come back. */
+/* Thread 2 may have lost the end of the call and the receive of the message: the process may have
+ * run there and moved back. */
 static void lost_in_another_thread(void **state)
 {
     struct story *x = *state;

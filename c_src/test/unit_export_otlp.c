@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which request belongs to which other one in the export to OpenTelemetry, and its ids,
- * over recordings made by hand.
+ * Tests of the OpenTelemetry export with handmade recordings: the relations between requests, and
+ * their ids.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -85,7 +85,7 @@ static void close_scene(struct scene *x)
     tr_free(&x->t);
 }
 
-/* The one that this client sent at that time. */
+/* The request that this client sent at that time. */
 static const struct kymo_otlp_request *request(const struct scene *x, unsigned client, uint64_t at)
 {
     const struct kymo_otlp_request *found = NULL;
@@ -107,7 +107,8 @@ static const struct kymo_otlp_request *parent(const struct scene *x, const struc
 
 /* ---- chains ---- */
 
-/* 1 asks 2, which asks 3 in its callback, which asks 4 without one; then 2 asks on its own. */
+/* 1 calls 2, which calls 3 in its callback, which calls 4 without one; then 2 makes a call of its
+ * own. */
 static void asked_while_handling(void **state)
 {
     (void)state;
@@ -124,7 +125,7 @@ static void asked_while_handling(void **state)
     received(&x, 450, 2, 3, KYMO_MSG_REPLY, 8);
     call(&x, 500, KYMO_E_RETURN_FROM, 2);
     sent(&x, 510, 2, 1, KYMO_MSG_REPLY, 7);
-    asked(&x, 520, 2, 3, 10); /* before the reply has arrived, but not for it */
+    asked(&x, 520, 2, 3, 10); /* before the reply has arrived, but not part of the request */
     received(&x, 600, 1, 2, KYMO_MSG_REPLY, 7);
     analyse(&x);
     assert_int_equal(x.chains.n, 4);
@@ -142,8 +143,9 @@ static void asked_while_handling(void **state)
     close_scene(&x);
 }
 
-/* A callback that goes on after it has sent its reply: what it asks then is its own. One
- * that replies later than it returns: what the server does until then is not. */
+/* A callback that continues after it has sent its reply: its later calls do not belong to the
+ * request. One that replies after its callback has returned: what the server does in between does
+ * not belong to it either. */
 static void replies_early_and_late(void **state)
 {
     (void)state;
@@ -169,8 +171,8 @@ static void replies_early_and_late(void **state)
     close_scene(&x);
 }
 
-/* What the server handled while a request waited, the newest first; not what it had done
- * before, nor what came later. */
+/* The requests that the server handled while another one waited, newest first; not those handled
+ * before, and not those that came later. */
 static void waited_behind(void **state)
 {
     (void)state;
@@ -204,7 +206,7 @@ static void waited_behind(void **state)
 
 /* ---- ids ---- */
 
-/* Casts that look alike have ids of their own; a window does not change them. */
+/* Casts that look alike have different ids; a window does not change them. */
 static void ids(void **state)
 {
     (void)state;
@@ -237,9 +239,11 @@ struct lines {
     int fails_after;
 };
 
-static int take(void *arg, const char *line, size_t n, size_t spans, char *err, size_t err_size)
+static int take(void *arg, enum kymo_otlp_signal signal, const char *line, size_t n, size_t spans, char *err,
+                size_t err_size)
 {
     struct lines *l = arg;
+    assert_int_equal(signal, KYMO_OTLP_SPANS);
     assert_true(n < KYMO_OTLP_LINE_BYTES + 65536 && spans <= KYMO_OTLP_LINE_SPANS && spans > 0);
     assert_true(line[0] == '{' && line[n - 1] == '}' && memchr(line, '\n', n) == NULL);
     if (l->fails_after == 0) {
@@ -259,7 +263,8 @@ static int export(struct scene *x, struct lines *l, struct kymo_otlp_result *res
     return kymo_export_otlp(x->r, &o, &target, res, err, err_size);
 }
 
-/* Many requests make many lines, and a target that fails ends it with its own words. */
+/* Many requests make many lines. An error of the target ends the export and is reported in the
+ * target's words. */
 static void lines_and_failures(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which receive belongs to which send, when many messages wait: compared with a list
- * that is searched from its beginning.
+ * Tests of matching receives with sends when many messages are pending. The result is compared with
+ * that of a linear search in a list.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static struct kymo_message message(uint64_t from, uint64_t to, uint32_t size)
         .from = PID(from), .to = PID(to), .name = KYMO_IDENT_NONE, .ns = 1, .size = size};
 }
 
-/* More than there was ever room for, with ids between that belong to nobody's message. */
+/* More messages than fit, and in between ids that belong to no message. */
 static void a_deep_mailbox(void **state)
 {
     enum { DEPTH = 300000 };
@@ -61,8 +61,7 @@ static void a_deep_mailbox(void **state)
     free(ids);
 }
 
-/* A message that nobody takes, while others come and go: it is forgotten when there is
- * no more room, and only then. */
+/* A message that is never received is dropped only when its room is needed. */
 static void the_oldest_goes(void **state)
 {
     struct kymo_message stays = message(1, 2, 7), passes = message(3, 4, 7);
@@ -104,7 +103,7 @@ static void drop(struct list *l, size_t i)
     memmove(&l->l[i], &l->l[i + 1], (--l->n - i) * sizeof *l->l);
 }
 
-/* The oldest of the sender that fits; those of the sender before it go, too. */
+/* Takes the oldest matching message of the sender; older messages of that sender are dropped. */
 static uint64_t receive(struct list *l, const struct kymo_message *m)
 {
     for (size_t i = 0; i < l->n; i++) {
@@ -166,12 +165,101 @@ static void like_a_list(void **state)
     kymo_flows_free(&f);
 }
 
+/* The true fate of a numbered message. */
+struct truth {
+    uint64_t id; /* of its send; 0: the send was not recorded */
+    uint64_t from, to;
+    uint8_t node;
+};
+
+/* Messages of equal size between few processes on two nodes that use the same numbers. Sends and
+ * receives are lost at random, and losses are noticed late or never: each receive is matched with
+ * its own send, or with none if that was not recorded. */
+static void numbers_survive_losses(void **state)
+{
+    enum { ROUNDS = 300000, RECEIVERS = 5, DEEP = 64 };
+    struct kymo_flows f;
+    struct truth waits[2][RECEIVERS][DEEP];
+    size_t n[2][RECEIVERS] = {{0}}, matched = 0, unmatched = 0;
+    static uint64_t number_of[2][RECEIVERS][DEEP];
+    uint64_t x = 88172645463325252u, numbers[2] = {0, 0};
+
+    (void)state;
+    open_flows(&f);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        uint8_t node = (uint8_t)(x % 2);
+        size_t to = (x >> 8) % RECEIVERS;
+        bool lost = (x >> 16) % 5 == 0;
+        struct kymo_message m = message(1 + (x >> 24) % 4 + 100u * node, 10 + to + 100u * node, 7);
+        unsigned what = (unsigned)(x >> 32) % 100;
+        m.node = node;
+        if (what < 50 && n[node][to] < DEEP) {
+            m.number = ++numbers[node];
+            struct truth t = {lost ? 0 : kymo_flows_send(&f, &m), m.from, m.to, node};
+            waits[node][to][n[node][to]] = t;
+            number_of[node][to][n[node][to]++] = m.number;
+        } else if (what < 99 && n[node][to] > 0) {
+            struct truth t = waits[node][to][0];
+            m.number = number_of[node][to][0];
+            m.from = (x >> 40) % 2 == 0 ? KYMO_IDENT_NONE : t.from;
+            n[node][to]--;
+            memmove(waits[node][to], waits[node][to] + 1, n[node][to] * sizeof t);
+            memmove(number_of[node][to], number_of[node][to] + 1, n[node][to] * sizeof m.number);
+            if (lost)
+                continue;
+            assert_int_equal(kymo_flows_receive(&f, &m), t.id);
+            matched += t.id != 0;
+            unmatched += t.id == 0;
+            if (t.id != 0)
+                assert_int_equal(f.found.from, t.from);
+        } else if (what == 99 && round % 10 == 0) {
+            kymo_flows_lost(&f);
+        }
+    }
+    assert_true(matched > ROUNDS / 5);
+    assert_true(unmatched > ROUNDS / 50);
+    kymo_flows_end(&f);
+    kymo_flows_free(&f);
+}
+
+/* A message with a number is never matched with one without, however similar they are. */
+static void numbered_or_not(void **state)
+{
+    struct kymo_message plain = message(1, 2, 7), numbered = plain;
+    struct kymo_flows f;
+    int64_t oldest;
+
+    (void)state;
+    open_flows(&f);
+    numbered.number = 5;
+    (void)kymo_flows_send(&f, &plain);
+    assert_int_equal(kymo_flows_receive(&f, &numbered), 0);
+    uint64_t second = kymo_flows_send(&f, &numbered);
+    kymo_flows_lost(&f);
+    assert_int_equal(n_told, 1); /* the one without a number */
+    assert_int_equal(kymo_flows_waiting(&f, PID(2), &oldest), 0);
+    assert_int_equal(kymo_flows_receive(&f, &plain), 0);
+    assert_int_equal(kymo_flows_receive(&f, &numbered), second);
+    assert_int_equal(kymo_flows_receive(&f, &numbered), 0);
+
+    /* The same number twice, which only a damaged recording contains. */
+    uint64_t first = kymo_flows_send(&f, &numbered);
+    second = kymo_flows_send(&f, &numbered);
+    assert_int_equal(told[n_told - 1], first);
+    assert_int_equal(kymo_flows_waiting(&f, PID(2), &oldest), 1);
+    assert_int_equal(kymo_flows_receive(&f, &numbered), second);
+    kymo_flows_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_deep_mailbox),
-        cmocka_unit_test(the_oldest_goes),
-        cmocka_unit_test(like_a_list),
+        cmocka_unit_test(a_deep_mailbox),  cmocka_unit_test(the_oldest_goes),
+        cmocka_unit_test(like_a_list),     cmocka_unit_test(numbers_survive_losses),
+        cmocka_unit_test(numbered_or_not),
     };
     return cmocka_run_group_tests_name("flows", tests, NULL, NULL);
 }

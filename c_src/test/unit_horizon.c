@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From when on a recording is complete, and what is told of the rest: recordings of
- * which threads have lost their oldest segments at different times.
+ * Tests of the horizon, from which on a recording is complete, and of how the events before it are
+ * reported. In these recordings threads have lost their oldest segments at different times.
  */
 #include "reader_fixture.h"
 
@@ -9,8 +9,8 @@
 
 enum { RECORDS = 10 };
 
-/* Segment seq of a thread: RECORDS calls of process `slot`, one tick apart, from
- * 1,000,000 * (seq + 1) on. */
+/* Segment seq of a thread: RECORDS calls of process `slot`, one tick apart, starting at 1,000,000 *
+ * (seq + 1). */
 static uint64_t begin_of(uint64_t seq)
 {
     return 1000000 * (seq + 1);
@@ -27,7 +27,7 @@ static void segment(struct testseg *s, const struct testrec *t, uint32_t slot, u
         ts_close(s, false);
 }
 
-/* Segments first .. last of a thread, the last one open, in the places from `at` on. */
+/* Segments first .. last of a thread, the last one open, in the pool's places from `at` on. */
 static void thread(struct testrec *t, uint32_t slot, uint64_t first, uint64_t last, size_t at)
 {
     struct testseg s;
@@ -43,7 +43,7 @@ static void thread(struct testrec *t, uint32_t slot, uint64_t first, uint64_t la
     t->slots[slot].gone_until = first > 1 ? begin_of(first - 1) + RECORDS - 1 : 0;
 }
 
-/* How many events there are of each thread; `incomplete`: how many of all are. */
+/* Checks the number of events of each thread; `incomplete`: how many of all events are marked so. */
 static void count(struct kymo_reader *r, unsigned of[TR_SLOTS], unsigned *incomplete)
 {
     struct kymo_event ev;
@@ -86,7 +86,7 @@ static void a_whole_recording_has_none(void **state)
     tr_free(&t);
 }
 
-/* Thread 0 has all, thread 1 only what is after the last event of its segment 4. */
+/* Thread 0 has all events, thread 1 only those after the last event of its segment 4. */
 static void it_is_the_newest_oldest_event(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void it_is_the_newest_oldest_event(void **state)
     tr_free(&t);
 }
 
-/* Its slot says what its segments can't. */
+/* Its slot has what its segments cannot tell. */
 static void a_thread_of_which_nothing_is_left(void **state)
 {
     (void)state;
@@ -139,14 +139,13 @@ static void a_thread_of_which_nothing_is_left(void **state)
     kymo_reader_show_all(r, true);
     count(r, of, &incomplete);
     assert_int_equal(of[0], 6 * RECORDS);
-    /* Of another thread at the same time: it may have been before. */
+    /* An event of another thread at the same time may have been before it. */
     assert_int_equal(incomplete, 2 * RECORDS + 5);
     kymo_reader_close(r);
     tr_free(&t);
 }
 
-/* What comes at the time of the horizon in the thread that sets it is after what is
- * gone of it. */
+/* An event at the time of the horizon, in the thread that determines it, is after the missing ones. */
 static void the_same_time_in_the_same_thread(void **state)
 {
     (void)state;
@@ -174,8 +173,8 @@ static void the_same_time_in_the_same_thread(void **state)
     tr_free(&t);
 }
 
-/* A segment may survive newer ones of its thread. meta is as after a power failure: it
- * knows of nothing that is gone. */
+/* A segment may survive newer ones of its thread. meta is as after a power failure: it has no
+ * record of what was overwritten. */
 static void a_gap_counts(void **state)
 {
     (void)state;
@@ -194,17 +193,18 @@ static void a_gap_counts(void **state)
     assert_int_equal(kymo_reader_slots(r, &n)[1].overwritten, 3 * RECORDS);
     kymo_reader_close(r);
 
-    /* And one that the recorder counted and was killed before it reused it. */
+    /* And a segment that the recorder counted as overwritten, before it was killed without reusing
+     * it. */
     thread(&t, 1, 5, 6, 6);
     memset(t.ring.p + 9 * TR_SEGMENT, 0, TR_SEGMENT);
     t.slots[1].overwritten = 5 * RECORDS;
     r = open_it(&t);
     assert_int_equal(kymo_reader_slots(r, &n)[1].overwritten, 4 * RECORDS);
-    /* The open segment is counted by its bytes. */
+    /* The events of the open segment are counted from its bytes. */
     assert_int_equal(kymo_reader_slots(r, &n)[1].bytes, 6 * RECORDS * 17);
     kymo_reader_close(r);
 
-    /* Of the newest segments only the counter knows. */
+    /* Only the counter includes the newest segments. */
     memset(t.ring.p + 7 * TR_SEGMENT, 0, TR_SEGMENT);
     t.slots[1].seq = 0;
     t.slots[1].overwritten = 5 * RECORDS;
@@ -278,8 +278,8 @@ static void removed_files(void **state)
     tr_free(&t);
 }
 
-/* A segment that is missing in the middle for no reason is damage; what is older is
- * not complete either. */
+/* A segment that is missing in the middle without a reason counts as damage; older events are
+ * incomplete, too. */
 static void damage_moves_it(void **state)
 {
     (void)state;
@@ -306,7 +306,7 @@ static void damage_moves_it(void **state)
     tr_free(&t);
 }
 
-/* A file that ends within a segment: its last events are missing like whole segments. */
+/* A file that ends within a segment: the missing events count like missing segments. */
 static void cut_files_move_it(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ static void cut_files_move_it(void **state)
     tr_free(&t);
 }
 
-/* All that is left is older than what is gone. */
+/* All remaining events are older than the missing ones. */
 static void nothing_is_complete(void **state)
 {
     (void)state;

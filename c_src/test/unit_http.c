@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests to kymo live: what is taken, what is refused, and that it makes no difference in
- * which pieces a request comes.
+ * Tests of requests to kymo live: which are accepted and which are refused, however a request is split
+ * into pieces.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,7 +87,8 @@ static void too_large(void **state)
     free(text);
 }
 
-/* Each beginning of a good request wants more; the rest of it does not change the answer. */
+/* Each prefix of a valid request needs more bytes, and what follows the request does not change the
+ * result. */
 static void in_pieces(void **state)
 {
     (void)state;
@@ -129,7 +130,7 @@ static void ours(void **state)
     }
 }
 
-/* Browsers leave the port of http out. */
+/* Browsers omit the default port of HTTP. */
 static void port_of_http(void **state)
 {
     (void)state;

@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening: options, folders, disks, rights, several recorders, forked children.
+ * Tests of opening a recorder: options, folders, disks, permissions, several recorders, forked
+ * children.
  */
 #include <grp.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "rec_check.h"
+
+/* Replaces the function of the C library: records the largest request. */
+static off_t reserved_most;
+
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+    reserved_most = len > reserved_most ? len : reserved_most;
+    return (int)syscall(SYS_fallocate, fd, mode, offset, len);
+}
 
 /* ---- open ------------------------------------------------------------------------- */
 
@@ -158,7 +169,7 @@ static void refuses_bad_folders(void **state)
         assert_int_equal(rc_entries(o.dir), 1);
         unlink(path);
     }
-    /* A folder with something else in it is good, and stays as it is. */
+    /* A folder with other contents can be used, and they are not changed. */
     (void)snprintf(path, sizeof path, "%s/notes.txt", o.dir);
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     assert_true(fd >= 0);
@@ -169,7 +180,7 @@ static void refuses_bad_folders(void **state)
     assert_int_equal(rc_entries(o.dir), 4);
 }
 
-/* Runs f in a process of its own, whose limits and rights it may change. */
+/* Runs f in a child process, whose limits and privileges it may change. */
 static void in_child(int (*f)(void))
 {
     int status = 0;
@@ -195,7 +206,7 @@ static void in_child(int (*f)(void))
         } \
     } while (0)
 
-/* Opening fails with this error and leaves nothing in the folder above. */
+/* Opening fails with this error and leaves nothing behind in the parent folder. */
 static int child_fails(struct kymo_options *o, const char *parent, int error)
 {
     unsigned before = rc_entries(parent);
@@ -235,9 +246,12 @@ static int full_disk(void)
         return 77;
     }
     rc_pool(&o, 8, 512);
+    reserved_most = 0;
     CHECK(child_fails(&o, tiny, ENOSPC) == 0);
+    CHECK(reserved_most <= 1 << 20); /* more than the file system has is not requested */
     rc_pool(&o, 2, 8);
     CHECK(kymo_recorder_open(&o, &r, NULL) == 0);
+    CHECK(reserved_most > 0);
     kymo_recorder_close(r);
     CHECK(mount(NULL, tiny, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
     o.dir = rc_path("tiny/other");
@@ -245,7 +259,7 @@ static int full_disk(void)
     return 0;
 }
 
-/* ramfs does not know fallocate: zeros are written. */
+/* ramfs does not support fallocate: zeros are written. */
 static int no_fallocate(void)
 {
     struct kymo_options o = rc_options(rc_path("ramfs/rec"), KYMO_OVERWRITE);
@@ -356,7 +370,7 @@ static void many_at_once(void **state)
     assert_int_not_equal(access(o.dir, F_OK), 0);
     for (unsigned i = 0; i < KYMO_MAX_RECORDERS; i++)
         assert_int_equal(rc_calls(all[i], 1000 * i, i + 1), i + 1);
-    /* A place that becomes free is used again, and its old events are not. */
+    /* An index that becomes free is reused, without the events of its previous recorder. */
     kymo_recorder_close(all[5]);
     o.dir = rc_path("again");
     all[5] = rc_open(&o);
@@ -378,7 +392,7 @@ static void many_at_once(void **state)
     }
 }
 
-/* Signals of the node are not the worker's. */
+/* The worker does not receive the node's signals. */
 static void the_worker_blocks_signals(void **state)
 {
     static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGXFSZ, SIGPIPE, SIGALRM};

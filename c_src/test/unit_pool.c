@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pool: what is kept of each thread, and from when on it is all there.
+ * Tests of the pool: which segments of each thread are kept, and from when on the recording is
+ * complete.
  *
- * Threads take turns: nothing here depends on how fast they are.
+ * Threads take turns, so the tests do not depend on their speed.
  */
 #include "rec_check.h"
 
 #define PER_SEGMENT ((4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES)
 #define SEGMENTS 64u
 
-/* ---- threads that do as they are told --------------------------------------------- */
+/* ---- threads that record on request ---- */
 
 struct turn {
     struct kymo_recorder *r;
@@ -47,7 +48,7 @@ static void begin(struct turn *t, struct kymo_recorder *r)
     assert_int_equal(pthread_create(&t->thread, NULL, obeys, t), 0);
 }
 
-/* Returns when the thread has recorded n calls more. */
+/* Returns when the thread has recorded n more calls. */
 static void order(struct turn *t, uint64_t n)
 {
     pthread_mutex_lock(&t->mutex);
@@ -87,8 +88,8 @@ static uint64_t horizon(const struct rc_rec *rec)
 
 /* ---- overwrite ------------------------------------------------------------------------ */
 
-/* One thread floods, one records so little that it fills a segment in many laps, one
- * fills a segment in just a lap: what is kept of them reaches back equally far. */
+/* One thread records at a high rate, one fills a segment in many laps, one in a single lap: the
+ * events kept of each reach equally far back. */
 static void reaches_back_equally_far(void **state)
 {
     static const uint64_t slow_events[] = {1,
@@ -112,13 +113,13 @@ static void reaches_back_equally_far(void **state)
         r = rc_open(&o);
         begin(&fast, r);
         begin(&slow, r);
-        /* In each sixteenth of a lap the slow one records its sixteenth. */
+        /* The slow thread records a sixteenth of its events in each sixteenth of a lap. */
         for (unsigned lap = 0; lap < 5 * 16; lap++) {
             order(&fast, SEGMENTS * PER_SEGMENT / 16);
             if (slow_events[k] * (lap + 1) / 16 > slow_events[k] * lap / 16)
                 order(&slow, slow_events[k] * (lap + 1) / 16 - slow_events[k] * lap / 16);
             stamps[lap] = kymo_clock_now(r);
-            /* At no time is anything gone that is younger than half a lap. */
+            /* Events younger than half a lap are never overwritten. */
             for (uint32_t i = 0; i < 2 && lap >= 8; i++)
                 assert_true(kymo_get(&r->slots[i].gone_until) < stamps[lap - 8]);
         }
@@ -145,7 +146,7 @@ static void reaches_back_equally_far(void **state)
             if (kept > 0)
                 assert_int_equal(expected, (i == 0 ? fast : slow).counter);
         }
-        /* The slow one is not driven out: its last lap is there. */
+        /* The slow thread's last lap is still there. */
         if (slow_events[k] >= 16)
             assert_true(oldest_slow < stamps[5 * 16 - 8]);
         rc_free(&rec);
@@ -153,8 +154,8 @@ static void reaches_back_equally_far(void **state)
     }
 }
 
-/* A thread that has ended leaves nothing open: its last events go like all others, and
- * then the horizon is after them. */
+/* A thread that has exited has no open segment: its last events are overwritten like all others,
+ * and then the horizon is after them. */
 static void threads_that_ended(void **state)
 {
     struct kymo_options o = rc_options(rc_path("ended"), KYMO_OVERWRITE);
@@ -190,7 +191,7 @@ static void threads_that_ended(void **state)
     rc_free(&rec);
 }
 
-/* The counters that a live recorder shows agree with what is kept. */
+/* The counters of a live recorder agree with what is kept. */
 static void info_tells_the_horizon(void **state)
 {
     struct kymo_options o = rc_options(rc_path("info"), KYMO_OVERWRITE);
@@ -212,8 +213,8 @@ static void info_tells_the_horizon(void **state)
     kymo_recorder_close(r);
 }
 
-/* A thread is held between its ticket and its place while others go round: it must not
- * take what was used since. */
+/* A thread is held after it has drawn a ticket, while others use the whole pool: it must not take a
+ * place that was used since. */
 static void a_late_ticket_takes_nothing_new(void **state)
 {
     struct kymo_options o = rc_options(rc_path("late"), KYMO_OVERWRITE);
@@ -243,7 +244,7 @@ static void a_late_ticket_takes_nothing_new(void **state)
     kymo_recorder_close(r);
     rc_load(o.dir, &rec);
     h = horizon(&rec);
-    /* The segment that its ticket named is of the last lap: it is still there. */
+    /* The segment at its ticket's place is of the last lap, and still there. */
     for (size_t i = 0; i < rec.n_segs; i++)
         older += rec.segs[i].head.instance != 0 && rec.segs[i].head.ts_end <= h;
     assert_in_range(older, 0, 1);
@@ -251,9 +252,9 @@ static void a_late_ticket_takes_nothing_new(void **state)
     rc_free(&rec);
 }
 
-/* Under overwrite closed segments get their CRCs while others are written, and at the
- * end all have them. A segment that is reused meanwhile keeps nobody waiting, and
- * does not get the sum of what it held before. */
+/* Under overwrite, closed segments get their CRCs while others are written, and at the end all have
+ * one. A segment that is reused during this makes no thread wait, and does not get the CRC of its
+ * old contents. */
 static void closed_segments_get_sums(void **state)
 {
     struct kymo_options o = rc_options(rc_path("sums"), KYMO_OVERWRITE);
@@ -266,13 +267,13 @@ static void closed_segments_get_sums(void **state)
     for (uint64_t n = 0; n < 20; n++) {
         rc_arm(KYMO_AT_SUM);
         rc_calls(r, 100 * n * PER_SEGMENT, 3 * PER_SEGMENT);
-        rc_await_gate(KYMO_AT_SUM); /* the worker has the sum of a segment */
+        rc_await_gate(KYMO_AT_SUM); /* the worker has computed the CRC of a segment */
         rc_calls(r, (100 * n + 3) * PER_SEGMENT, (SEGMENTS + n) * PER_SEGMENT);
         rc_release(KYMO_AT_SUM);
         rc_arm(KYMO_AT_SUM);
         rc_calls(r, (100 * n + 80) * PER_SEGMENT, 2 * PER_SEGMENT);
-        rc_await_gate(KYMO_AT_SUM); /* it is done with the one before */
-        rc_load(o.dir, &rec);       /* checks the sums that there are */
+        rc_await_gate(KYMO_AT_SUM); /* it has finished the previous one */
+        rc_load(o.dir, &rec);       /* checks the CRCs of segments that have one */
         assert_int_equal(rec.n_segs, SEGMENTS);
         for (size_t i = 1; i < rec.n_segs; i++)
             assert_int_equal(rec.segs[i].head.seq, rec.segs[i - 1].head.seq + 1);
@@ -289,7 +290,7 @@ static void closed_segments_get_sums(void **state)
 
 /* ---- discard -------------------------------------------------------------------------- */
 
-/* The worker stands still, one thread floods: a thread that records little loses
+/* The worker is stopped and one thread records at a high rate: a thread that records little loses
  * nothing. */
 static void a_flood_loses_its_own(void **state)
 {
@@ -314,7 +315,7 @@ static void a_flood_loses_its_own(void **state)
     assert_true(flood.recorded < flood.done);
     assert_int_equal(little.recorded, 2 * PER_SEGMENT);
     order(&little, 1);
-    assert_int_equal(little.recorded, 2 * PER_SEGMENT); /* then it is a flood, too */
+    assert_int_equal(little.recorded, 2 * PER_SEGMENT); /* then it exceeds its share, too */
     rc_release(KYMO_AT_DRAIN);
     end(&flood);
     end(&little);
@@ -330,8 +331,7 @@ static void a_flood_loses_its_own(void **state)
 
 /* ---- sizes ----------------------------------------------------------------------------- */
 
-/* Whatever the number of threads, the memory is what was asked for, and holds enough
- * segments for all. */
+/* For any number of threads, the memory is as requested, and has enough segments for all. */
 static void one_memory_for_all_threads(void **state)
 {
     static const uint32_t threads[] = {1, 18, 64, 300, 2000};
@@ -349,8 +349,8 @@ static void one_memory_for_all_threads(void **state)
         assert_in_range(kymo_options_memory(&o), o.memory - l.segment_bytes - 8 * 4096, o.memory);
         assert_true(l.n_segments >= 2 * threads[i] + 2);
         assert_true(threads[i] > 18 || l.segment_bytes == 65536);
-        /* Nearly all of it is for events: five times the 8 MiB that two busy threads
-         * had when each had 4 MiB of its own. */
+        /* Nearly all memory is for events: five times the 8 MiB that two busy threads would have if
+         * each had 4 MiB of its own. */
         assert_true(threads[i] > 64 || l.ring > 41u << 20);
     }
     o.n_slots = 300;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * membarrier(2) may fail for want of memory after it has worked: nobody goes on
- * without the barrier.
+ * membarrier(2) may fail for lack of memory after earlier calls succeeded. Tests that no function
+ * continues without the barrier.
  */
 #include "rec_check.h"
 
 #include <linux/membarrier.h>
 
-static unsigned expedited_fails, global_fails; /* so many times more */
+static unsigned expedited_fails, global_fails; /* how many more times */
 static unsigned expedited_calls, global_calls;
 
 int kymo_test_membarrier(int cmd)
@@ -29,7 +29,7 @@ static void stop_with(const char *name, unsigned expedited, unsigned global)
     struct kymo_options o;
     struct kymo_recorder *r = rc_fresh(&o, name, KYMO_OVERWRITE);
 
-    if (r->head.fenced) { /* ThreadSanitizer: producers have barriers of their own */
+    if (r->head.fenced) { /* under ThreadSanitizer producers have barriers of their own */
         kymo_recorder_close(r);
         skip();
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The reader on good recordings: every record in every variant, the order of
- * time, the dictionary, clocks, raw segments. The recordings are made by
- * testrec.h, which shares nothing with the reader but the format's header.
+ * Tests of the reader with valid recordings: every record in every variant, order of time, the
+ * dictionary, clocks, raw segments. The recordings are written by testrec.h, which shares only the
+ * header of the format with the reader.
  */
 #include "reader_fixture.h"
 
@@ -23,13 +23,13 @@ static const struct {
 #undef KYMO_X
 };
 
-/* What is put into the fields of record number i: all different. */
+/* The values of the fields of record number i, all different. */
 static uint64_t who_of(size_t i)
 {
     return KYMO_IDENT(KYMO_I_PID, 1000 + i);
 }
 
-/* n bytes of a number, little-endian as this machine is. */
+/* n bytes of a number, in little-endian order like this machine. */
 static void put(uint8_t *p, uint64_t v, size_t n)
 {
     memcpy(p, &v, n);
@@ -71,12 +71,27 @@ static size_t body(uint8_t *p, size_t i, unsigned variant)
             size = 8;
             break;
         case 'I': v = 600 + i; break;
+        case 'N':
+            v = 0x7766554433221100ull + i;
+            size = 8;
+            break;
+        case 'L': v = 700 + i; break;
         case 'G':
             p[n++] = KYMO_GC_SIZES;
             for (uint64_t k = 0; k < KYMO_GC_SIZES; k++) {
                 put(p + n, 1000000 * k + i, 8);
                 n += 8;
             }
+            continue;
+        case 'J': v = 700 + i; break;
+        case 'C':
+            put(p + n, 2, 2);
+            for (uint64_t k = 0; k < 2; k++) {
+                put(p + n + 2 + 12 * k, KYMO_N_PROCESSES + k, 2);
+                put(p + n + 4 + 12 * k, k, 2);
+                put(p + n + 6 + 12 * k, 1000 * k + i, 8);
+            }
+            n += 2 + 2 * 12;
             continue;
         default: fail_msg("no such field: %c", *f);
         }
@@ -106,11 +121,19 @@ static size_t body(uint8_t *p, size_t i, unsigned variant)
 static void check(const struct kymo_event *ev, size_t i, unsigned variant)
 {
     const char *f = types[i].fields;
-    unsigned id = types[i].id == KYMO_E_SEND_REF       ? KYMO_E_SEND
-                  : types[i].id == KYMO_E_RECEIVE_REF  ? KYMO_E_RECEIVE
-                  : types[i].id == KYMO_E_SPAWNED_PROC ? KYMO_E_SPAWNED
-                                                       : types[i].id;
-    assert_int_equal(ev->id, id);
+    static const uint8_t forms[KYMO_E_COUNT] = {[KYMO_E_SEND_REF] = KYMO_E_SEND,
+                                                [KYMO_E_SEND_NUMBERED] = KYMO_E_SEND,
+                                                [KYMO_E_SEND_REF_NUMBERED] = KYMO_E_SEND,
+                                                [KYMO_E_RECEIVE_REF] = KYMO_E_RECEIVE,
+                                                [KYMO_E_RECEIVE_NUMBERED] = KYMO_E_RECEIVE,
+                                                [KYMO_E_RECEIVE_REF_NUMBERED] = KYMO_E_RECEIVE,
+                                                [KYMO_E_SPAWNED_PROC] = KYMO_E_SPAWNED,
+                                                [KYMO_E_IN_RUNNABLE] = KYMO_E_IN,
+                                                [KYMO_E_OUT_REASON] = KYMO_E_OUT};
+    unsigned id = forms[types[i].id];
+    assert_int_equal(ev->id, id != 0 ? id : types[i].id);
+    assert_int_equal(ev->number, strchr(f, 'N') ? 0x7766554433221100ull + i : 0);
+    assert_int_equal(ev->passed, strchr(f, 'L') ? 700 + i : 0);
     assert_int_equal(ev->who, strchr(f, 'W') ? who_of(i) : KYMO_IDENT_NONE);
     assert_int_equal(ev->peer, strchr(f, 'P') ? KYMO_IDENT(KYMO_I_PORT, i) : KYMO_IDENT_NONE);
     assert_int_equal(ev->mfa, strchr(f, 'M') ? 100 + i : 0);
@@ -126,6 +149,14 @@ static void check(const struct kymo_event *ev, size_t i, unsigned variant)
     assert_int_equal(ev->n_gc, strchr(f, 'G') ? KYMO_GC_SIZES : 0);
     for (uint64_t k = 0; k < ev->n_gc; k++)
         assert_int_equal(ev->gc[k], 1000000 * k + i);
+    assert_int_equal(ev->in_mfa, strchr(f, 'J') ? 700 + i : 0);
+    assert_int_equal(ev->n_counters, strchr(f, 'C') ? 2 : 0);
+    for (uint32_t k = 0; k < ev->n_counters; k++) {
+        struct kymo_counter_value c = kymo_counter_at(ev, k);
+        assert_int_equal(c.counter, KYMO_N_PROCESSES + k);
+        assert_int_equal(c.index, k);
+        assert_int_equal(c.value, 1000 * k + i);
+    }
     assert_int_equal(ev->has_content, (variant & KYMO_HAS_CONTENT) != 0);
     assert_int_equal(ev->content_len, ev->has_content ? 2 : 0);
     assert_int_equal(ev->content_flags, ev->has_content ? KYMO_C_CUT : 0);
@@ -208,7 +239,7 @@ static void long_gaps_between_records(void **state)
 
 /* ---- order ---- */
 
-/* Eight threads, segments in ring and both data files, some of them twice. */
+/* Eight threads, with segments in the ring and in both data files, some of them in two places. */
 static void merge_of_all_threads(void **state)
 {
     (void)state;
@@ -227,7 +258,7 @@ static void merge_of_all_threads(void **state)
                 sum += records++;
             }
             if (seq != 6 || slot % 2 == 0)
-                ts_close(&s, seq % 2 == 0); /* the last ones of odd slots are open */
+                ts_close(&s, seq % 2 == 0); /* the last segments of odd slots are open */
             if (seq >= 3)
                 tr_to_ring(&t, &s);
             if (seq <= 4)
@@ -260,7 +291,7 @@ static void merge_of_all_threads(void **state)
         assert_clean(r);
         assert_int_equal(kymo_reader_rewind(r), 0);
     }
-    /* Of segments that are left out nothing comes, and nothing is read. */
+    /* Segments that are left out deliver no events and are not read. */
     uint64_t before[TR_SLOTS], skipped = 0, all, read;
     struct kymo_event ev, final = {.ns = 0};
     for (uint32_t slot = 0; slot < TR_SLOTS; slot++)
@@ -276,7 +307,7 @@ static void merge_of_all_threads(void **state)
     assert_int_equal(kymo_reader_rewind(r), 0);
     while (kymo_reader_next(r, &ev) == 1)
         behind += ev.ticks >= before[ev.slot];
-    assert_true(skipped >= behind); /* none that is wanted is missing */
+    assert_true(skipped >= behind); /* no selected event is missing */
     int64_t first, last;
     assert_int_equal(kymo_reader_rewind(r), 0);
     assert_int_equal(kymo_reader_span(r, &first, &last), 0);
@@ -298,7 +329,7 @@ static void raw_segments(void **state)
     const uint8_t *bytes;
     size_t len;
     tr_init(&t);
-    /* One open in the ring: nothing of it is filled in. */
+    /* An open segment in the ring: its header is not filled in yet. */
     ts_open(&s, &t, 1, 5, 2000000);
     for (uint64_t i = 0; i < 9; i++)
         ts_wm(&s, 2000000 + i * 5, KYMO_E_OUT, i, 1);
@@ -320,7 +351,7 @@ static void raw_segments(void **state)
     memcpy(&h, bytes, sizeof h);
     assert_int_equal(h.instance, 1);
     assert_int_equal(h.seq, 5);
-    assert_int_equal(h.events, 9); /* a note is none */
+    assert_int_equal(h.events, 9); /* a note is not an event */
     assert_int_equal(h.content_bits, len * 8);
     assert_int_equal(h.ts_end, 2000045);
     assert_memory_equal(bytes + KYMO_SEG_HEADER, s.b + KYMO_SEG_HEADER, len - KYMO_SEG_HEADER);
@@ -353,8 +384,8 @@ static void empty_recording(void **state)
 
 /* ---- names ---- */
 
-/* Entries of a process add to each other: what a later one does not know stays. One of
- * another length is damaged, and what follows it is read. */
+/* The entries of a process are merged: unknown values in a later one do not replace known ones. An
+ * entry with an invalid length is damaged, and those after it are read. */
 static void relatives_add_up(void **state)
 {
     (void)state;
@@ -375,7 +406,7 @@ static void relatives_add_up(void **state)
     assert_true(caller == other);
     assert_true(kymo_reader_process(r, pid, &name, &mfa));
     assert_int_equal(name, boss);
-    assert_int_equal(kymo_reader_damage(r)->dict_bad, KYMO_DICT_HDR + 2 * sizeof pid); /* what is not 0 */
+    assert_int_equal(kymo_reader_damage(r)->dict_bad, KYMO_DICT_HDR + 2 * sizeof pid); /* zeros excluded */
     kymo_reader_close(r);
     tr_free(&t);
 }
@@ -449,7 +480,7 @@ static void dictionary(void **state)
     assert_string_equal(text, "?");
     kymo_format_ident(r, KYMO_IDENT_NONE, text, sizeof text);
     assert_string_equal(text, "undefined");
-    assert_int_equal(kymo_format_ident(r, pid, text, 4), 8); /* as snprintf */
+    assert_int_equal(kymo_format_ident(r, pid, text, 4), 8); /* the length, as with snprintf */
     assert_string_equal(text, "<0.");
     assert_clean(r);
     kymo_reader_close(r);
@@ -530,7 +561,7 @@ static void calibrated_clock(void **state)
     assert_int_equal(kymo_reader_erl_ns(r, 5000 - 3), -576460751000000003);
     kymo_reader_close(r);
 
-    /* Nonsense is not a trap. */
+    /* Extreme values cause no trap. */
     t.meta.ticks_per_sec = 0;
     t.meta.t0_mono_ns = INT64_MIN;
     t.meta.n_calib = UINT32_MAX;
@@ -547,7 +578,7 @@ static void calibrated_clock(void **state)
     tr_free(&t);
 }
 
-/* Names of releases and threads that a terminal would obey. */
+/* Releases and thread names with terminal control sequences. */
 static void texts_are_tame(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Is the recorder still there? By its lock, from every PID namespace, and where it has
- * none by its process.
+ * Tests of how the reader detects whether the recorder is still alive: by its lock, from any PID
+ * namespace, and by its process if it has no lock.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 
 #include "reader_fixture.h"
 
-/* Without a lock: by the number of the process. */
+/* Without a lock: by the process id. */
 static void by_its_process(void **state)
 {
     (void)state;
@@ -36,7 +36,7 @@ static void by_its_process(void **state)
     assert_true(kymo_reader_crashed(r));
     kymo_reader_close(r);
 
-    t.meta.os_pid = (uint64_t)getpid(); /* lives, but has it not mapped: its number was used again */
+    t.meta.os_pid = (uint64_t)getpid(); /* is alive but has not mapped the file: the process id was reused */
     r = open_it(&t);
     assert_true(kymo_reader_crashed(r));
     kymo_reader_close(r);
@@ -51,7 +51,7 @@ static void by_its_process(void **state)
     munmap(map, KYMO_META_BYTES);
     close(fd);
 
-    t.meta.snapshot = 1; /* never written to again */
+    t.meta.snapshot = 1; /* will not be written to again */
     t.meta.os_pid = 0;
     r = open_it(&t);
     assert_false(kymo_reader_crashed(r));
@@ -59,7 +59,7 @@ static void by_its_process(void **state)
     tr_free(&t);
 }
 
-/* A lock on meta as the recorder takes it. The file, or -1. */
+/* Takes the same lock on meta as the recorder. Returns the file, or -1. */
 static int take_lock(void)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
@@ -73,7 +73,7 @@ static int take_lock(void)
     return fd;
 }
 
-/* A recording whose newest data file is being written to: its last segment is cut. */
+/* A recording whose newest data file is being written: its last segment is incomplete. */
 static void growing(struct testrec *t)
 {
     struct testseg s;
@@ -87,14 +87,14 @@ static void growing(struct testrec *t)
             ts_wm(&s, 1000000 * seq + i, KYMO_E_CALL, seq, 0);
         ts_close(&s, true);
         tr_to_data(t, 1, &s, true);
-        if (seq == 3) /* its own copy is in the pool still */
+        if (seq == 3) /* its copy is still in the pool */
             tr_to_ring(t, &s);
     }
     t->data[1].n -= 100;
     tr_write(t, dir);
 }
 
-/* 0: it lives, all is there and nothing is damaged. 1: it is a crash, or there is damage. */
+/* 0: it is alive, complete and not damaged. 1: it has crashed or is damaged. */
 static int looks_dead(void)
 {
     static const struct kymo_damage none;
@@ -120,13 +120,13 @@ static void by_its_lock(void **state)
     if (fd < 0)
         skip();
     assert_int_equal(looks_dead(), 0);
-    assert_int_equal(looks_dead(), 0); /* asking does not take it away */
+    assert_int_equal(looks_dead(), 0); /* asking does not release the lock */
     close(fd);
     assert_int_equal(looks_dead(), 1); /* although a process has that number */
     tr_free(&t);
 }
 
-/* Where the process of the recorder has no number at all. */
+/* The recorder's process has no id in this namespace. */
 static void from_another_pid_namespace(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void from_another_pid_namespace(void **state)
     tr_free(&t);
 }
 
-/* A living pool of one thread with three segments of 20 events. */
+/* A live pool of one thread with three segments of 20 events. */
 static void living_pool(struct testrec *t)
 {
     struct testseg s;
@@ -181,7 +181,7 @@ static void living_pool(struct testrec *t)
     tr_write(t, dir);
 }
 
-/* Events that are given, of which the first is at *first. */
+/* Returns the number of events delivered; the first is at *first. */
 static unsigned count_events(struct kymo_reader *r, uint64_t *first)
 {
     struct kymo_event ev;
@@ -193,8 +193,8 @@ static unsigned count_events(struct kymo_reader *r, uint64_t *first)
     return n;
 }
 
-/* What is opened again to go on has all that is left to read; its pool is held, so it does
- * not matter what the recorder does to it. */
+/* A recording opened again to continue has all remaining events. Its pool is held in memory, so
+ * changes by the recorder do not matter. */
 static void opened_again(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void opened_again(void **state)
     tr_free(&t);
 }
 
-/* A recording that is read from a time on: as if it were cut there. */
+/* A recording read from a given time on behaves as if it were cut there. */
 static void begun_later(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Damaged recordings: what is good is read, what is bad is skipped and counted,
- * what is no recording at all is refused with a reason.
+ * Tests of the reader with damaged recordings: intact parts are read, damaged parts are skipped and
+ * counted, and anything that is not a recording is refused with a reason.
  */
 
 #include <sys/types.h>
@@ -44,7 +44,7 @@ static void in_data(struct testrec *t, unsigned n, bool crc)
     }
 }
 
-/* How many records there are of each segment. */
+/* Checks the number of records of each segment. */
 static void count(struct kymo_reader *r, unsigned *of, unsigned n)
 {
     struct kymo_event ev;
@@ -70,7 +70,9 @@ static void refused(void **state)
     assert_refused(&t, -EBADMSG, "magic");
     t.meta.magic ^= 1;
     t.meta.version = 1;
-    assert_refused(&t, -EPROTO, "format version 1; this program reads version 2");
+    assert_refused(&t, -EPROTO, "format version 1; this program reads versions 2 to 3");
+    t.meta.version = KYMO_FORMAT_VERSION + 1;
+    assert_refused(&t, -EPROTO, "format version 4; this program reads versions 2 to 3");
     t.meta.version = KYMO_FORMAT_VERSION;
     t.meta.n_slots = 4097;
     assert_refused(&t, -EBADMSG, "n_slots");
@@ -98,7 +100,7 @@ static void refused(void **state)
     assert_refused(NULL, -EBADMSG, "cut short");
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_refused(NULL, -EBADMSG, "regular"); /* and does not wait for a writer */
+    assert_refused(NULL, -EBADMSG, "regular"); /* and does not wait for a writer of the FIFO */
     tr_remove(dir);
     assert_refused(NULL, -ENOENT, "No such file");
     tr_file("/tmp", strrchr(dir, '/') + 1, "x", 1);
@@ -107,7 +109,7 @@ static void refused(void **state)
     tr_free(&t);
 }
 
-/* Nothing but meta, which is cut behind its first page. */
+/* Only meta, which is cut after its first page. */
 static void only_meta(void **state)
 {
     (void)state;
@@ -126,7 +128,7 @@ static void only_meta(void **state)
     unlink(path);
     snprintf(path, sizeof path, "%s/data.000001", dir);
     unlink(path);
-    assert_int_equal(mkfifo(path, 0600), 0); /* no data file: counted, not waited for */
+    assert_int_equal(mkfifo(path, 0600), 0); /* not a data file: counted, and not opened in a blocking way */
     struct kymo_reader *r = open_written();
     assert_int_equal(kymo_reader_slots(r, &n)[0].events, 0);
     assert_int_equal(n, TR_SLOTS);
@@ -153,7 +155,7 @@ static void cut_at_every_byte(void **state)
     for (size_t n = 0; n <= whole; n++) {
         t.data[1].n = n;
         tr_write(&t, dir);
-        if (n == 0) /* tr_write leaves empty files out */
+        if (n == 0) /* tr_write does not write empty files */
             tr_file(dir, "data.000001", "", 0);
         struct kymo_reader *r = open_written();
         count(r, of, 4);
@@ -172,8 +174,8 @@ static void cut_at_every_byte(void **state)
     tr_free(&t);
 }
 
-/* With check sums a flipped bit costs its own segment, and never shows a wrong
- * event. Without, it must not do harm. */
+/* With checksums, a flipped bit affects only its own segment, and never yields a wrong event.
+ * Without them, it must do no harm. */
 static void bit_flips_in_data(void **state)
 {
     (void)state;
@@ -199,7 +201,7 @@ static void bit_flips_in_data(void **state)
             assert_int_equal(of[1], RECORDS);
             /* A false sequence number may make it look like a copy of the third. */
             if (in_segment < 64 || in_segment >= 72)
-                assert_true(of[3] >= RECORDS); /* and maybe a changed one of the second */
+                assert_true(of[3] >= RECORDS); /* and possibly a changed one of the second */
             if (crc == 1 && in_segment >= KYMO_SEG_HEADER && in_segment < SEGMENT_USED) {
                 assert_int_equal(of[2], 0);
                 assert_int_equal(kymo_reader_damage(r)->segments_bad, 1);
@@ -211,7 +213,7 @@ static void bit_flips_in_data(void **state)
     }
 }
 
-/* Foreign bytes and zeroes between good segments. */
+/* Foreign bytes and zeros between valid segments. */
 static void garbage_between_segments(void **state)
 {
     (void)state;
@@ -232,7 +234,7 @@ static void garbage_between_segments(void **state)
             tr_append(&t.data[1], junk, 200001);
         memset(junk, 0, 200001);
         if (seq == 2)
-            tr_append(&t.data[1], junk, 70000); /* a hole that nobody wrote to */
+            tr_append(&t.data[1], junk, 70000); /* a hole that was never written */
     }
     struct kymo_reader *r = open_it(&t);
     count(r, of, 6);
@@ -248,7 +250,7 @@ static void garbage_between_segments(void **state)
     tr_free(&t);
 }
 
-/* A segment of another recording, and one of a thread that there is not. */
+/* A segment of another recording, and one of a thread that does not exist. */
 static void foreign_segments(void **state)
 {
     (void)state;
@@ -275,8 +277,8 @@ static void foreign_segments(void **state)
     tr_free(&t);
 }
 
-/* A good segment that claims the space of what follows: headers that are none,
- * and a good one behind them. */
+/* A valid segment that claims the space of the following ones: invalid headers, and a valid segment
+ * after them. */
 static void lying_segment(void **state)
 {
     (void)state;
@@ -297,12 +299,12 @@ static void lying_segment(void **state)
     segment(&s, &t, 0, 2);
     ts_close(&s, true);
     tr_to_data(&t, 1, &s, true);
-    tr_append(&t.data[1], s.b, 3000); /* a copy, whose end the first one claims */
+    tr_append(&t.data[1], s.b, 3000); /* a copy, whose end is claimed by the first one */
     struct kymo_reader *r = open_it(&t);
     count(r, of, 4);
     assert_int_equal(of[1], RECORDS);
     assert_int_equal(of[2], RECORDS);
-    /* The false size, the headers, and what the copy leaves behind: each once. */
+    /* The wrong size, the headers, and what the copy leaves over: each is counted once. */
     assert_in_range(kymo_reader_damage(r)->segments_bad, 21, 23);
     kymo_reader_close(r);
     tr_free(&t);
@@ -328,7 +330,7 @@ static void crashed_ring(void **state)
     /* The open segment's committed bytes end, garbage follows. */
     uint8_t *ring = t.ring.p + (3 * TR_SEGS + 4 % TR_SEGS) * TR_SEGMENT;
     memset(ring + SEGMENT_USED, 0xee, 500);
-    /* One is being set up again: commit is 0. */
+    /* One segment is being reused: commit is 0. */
     memset(t.ring.p + (3 * TR_SEGS + 1) * TR_SEGMENT + 80, 0, 8);
     struct kymo_reader *r = open_it(&t);
     assert_true(kymo_reader_crashed(r));
@@ -341,8 +343,8 @@ static void crashed_ring(void **state)
     assert_memory_equal(kymo_reader_damage(r), &none, sizeof none);
     kymo_reader_close(r);
 
-    /* Any place may hold any segment, and what is there twice is read once. One of
-     * another recording is not believed. */
+    /* Any place may have any segment, duplicates are read once, and segments of other recordings
+     * are ignored. */
     uint8_t *other = t.ring.p + 5 * TR_SEGS * TR_SEGMENT;
     memcpy(other, t.ring.p + (3 * TR_SEGS + 2) * TR_SEGMENT, TR_SEGMENT);
     memcpy(other + TR_SEGMENT, other, TR_SEGMENT);
@@ -353,7 +355,7 @@ static void crashed_ring(void **state)
     assert_int_equal(kymo_reader_damage(r)->segments_bad, 1);
     kymo_reader_close(r);
 
-    /* The file ends inside the ring of slot 3: in the segment with number 4. */
+    /* The file ends in segment 4 of slot 3. */
     size_t whole = t.ring.n;
     t.ring.n = (3 * TR_SEGS + 3) * TR_SEGMENT + KYMO_SEG_HEADER + 5 * 17;
     r = open_it(&t);
@@ -366,7 +368,7 @@ static void crashed_ring(void **state)
     tr_free(&t);
 }
 
-/* A bad record in the middle: those before it are good. */
+/* A bad record in the middle: those before it are valid. */
 static void bad_records(void **state)
 {
     (void)state;
@@ -375,7 +377,7 @@ static void bad_records(void **state)
         size_t n;
     } bads[] = {
         {{50}, 20},                                                         /* no such event */
-        {{255, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 20},                    /* id beyond a byte */
+        {{255, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 20},                    /* id larger than a byte */
         {{255, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, 20},                    /* back in time */
         {{KYMO_E_CALL}, 3},                                                 /* cut header */
         {{KYMO_E_CALL}, 16},                                                /* cut fields */
@@ -412,8 +414,8 @@ static void bad_records(void **state)
     }
 }
 
-/* Segments 1 .. 4 of thread 0, the last one open; and then 5 and 6 in the places of 1
- * and 2, and 4 has grown. */
+/* Segments 1 .. 4 of thread 0, the last one open. Later, 5 and 6 are in the places of 1 and 2, and
+ * 4 has grown. */
 static void before(struct testrec *t)
 {
     struct testseg s;
@@ -443,9 +445,9 @@ static void move_on(struct testrec *t)
     close(fd);
 }
 
-/* The pool moves on between opening and reading: the segments that were overwritten are
- * left out, the others are as they were. Before the first event was given that moves the
- * horizon; later it is a hole. */
+/* The recorder overwrites part of the pool between opening and reading: those segments are left
+ * out, the others are unchanged. Before the first event is delivered this moves the horizon; later
+ * it leaves a gap. */
 static void overwritten_while_read(void **state)
 {
     (void)state;
@@ -466,7 +468,7 @@ static void overwritten_while_read(void **state)
             assert_true(ev.who >= 3 - 2 * given && ev.who <= 4 && ev.who != 2 && !ev.incomplete);
             n++;
         }
-        /* What was there when it was opened; and what was read by then. */
+        /* What was there when it was opened, and what was read before the change. */
         assert_int_equal(n, (2 + given) * RECORDS);
         assert_int_equal(kymo_reader_damage(r)->segments_moved, given);
         assert_int_equal(kymo_reader_damage(r)->segments_bad, 0);
@@ -477,8 +479,8 @@ static void overwritten_while_read(void **state)
     }
 }
 
-/* The only segment of a thread is overwritten before it is read, and its last event was
- * later than the beginning of all others: the slot says when. */
+/* The only segment of a thread is overwritten before it is read, and its last event was later than
+ * the beginning of all others: the slot has the time. */
 static void last_one_overwritten(void **state)
 {
     (void)state;
@@ -512,8 +514,8 @@ static void last_one_overwritten(void **state)
     tr_free(&t);
 }
 
-/* Policy discard: what left the ring meanwhile is found in the data files, also
- * in one that did not exist when the recording was opened. */
+/* Policy discard: segments that have left the ring are found in the data files, also in one created
+ * after the recording was opened. */
 static void drained_while_read(void **state)
 {
     (void)state;
@@ -534,7 +536,7 @@ static void drained_while_read(void **state)
     struct kymo_reader *r = open_it(&t);
     for (uint64_t seq = 2; seq <= 4; seq++) {
         segment(&s, &t, 0, seq);
-        if (seq == 4) /* it went on before it was closed */
+        if (seq == 4) /* it was extended before it was closed */
             ts_wm(&s, 1000000 * seq + RECORDS, KYMO_E_CALL, seq, 0);
         ts_close(&s, true);
         tr_to_data(&t, seq < 4 ? 1 : 2, &s, true);
@@ -569,7 +571,7 @@ static void damaged_dictionary(void **state)
     uint32_t e = tr_mfa(&t, a, b, 1);
     memset(t.dict.p + hole, 0, 4); /* the magic of b is missing */
     t.dict.p[at - 3] ^= 4;         /* a byte of c */
-    t.meta.dict_used = 1ull << 60; /* and the length is nonsense */
+    t.meta.dict_used = 1ull << 60; /* and the length is invalid */
     struct kymo_reader *r = open_it(&t);
     char text[64];
     assert_int_equal(kymo_reader_atom(r, a).len, 5);
@@ -581,14 +583,14 @@ static void damaged_dictionary(void **state)
     assert_string_equal(text, "first:?/1");
     kymo_reader_close(r);
 
-    t.meta.dict_used = 1; /* too small: entries go on, so does the reader */
+    t.meta.dict_used = 1; /* too small: there are more entries, and the reader continues */
     r = open_it(&t);
     assert_int_equal(kymo_reader_dict_size(r), e);
     kymo_reader_close(r);
     tr_free(&t);
 }
 
-/* Entries with valid check sums and impossible ids or lengths. */
+/* Entries with valid checksums and impossible ids or lengths. */
 static void hostile_dictionary(void **state)
 {
     (void)state;
@@ -604,7 +606,7 @@ static void hostile_dictionary(void **state)
     t.next_id = 7;
     tr_atom(&t, "another_seven");
     t.next_id = 8;
-    uint32_t self = tr_mfa(&t, 8, 8, 255); /* refers to itself, which is no atom */
+    uint32_t self = tr_mfa(&t, 8, 8, 255); /* refers to itself, which is not an atom */
     struct kymo_reader *r = open_it(&t);
     char text[64];
     assert_int_equal(kymo_reader_dict_size(r), 8);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where events were lost: from one note of loss to the next of the same thread nothing is
- * certain, in no thread. Thread 0 is whole and has an event each millisecond, thread 1
- * loses.
+ * Tests of lost events: between two notes of loss of the same thread, no thread counts as complete.
+ * Thread 0 is complete and has an event each millisecond; thread 1 loses events.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +66,7 @@ static int teardown(void **state)
     return rc;
 }
 
-/* The events of thread 0 in doubt are those from `from` to `to` ms; from 0: none. */
+/* The incomplete events of thread 0 are those from `from` to `to` ms; from 0: none. */
 static void expect_doubt(struct story *x, bool two, unsigned from, unsigned to)
 {
     struct kymo_reader *r;
@@ -108,7 +107,7 @@ static void nothing_is_lost(void **state)
     expect_doubt(x, true, 0, 0);
 }
 
-/* Of equal times thread 0 comes first. */
+/* At equal times, thread 0 comes first. */
 static void from_note_to_note(void **state)
 {
     struct story *x = *state;
@@ -130,7 +129,7 @@ static void of_several_causes(void **state)
     expect_doubt(x, false, 6, 8);
 }
 
-/* One loss: it was at the time of the note, and is between two events of thread 0. */
+/* One loss: it happened at the time of the note, between two events of thread 0. */
 static void at_one_time(void **state)
 {
     struct story *x = *state;
@@ -168,7 +167,7 @@ static void at_the_end(void **state)
     expect_doubt(x, false, 7, 9);
 }
 
-/* Its notes tell of all: of one loss before the segment, and of two since. */
+/* Its notes have all losses: one before the segment, and two since. */
 static void noted_at_the_end(void **state)
 {
     struct story *x = *state;
@@ -193,7 +192,7 @@ static void in_a_thread_without_segments(void **state)
     expect_doubt(x, false, 1, 4);
 }
 
-/* The next event after the newest loss still does not know what it follows. */
+/* The next event after the newest loss does not know yet what precedes it. */
 static void without_a_slot(void **state)
 {
     struct story *x = *state;
@@ -212,7 +211,7 @@ static void at_a_time_that_is_not_known(void **state)
     expect_doubt(x, false, 4, TICKS);
 }
 
-/* Nothing is known of what was recorded there. */
+/* What was recorded there is unknown. */
 static void a_damaged_segment(void **state)
 {
     struct story *x = *state;
@@ -221,11 +220,11 @@ static void a_damaged_segment(void **state)
     event(&x->first, 4, KYMO_E_CALL);
     event(&x->first, 5, KYMO_E_CALL);
     event(&x->second, 13, KYMO_E_CALL);
-    x->first.b[good] = 127; /* no event has this id */
+    x->first.b[good] = 127; /* not the id of an event */
     expect_doubt(x, true, 4, 13);
 }
 
-/* Of each cause another number, and those of files that could not be written. */
+/* A different number for each cause, and for files that could not be written. */
 static void all_together(void **state)
 {
     struct story *x = *state;

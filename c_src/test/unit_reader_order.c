@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Headers that are valid and wrong: numbers and times of segments that contradict
- * each other, or the records. What is damaged goes, is counted, and takes nothing
- * else with it.
+ * Tests of headers that are valid but wrong: numbers and times of segments that contradict each other
+ * or the records. Damaged segments are dropped and counted, without affecting others.
  */
 #include "reader_fixture.h"
 
@@ -11,7 +10,7 @@ enum { SEGMENTS = 12, RECORDS = 5 };
 static unsigned shift;
 static size_t segment_bytes;
 
-/* Segment n holds the calls of process n from this tick on. */
+/* Segment n has the calls of process n, from this tick on. */
 static uint64_t begin_of(uint64_t n)
 {
     return n << shift;
@@ -36,7 +35,7 @@ static void make_every(struct testrec *t, unsigned log2)
     segment_bytes = t->data[1].n / (2 * SEGMENTS);
 }
 
-/* So far apart that records need the right one of two times. */
+/* So far apart that each record has two possible times. */
 static void make(struct testrec *t)
 {
     make_every(t, 33);
@@ -48,9 +47,8 @@ static struct kymo_segment *header(struct testrec *t, unsigned n)
     return (struct kymo_segment *)(void *)(t->data[1].p + (n - 1) * 2 * segment_bytes);
 }
 
-/* Reads the recording in both ways. Everything of thread 1 is there, and of
- * thread 0 all segments but `without` (0 = none), each event at its time; `without`
- * is counted as damage, once. */
+/* Reads the recording in both modes. All of thread 1 is there, and all segments of thread 0 but
+ * `without` (0 = none), each event with its time; `without` counts as damaged, once. */
 static void expect_without(const struct testrec *t, unsigned without, unsigned damaged)
 {
     struct kymo_reader *r = open_it(t);
@@ -93,7 +91,7 @@ static void good_ones_stay(void **state)
     tr_free(&t);
 }
 
-/* In front of all others, behind them, and among them. */
+/* Before all others, after them, and between them. */
 static void a_wrong_number_costs_one_segment(void **state)
 {
     (void)state;
@@ -107,7 +105,7 @@ static void a_wrong_number_costs_one_segment(void **state)
             tr_free(&t);
         }
     }
-    make(&t); /* as if more were recorded before */
+    make(&t); /* as if more had been recorded before */
     for (unsigned n = 1; n <= SEGMENTS; n++)
         header(&t, n)->seq += 1000;
     header(&t, 7)->seq = 1;
@@ -115,7 +113,7 @@ static void a_wrong_number_costs_one_segment(void **state)
     tr_free(&t);
 }
 
-/* The records say when it was. */
+/* The records have the time. */
 static void a_wrong_time_costs_one_segment(void **state)
 {
     (void)state;
@@ -128,8 +126,8 @@ static void a_wrong_time_costs_one_segment(void **state)
     }
 }
 
-/* Before the segment before, but near enough for the records to have their times:
- * nothing is lost. */
+/* Before the previous segment, but close enough for the records to have their times: nothing is
+ * lost. */
 static void a_time_that_is_a_little_off_costs_nothing(void **state)
 {
     (void)state;
@@ -140,7 +138,7 @@ static void a_time_that_is_a_little_off_costs_nothing(void **state)
     tr_free(&t);
 }
 
-/* All is shown, but the header is not right. */
+/* All events are shown, but the header is wrong. */
 static void a_wrong_end_is_counted(void **state)
 {
     (void)state;
@@ -151,8 +149,8 @@ static void a_wrong_end_is_counted(void **state)
     tr_free(&t);
 }
 
-/* A segment that had its turn and could not be used: what comes after it must
- * not be handed out in the past of other threads. */
+/* A segment whose turn has come and that could not be used: later ones must not be delivered with
+ * times before those of other threads. */
 static void time_goes_on_after_bad_ones(void **state)
 {
     (void)state;

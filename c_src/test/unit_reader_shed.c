@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the reader makes of the notes of a budget.
+ * Tests of how the reader interprets the notes of a budget.
  */
 #include "reader_fixture.h"
 
-/* A clock of nanoseconds from 0 on. */
+/* A clock that counts nanoseconds from 0. */
 static void start(struct testrec *t)
 {
     tr_init(t);
@@ -51,9 +51,9 @@ static void stretches(void **state)
     uint32_t again = tr_mfa(&t, m, f, 1); /* defined twice: the same function */
     uint32_t messages = 1u << KYMO_KIND_MESSAGES, gc = 1u << KYMO_KIND_GC;
     note(&t, 100, KYMO_SHED, messages | gc, (uint32_t[]){a, b, 0}, 3);
-    note(&t, 150, KYMO_SHED, messages, &a, 1); /* is away already */
+    note(&t, 150, KYMO_SHED, messages, &a, 1); /* is shed already */
     note(&t, 200, KYMO_GIVEN_BACK, gc, (uint32_t[]){again, 0}, 2);
-    note(&t, 250, KYMO_GIVEN_BACK, gc, &again, 1); /* is there already */
+    note(&t, 250, KYMO_GIVEN_BACK, gc, &again, 1); /* is not shed */
     note(&t, 300, KYMO_SHED, 0, &a, 1);
     struct kymo_reader *r = open_it(&t);
     assert_int_equal(kymo_reader_damage(r)->dict_bad, 0);
@@ -63,13 +63,13 @@ static void stretches(void **state)
     expect(r, 1, 0, KYMO_KIND_GC, 100, 200);
     expect(r, 2, a, KYMO_KINDS, 100, 200);
     expect(r, 3, b, KYMO_KINDS, 100, INT64_MAX);
-    expect(r, 4, 0, KYMO_KINDS, 100, INT64_MAX); /* without a name: which was given back? */
+    expect(r, 4, 0, KYMO_KINDS, 100, INT64_MAX); /* without a name, so it is unknown which one was restored */
     expect(r, 5, a, KYMO_KINDS, 300, INT64_MAX);
     kymo_reader_close(r);
     tr_free(&t);
 }
 
-/* Recordings of before there were budgets, and damaged notes. */
+/* Recordings made before budgets existed, and damaged notes. */
 static void none(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void none(void **state)
     kymo_reader_close(r);
     t.meta.shed = 3;
     tr_define(&t, KYMO_DICT_SHED, "short", 5);
-    note(&t, 1, 77, UINT32_MAX, (uint32_t[]){999}, 1); /* neither shed nor given back */
+    note(&t, 1, 77, UINT32_MAX, (uint32_t[]){999}, 1); /* neither shed nor restored */
     tr_remove(dir);
     assert_int_equal(mkdir(dir, 0700), 0);
     r = open_it(&t);

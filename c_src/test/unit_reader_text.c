@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text: atoms, terms, cutting to size; and the map. That terms look as the
- * shell of Erlang shows them is tested by kymo_cli_SUITE, against the shell.
+ * Tests of text (atoms, terms, cutting to size) and of the map. kymo_cli_SUITE tests that terms are
+ * formatted as in the Erlang shell.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static const char *atom(const char *text, size_t n)
 
 static const char *term(const char *bytes, size_t n)
 {
-    /* A copy of its own, so that a sanitizer sees reads beyond the end. */
+    /* An exact copy, so that a sanitizer detects reads beyond the end. */
     uint8_t *copy = malloc(n + 1);
     assert_non_null(copy);
     memcpy(copy, bytes, n);
@@ -132,7 +132,7 @@ static void damaged_terms(void **state)
     assert_string_equal(TERM("\x74\0\0\0\x02\x61\x01"), "#{1 => '...'}");
     assert_string_equal(TERM("\x46\x7f\xf0\0\0\0\0\0\0"), "'...'"); /* infinity */
     assert_string_equal(TERM("\x70\xff\xff\xff\xff"), "'...'");
-    /* Deeper than any C stack should go. */
+    /* Too deep for recursion. */
     enum { DEEP = 100000 };
     uint8_t *deep = malloc(2 * DEEP);
     assert_non_null(deep);
@@ -167,7 +167,7 @@ static const char *arguments(const char *bytes, size_t n)
 }
 #define ARGUMENTS(bytes) arguments(bytes, sizeof(bytes) - 1)
 
-/* However the list was written, it is never a string; its elements may be. */
+/* The list is never written as a string, however it is encoded; its elements may be. */
 static void argument_lists(void **state)
 {
     (void)state;
@@ -182,7 +182,7 @@ static void argument_lists(void **state)
                                   "foo\x6a"),
                         "(10, foo)");
     assert_string_equal(ARGUMENTS("\x6c\0\0\0\x02\x6b\0\x01\n\x6b\0\x02\0\1\x6a"), "(\"\\n\", [0,1])");
-    /* Cut off, or damaged. */
+    /* Cut, or damaged. */
     assert_string_equal(ARGUMENTS("\x6c\0\0\0\x01\x61\x01\x77\x03..."), "(1, '...')");
     assert_string_equal(ARGUMENTS("\x6c\0\0\0\x02\x61\x01\x77\x03...\x6a"), "(1, '...')");
     assert_string_equal(ARGUMENTS("\x6c\0\0\0\x01\x61\x01\x61\x02"), "(1 | 2)");
@@ -240,7 +240,7 @@ static void large_integers(void **state)
     assert_memory_equal(out, "16#1FFFF", 8);
 }
 
-/* Number 1 has the key that the map stores in a way of its own (kymo_map.c). */
+/* Number 1 has the key that the map stores separately (kymo_map.c). */
 enum { ODD = 1 };
 #define ODD_KEY 0xb5ad4eceda1ce2a9ull
 
@@ -254,7 +254,7 @@ static void map_against_a_table(void **state)
     (void)state;
     enum { KEYS = 3000, STEPS = 200000 };
     struct kymo_map m;
-    static uint64_t table[KEYS]; /* 0 = not there */
+    static uint64_t table[KEYS]; /* 0 = not found */
     uint64_t rng = 99;
     size_t there = 0;
     kymo_map_init(&m, sizeof(uint64_t));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ticks to nanoseconds: by the calibration table, and by what segments say of their
- * beginning where the table ends or the clock had jumped.
+ * Tests of the conversion of ticks to nanoseconds: by the calibration table, and by the start times of
+ * segments after the end of the table or if the clock has jumped.
  */
 #include "reader_fixture.h"
 
@@ -9,7 +9,7 @@ enum { MS = 1000000, SEGMENTS = 90, PER_SEGMENT = 10 };
 
 #define SECOND INT64_C(1000000000)
 
-/* Two ticks for a nanosecond, from 0 on. */
+/* Two ticks per nanosecond, starting at 0. */
 static void two_ticks(struct testrec *t)
 {
     tr_init(t);
@@ -54,8 +54,8 @@ static void assert_near(int64_t a, int64_t b, int64_t most)
         fail_msg("%ld is not near %ld", (long)a, (long)b);
 }
 
-/* The last calibration was a second after the start, and the clock is a hundredth faster
- * since. Nothing is off by more than a hundredth of a segment. */
+/* The last calibration was a second after the start, and the clock has been 1 % faster since. No
+ * time is wrong by more than 1 % of a segment. */
 static void after_the_last_calibration(void **state)
 {
     (void)state;
@@ -76,15 +76,14 @@ static void after_the_last_calibration(void **state)
     }
     assert_int_equal(n, SEGMENTS * PER_SEGMENT);
     assert_int_equal(kymo_reader_jumps(r), 0);
-    /* Behind the last of them the rate goes on. */
+    /* After the last of them the rate is unchanged. */
     assert_near(kymo_reader_ns(r, 2 * SECOND + 100 * 202 * (uint64_t)MS), 11 * SECOND, MS);
     kymo_reader_close(r);
     tr_free(&t);
 }
 
-/* The clock jumped after the table's point at five seconds, and the recorder noticed when
- * a segment had been begun meanwhile. Neither that nor what a damaged header says moves
- * any other segment. */
+/* The clock jumped after the table's point at five seconds, and the recorder noticed after a new
+ * segment had been opened. Neither this nor a damaged header changes the times of other segments. */
 static void a_jump_stays_where_it_is(void **state)
 {
     (void)state;
@@ -114,11 +113,11 @@ static void a_jump_stays_where_it_is(void **state)
             true_begin = (int64_t)ev.ticks / 2;
             if (ev.slot == 0 || ev.who != 5)
                 assert_int_equal(ev.ns, true_begin);
-            else if (said[k] >= -MS) /* as near as clocks are, or read late */
+            else if (said[k] >= -MS) /* as close as the clocks are, or read late */
                 assert_int_equal(ev.ns, true_begin);
             else if (said[k] == -20 * MS)
                 assert_int_equal(ev.ns, true_begin - 20 * MS);
-            else /* no further than the segments around it */
+            else /* no further than the neighbouring segments */
                 assert_true(ev.ns >= 4 * SECOND && ev.ns <= 6 * SECOND);
         }
         assert_int_equal(n, 2 * 9 * PER_SEGMENT);
@@ -128,7 +127,7 @@ static void a_jump_stays_where_it_is(void **state)
     }
 }
 
-/* What a damaged header says is no point to go on from. */
+/* The time in a damaged header is not used as a point. */
 static void nonsense_is_no_point(void **state)
 {
     (void)state;

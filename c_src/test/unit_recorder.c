@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The life of a recorder, its limits, its clock.
+ * Tests of a recorder: its life, its limits, its clock.
  */
 #include "rec_check.h"
 
@@ -38,7 +38,7 @@ static void stops_once(void **state)
     assert_int_equal(rec.n_events, 11);
     assert_int_equal(rec.events[10].id, KYMO_E_STATE);
     assert_int_equal(rec.events[10].kind, KYMO_STOPPING);
-    assert_int_equal(rec.dict_len, rec.meta.dict_used); /* cut to what is used */
+    assert_int_equal(rec.dict_len, rec.meta.dict_used); /* truncated to the used size */
     rc_free(&rec);
 }
 
@@ -51,7 +51,7 @@ static void stops_without_waiting(void **state)
     rc_arm(KYMO_AT_QUIESCE);
     kymo_recorder_stop_async(r, KYMO_R_OWNER);
     assert_true(kymo_recorder_ended(r));
-    rc_await_gate(KYMO_AT_QUIESCE); /* the worker does it */
+    rc_await_gate(KYMO_AT_QUIESCE); /* the worker ends it */
     assert_int_equal(rc_info(r).state, KYMO_STOPPING);
     rc_release(KYMO_AT_QUIESCE);
     assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
@@ -108,7 +108,7 @@ static void limit_on_events_is_exact(void **state)
         o.limit_events = n;
         r = rc_open(&o);
         assert_int_equal(rc_calls(r, 0, half), half);
-        /* Leases come back in a pause. */
+        /* A pause returns the leases. */
         assert_int_equal(kymo_recorder_pause(r), 0);
         assert_int_equal(kymo_recorder_resume(r), 0);
         assert_int_equal(rc_calls(r, half, n - half - 1), n - half - 1);
@@ -141,8 +141,8 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-/* Threads that come, record less than their lease, and go, leave the rest to the
- * others: whoever takes their slot, or a thread that is there already. */
+/* Threads that exit having recorded less than their lease leave the rest to others: to the next
+ * thread in their slot, or to an existing one. */
 static void leases_come_back(void **state)
 {
     struct kymo_options o = rc_options(rc_path("leases"), KYMO_OVERWRITE);
@@ -157,7 +157,7 @@ static void leases_come_back(void **state)
         assert_int_equal(pthread_create(&t, NULL, hammer, &h), 0);
         pthread_join(t, NULL);
         assert_int_equal(h.done, 7);
-        /* From the second on the thread has a slot of its own beside this one. */
+        /* From the second round on, the thread has a slot of its own in addition. */
         assert_true(rc_call(h.r, i));
     }
     assert_int_equal(rc_info(h.r).slots_used, 2);
@@ -242,8 +242,8 @@ static int64_t to_ns(const struct rc_rec *rec, uint64_t ticks)
                                   (double)(b->ticks - a->ticks));
 }
 
-/* Events lie between readings of CLOCK_MONOTONIC before and after them, give or take
- * what the calibration is wrong. */
+/* Events lie between readings of CLOCK_MONOTONIC before and after them, within the error of the
+ * calibration. */
 static void times_are_right(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void times_are_right(void **state)
         }
         kymo_recorder_close(r);
         rc_load(o.dir, &rec);
-        assert_in_range(rec.meta.ticks_per_sec, 1000000u, 10000000000u); /* CNTVCT may be slow */
+        assert_in_range(rec.meta.ticks_per_sec, 1000000u, 10000000000u); /* CNTVCT may have a low frequency */
         for (unsigned i = 0; i < 50; i++) {
             int64_t at = c == KYMO_CLOCK_COUNTER && rec.meta.clock == KYMO_CLOCK_COUNTER
                              ? to_ns(&rec, rec.events[i].ticks)
@@ -293,7 +293,7 @@ static void calibration_thins_out(void **state)
     assert_true(r->calib_step_ns >= 16 * step);
     pthread_mutex_unlock(&r->ctl);
     kymo_recorder_close(r);
-    rc_load(o.dir, &rec); /* checks that the points rise */
+    rc_load(o.dir, &rec); /* checks that the points increase */
     assert_true(rec.meta.n_calib >= 128);
     assert_int_equal(rec.calib[0].ticks, rec.meta.t0_ticks);
     assert_int_equal(rec.calib[0].mono_ns, rec.meta.t0_mono_ns);

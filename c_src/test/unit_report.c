@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The longest of many stretches: what report/largest.c keeps, against a sort of all.
+ * Tests that report/largest.c keeps the longest of many stretches, compared with sorting all of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@ enum { N = 20000, MOST = 300, PARTS = 10, EACH = 7, LAST = 1000000 };
 
 static struct report_stretch all[N];
 
-/* The same numbers each time; many are equal. */
+/* The same numbers in each run; many are equal. */
 static uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
@@ -34,7 +34,7 @@ static void fill(struct report_largest *l)
     }
 }
 
-/* How many of all, or of one part, are longer. */
+/* The number of stretches, in all or in one part, that are longer. */
 static size_t longer(const struct report_stretch *s, int64_t from, int64_t to)
 {
     size_t n = 0;
@@ -80,7 +80,7 @@ static void lists_each_once_by_start(void **state)
     (void)state;
 }
 
-/* A recording of one moment has no parts. */
+/* A recording of zero length has no parts. */
 static void takes_no_time(void **state)
 {
     struct report_largest l;

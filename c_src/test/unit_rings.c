@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rings: what a record looks like, both policies, losses, sampling.
+ * Tests of rings: the layout of records, both policies, losses, sampling.
  */
 #include "rec_check.h"
 
@@ -20,7 +20,7 @@ static void records_are_as_described(void **state)
     assert_non_null(w);
     p = kymo_reserve(w, KYMO_E_CALL | KYMO_HAS_CONTENT, 200);
     p = kymo_put32(kymo_put64(p, 0x0123456789abcdefu), 0xdeadf00du);
-    /* Not a content, but three bytes that show the other two stores. */
+    /* Not a valid content: three bytes that test the other two stores. */
     p = kymo_put16(kymo_put8(p, 0x5a), 0x1234);
     kymo_commit(w, p);
     kymo_writer_put(w);
@@ -42,7 +42,7 @@ static void records_are_as_described(void **state)
     kymo_recorder_close(r);
 }
 
-/* What a caller reserves and does not commit never was. */
+/* A record that is reserved and not committed is never seen. */
 static void an_abandoned_record_leaves_nothing(void **state)
 {
     struct kymo_options o;
@@ -58,7 +58,7 @@ static void an_abandoned_record_leaves_nothing(void **state)
     kymo_recorder_close(r);
     rc_load(o.dir, &rec);
     assert_int_equal(rec.n_events, 3);
-    assert_int_equal(rec.events[0].id, KYMO_E_LOST); /* the loss is told before the next event */
+    assert_int_equal(rec.events[0].id, KYMO_E_LOST); /* the loss is noted before the next event */
     assert_int_equal(rec.events[0].kind, KYMO_LOST_BAD_TERM);
     assert_int_equal(rec.events[0].value, 1);
     assert_int_equal(rec.events[1].who, 5);
@@ -66,7 +66,7 @@ static void an_abandoned_record_leaves_nothing(void **state)
     rc_free(&rec);
 }
 
-/* The clock of the writer is moved, not waited for. */
+/* The test moves the writer's clock instead of waiting. */
 static void long_gaps_and_backward_clocks(void **state)
 {
     struct kymo_options o;
@@ -95,7 +95,7 @@ static void long_gaps_and_backward_clocks(void **state)
     assert_true(rec.events[1].extended);
     assert_in_range(rec.events[1].ticks - rec.events[0].ticks, 1ull << 33, (1ull << 33) + (1ull << 40));
     assert_false(rec.events[2].extended);
-    assert_int_equal(rec.events[3].ticks, rec.events[2].ticks); /* time stands still */
+    assert_int_equal(rec.events[3].ticks, rec.events[2].ticks); /* time never decreases */
     rc_free(&rec);
 }
 
@@ -113,7 +113,7 @@ static void too_big_is_counted(void **state)
     assert_null(kymo_reserve(w, KYMO_E_CALL, 1u << 20));
     assert_null(kymo_reserve(w, KYMO_E_CALL, SIZE_MAX / 4));
     kymo_lose(w, (enum kymo_loss)99);
-    /* The largest record fills a segment; the losses before it get one of their own. */
+    /* The largest record fills a segment; the losses before it are noted in a separate one. */
     p = kymo_reserve(w, KYMO_E_CALL | KYMO_HAS_CONTENT, most);
     assert_non_null(p);
     p = kymo_put32(kymo_put64(p, 1), 0);
@@ -145,7 +145,7 @@ static void reentry_is_counted(void **state)
     w = kymo_writer_get(r);
     p = kymo_reserve(w, KYMO_E_CALL, 12);
     assert_non_null(p);
-    assert_false(rc_call(r, 77)); /* as a tracer called from within the tracer */
+    assert_false(rc_call(r, 77)); /* like a tracer called from within the tracer */
     assert_null(kymo_writer_get(r));
     kymo_commit(w, kymo_put32(kymo_put64(p, 1), 0));
     kymo_writer_put(w);
@@ -187,9 +187,9 @@ static void samples(void **state)
     assert_int_equal(rec.real, info.events);
     for (size_t i = 0; i < rec.n_events; i++)
         odd += rec.events[i].who & 1;
-    assert_in_range(odd, info.events * 4 / 10, info.events * 6 / 10); /* no beat with a pattern of two */
+    assert_in_range(odd, info.events * 4 / 10, info.events * 6 / 10); /* no bias for a pattern of two */
     rc_free(&rec);
-    /* By process is the caller's business. */
+    /* Sampling by process is left to the caller. */
     o.dir = rc_path("sample2");
     o.sample_kind = 1;
     r = rc_open(&o);
@@ -238,8 +238,8 @@ static void overwrite_keeps_the_newest(void **state)
 
 /* ---- discard ------------------------------------------------------------------------------ */
 
-/* Two times: the worker is held before it writes, the ring fills, and events are
- * lost; nothing is lost while it runs. All counters have to agree. */
+/* Twice, the worker is held before it writes, the ring fills, and events are lost; nothing is lost
+ * while it runs. All counters must agree. */
 static void discard_counts_each_loss(void **state)
 {
     const uint64_t per_segment = (4096 - KYMO_SEG_HEADER) / RC_CALL_BYTES;
@@ -264,7 +264,7 @@ static void discard_counts_each_loss(void **state)
         assert_int_equal(kymo_recorder_slot(r, 0, &slot), 0);
         assert_in_range(slot.lost_last, begun, kymo_clock_now(r));
         if (round == 1)
-            assert_int_equal(n, 4 * per_segment); /* not one less than there is room for */
+            assert_int_equal(n, 4 * per_segment); /* as many as there is room for */
         rc_release(KYMO_AT_DRAIN);
         rc_await(kymo_recorder_slot(r, 0, &slot) == 0 && slot.drained_seq == slot.seq);
         n = rc_calls(r, produced, per_segment);
@@ -285,8 +285,7 @@ static void discard_counts_each_loss(void **state)
     assert_int_equal(rec.segs[rec.n_segs - 1].head.discarded, produced - recorded);
     assert_int_equal(rec.slots[0].drained_seq, rec.slots[0].seq);
     assert_int_equal(rec.files, 1);
-    /* The notes stand exactly where the events are missing: one for the first of them,
-     * one for the last. */
+    /* The notes are exactly where events are missing: one for the first of them, one for the last. */
     for (size_t i = 1; i + 2 < rec.n_events; i++) {
         const struct rc_event *e = &rec.events[i];
 
@@ -299,12 +298,12 @@ static void discard_counts_each_loss(void **state)
         gaps++;
     }
     assert_true(gaps > 0);
-    /* The ring is not needed any more. */
+    /* The ring is no longer needed. */
     assert_int_equal(rc_entries(o.dir), 3);
     rc_free(&rec);
 }
 
-/* Losses that no later event could tell are told at the end. */
+/* Losses that are not followed by an event are noted at the end. */
 static void losses_at_the_end_are_told(void **state)
 {
     struct kymo_options o;
@@ -353,8 +352,8 @@ static bool holes_work(void)
     return rc == 0;
 }
 
-/* While it records the ring is reserved, whatever is in it; afterwards the disk
- * has what no segment was opened in. */
+/* While it records, the whole ring is reserved; afterwards the space of places without a segment is
+ * free again. */
 static void a_stopped_ring_gives_space_back(void **state)
 {
     enum { PER_SEGMENT = (65536 - KYMO_SEG_HEADER) / RC_CALL_BYTES, ROOM_FOR_THE_FILE_SYSTEM = 65536 };
@@ -394,7 +393,7 @@ static void a_stopped_ring_gives_space_back(void **state)
     rc_free(&rec);
 }
 
-/* All of a ring that was written round is kept. */
+/* If all places were used, all of the ring is kept. */
 static void a_used_ring_keeps_its_space(void **state)
 {
     struct kymo_options o = rc_options(rc_path("round"), KYMO_OVERWRITE);

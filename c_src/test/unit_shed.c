@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a budget asks of the recorder: samples of the newest records, which are compared
- * with what was written, and notes of what was shed.
+ * Tests of what the recorder provides for budgets: samples of the newest records, which are compared
+ * with the written ones, and notes of what was shed.
  */
 #include "kymo_budget.h"
 #include "rec_check.h"
@@ -9,7 +9,7 @@
 #define WORD(n) ((uint64_t)(n) << 6 | 0xb)
 #define WHO KYMO_IDENT(KYMO_I_PID, 7)
 
-/* A record without contents of this event; fields W and M, or W and what follows of zeros. */
+/* Records this event without contents: the fields W and M, or W followed by zeros. */
 static void put(struct kymo_recorder *r, unsigned id, uint64_t who, uint32_t mfa, size_t more)
 {
     struct kymo_writer *w = kymo_writer_get(r);
@@ -46,7 +46,7 @@ static void counts_kinds_and_functions(void **state)
     assert_false(kymo_recorder_offered(r, 0, &offered));
     for (unsigned i = 0; i < 6; i++)
         f[i] = function(r, i);
-    put(r, KYMO_E_CALL, WHO, f[5], 0); /* older than what is asked for */
+    put(r, KYMO_E_CALL, WHO, f[5], 0); /* older than requested */
     since = kymo_recorder_ticks(r) + 1;
     rc_await(kymo_recorder_ticks(r) > since);
     for (unsigned i = 0; i < 6; i++) {
@@ -84,7 +84,7 @@ static void counts_kinds_and_functions(void **state)
     kymo_recorder_close(r);
 }
 
-/* The pool is full of other things by then: the newest megabytes count. */
+/* By then the pool has other events: the newest megabytes are counted. */
 static void newest_of_a_full_pool(void **state)
 {
     struct kymo_options o;
@@ -149,7 +149,7 @@ static void notes_survive(void **state)
     rc_free(&rec);
 }
 
-/* Without room the numbers are left. */
+/* Without room for notes, the numbers are still there. */
 static void no_room_is_counted(void **state)
 {
     struct kymo_options o = rc_options(rc_path("room"), KYMO_OVERWRITE);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads and their slots: coming, going, too many, and staying out of the kernel.
+ * Tests of threads and their slots: threads that start and exit, too many threads, and recording
+ * without system calls.
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -84,7 +85,7 @@ static void *borrows(void *arg)
     return w;
 }
 
-/* Who only defines something loses no event, whether there is a slot or not. */
+/* A thread that only defines something loses no event, whether or not there is a free slot. */
 static void borrowing_loses_nothing(void **state)
 {
     struct kymo_options o = rc_options(rc_path("borrow"), KYMO_OVERWRITE);
@@ -122,7 +123,7 @@ static void no_slot_is_counted(void **state)
     r = rc_open(&o);
     assert_int_equal(kymo_recorder_slot(r, 0, &slot), -ERANGE);
     assert_int_equal(in_thread(r, 0, 3), 3);
-    assert_int_equal(rc_calls(r, 0, 5), 5); /* the slot of the thread that is gone */
+    assert_int_equal(rc_calls(r, 0, 5), 5); /* the slot of the exited thread */
     assert_int_equal(in_thread(r, 0, 7), 0);
     assert_int_equal(rc_info(r).lost[KYMO_LOST_NO_SLOT], 7);
     assert_int_equal(rc_info(r).slots_used, 1);
@@ -203,7 +204,7 @@ static void *dies_inside(void *arg)
     pthread_exit(NULL);
 }
 
-/* A thread that ends between get and put keeps nobody waiting. */
+/* A thread that exits between get and put makes no other thread wait. */
 static void a_thread_dies_inside(void **state)
 {
     struct kymo_options o;
@@ -220,7 +221,7 @@ static void a_thread_dies_inside(void **state)
     kymo_recorder_close(r);
 }
 
-/* A thread leaves while the recorder is paused: whoever comes next goes on. */
+/* A thread exits while the recorder is paused: other threads can record after it is resumed. */
 static void a_thread_leaves_in_a_pause(void **state)
 {
     struct kymo_options o = rc_options(rc_path("leaves"), KYMO_OVERWRITE);
@@ -261,8 +262,7 @@ struct mute {
     bool done;
 };
 
-/* From here on the kernel ends the process at any system call of this thread but
- * its exit. */
+/* From here on the kernel kills the process at any system call of this thread except its exit. */
 static bool forbid_system_calls(void)
 {
     struct sock_filter code[] = {
@@ -322,8 +322,8 @@ static int mute_process(void)
     return m.recorded == 199999 && m.refused > 0 && !kymo_dict_has_room(&m.r[0]->writers[0]) ? 0 : 3;
 }
 
-/* Segments are opened and reused, losses told, definitions made and refused, the
- * ring of the discard recorder fills: all without the kernel. */
+/* Segments are opened and reused, losses reported, definitions made and refused, and the ring of the
+ * discard recorder fills up, all without system calls. */
 static void producers_stay_out_of_the_kernel(void **state)
 {
     int status = 0;
@@ -345,7 +345,7 @@ static void producers_stay_out_of_the_kernel(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The library is set down and taken up again, under a thread that stays. */
+/* The library is unloaded and loaded again while a thread lives on. */
 static void unload_and_load(void **state)
 {
     struct kymo_options o;

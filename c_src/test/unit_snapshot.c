@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Snapshots: what is in them, what is left out, and what a failed one leaves.
+ * Tests of snapshots: what they contain, what they leave out, and what a failed one leaves behind.
  */
 #include <sys/resource.h>
 
@@ -36,7 +36,7 @@ static void copies_open_and_closed_segments(void **state)
     kymo_lose(w, KYMO_LOST_BAD_TERM);
     kymo_writer_put(w);
     assert_true(rc_call(r, n++));
-    /* A record with everything that has a length of its own. */
+    /* A record with each part of variable length. */
     w = kymo_writer_get(r);
     p = kymo_reserve(w, KYMO_E_GC_MAJOR_END | KYMO_HAS_CONTENT | KYMO_HAS_OPTS, 200);
     p = kymo_put8(kymo_put64(p, 1), KYMO_GC_SIZES);
@@ -49,7 +49,7 @@ static void copies_open_and_closed_segments(void **state)
     kymo_writer_put(w);
 
     assert_int_equal(kymo_recorder_snapshot(r, dir, &segments, &events), 0);
-    assert_true(rc_call(r, n)); /* after it, so not in it */
+    assert_true(rc_call(r, n)); /* after the cut, so not in the snapshot */
     assert_int_equal(stat(dir, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
     assert_int_equal(rc_entries(dir), 3);
@@ -68,7 +68,7 @@ static void copies_open_and_closed_segments(void **state)
     rc_free(&rec);
     assert_int_equal(kymo_recorder_snapshot(r, dir, NULL, NULL), -EEXIST);
     assert_int_equal(kymo_recorder_snapshot(r, o.dir, NULL, NULL), -EEXIST);
-    /* In a pause, and after the end. */
+    /* While paused, and after the end. */
     assert_int_equal(kymo_recorder_pause(r), 0);
     assert_int_equal(kymo_recorder_snapshot(r, rc_path("paused"), NULL, &events), 0);
     assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
@@ -98,7 +98,7 @@ static void of_nothing(void **state)
     kymo_recorder_close(r);
 }
 
-/* Policy discard: what is in the ring still, delivered or not. */
+/* Policy discard: all segments still in the ring, written to files or not. */
 static void of_a_discard_recorder(void **state)
 {
     struct kymo_options o = rc_options(rc_path("discard"), KYMO_DISCARD);
@@ -131,9 +131,8 @@ static void *copies(void *arg)
     return NULL;
 }
 
-/* The writer goes on between the cut and the copy, for `more` events: what it
- * overwrites is left out and counted, what is left is without gaps and ends at
- * the cut. */
+/* The writer records `more` events between the cut and the copy: segments that it overwrites are
+ * left out and counted; the rest has no gaps and ends at the cut. */
 static void overtaken(const char *name, uint64_t more, uint64_t least, uint64_t most)
 {
     char dir[64];
@@ -170,7 +169,7 @@ static void overtaken(const char *name, uint64_t more, uint64_t least, uint64_t 
 static void overwritten_segments_are_left_out(void **state)
 {
     (void)state;
-    overtaken("overtaken0", 1, 3, 3); /* the open one was full: one is reused */
+    overtaken("overtaken0", 1, 3, 3); /* the open one was full, so one is reused */
     overtaken("overtaken1", PER_SEGMENT + 1, 2, 2);
     overtaken("overtaken2", 3 * PER_SEGMENT + 1, 0, 0);
     overtaken("overtaken3", 100 * PER_SEGMENT, 0, 0);
@@ -235,7 +234,7 @@ static void *writes_segment(void *arg)
     return NULL;
 }
 
-/* The producer stands in the middle of taking a segment into use. */
+/* The producer is stopped while it takes a segment into use. */
 static void a_segment_being_opened_is_left_out(void **state)
 {
     static const enum kymo_point points[] = {KYMO_AT_SEGMENT_RESET, KYMO_AT_SEGMENT_OPEN};
@@ -253,7 +252,7 @@ static void a_segment_being_opened_is_left_out(void **state)
         (void)snprintf(copy, sizeof copy, "opening%u-snapshot", i);
         o = rc_options(rc_path(name), KYMO_OVERWRITE);
         c.r = rc_open(&o);
-        /* A thread that is gone has filled the ring; the next one has its slot. */
+        /* A thread that has exited has filled the ring; the next thread has its slot. */
         struct copy fill = {.r = c.r};
         assert_int_equal(pthread_create(&t, NULL, writes_segment, &fill), 0);
         pthread_join(t, NULL);
@@ -276,7 +275,7 @@ static void a_segment_being_opened_is_left_out(void **state)
     }
 }
 
-/* It is the thread's newest, and its slot says so only in part: what was before it is
+/* It is the thread's newest segment, and the slot is only partly updated: the previous segment is
  * closed and belongs to the snapshot. */
 static void a_segment_that_has_just_been_opened(void **state)
 {
@@ -380,7 +379,7 @@ static void errors_leave_nothing(void **state)
         assert_int_equal(segments, 0);
         assert_int_equal(events, 0);
         assert_int_not_equal(access(rc_path("limited"), F_OK), 0);
-        assert_int_equal(rc_entries(there), 0); /* a folder that was there stays */
+        assert_int_equal(rc_entries(there), 0); /* a folder that existed is not removed */
     }
     rc_remove(rc_path("limited"));
     assert_int_equal(kymo_recorder_snapshot(r, there, &segments, &events), 0);

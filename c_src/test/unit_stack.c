@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shadow stack, driven by words: each test is a line of events and the line
- * of frames that must come out. Functions are single letters.
+ * Tests of the shadow stack: each test is a line of events and the expected line of frames. Functions
+ * are single letters.
  *
  *   fF  call F        rF  return_from F     tF  return_to F   t0  to undefined
  *   m/M start/end of a minor collection     g/G of a major one
- *   x   exit          l   lost events      X   the lesson of an end
+ *   x   exit          l   lost events      X   kymo_stack_learn_end
  *
- * The output: "F(" when a frame opens, and for each that ends ")" and its name
- * and a letter that says why: r return_from, t return_to, T tail call, l lost, e end.
+ * The output is "F(" when a frame opens, and for each frame that ends ")", its name, and a letter for
+ * the reason: r return_from, t return_to, T tail call, l lost, e end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +75,7 @@ static void play_free(struct play *p)
     kymo_facts_free(&p->facts);
 }
 
-/* Plays the events; what they print is in p->out. */
+/* Plays the events; their output is in p->out. */
 static void play(struct play *p, const char *events)
 {
     struct kymo_stack *st = &p->st;
@@ -125,7 +125,7 @@ static void expect(const char *events, const char *out)
     expect_after("", events, out);
 }
 
-/* Return_to is known to be traced, nothing else. */
+/* Only return_to is known to be traced. */
 static void expect_to(const char *events, const char *out)
 {
     expect_after("tZ", events, out);
@@ -156,7 +156,7 @@ static void test_return_to(void **state)
     (void)state;
     expect_to("fA fB tA fB tA tX", "A(B()BtB()Bt)At");
     expect_to("fA fA fA tA tA tX", "A(A(A()At)At)At");
-    /* To the process's bottom. */
+    /* A return to the bottom of the stack. */
     expect_to("fA fB t0", "A(B()Bt)At");
 }
 
@@ -165,7 +165,7 @@ static void test_tail_call_ends_with_its_callee(void **state)
     (void)state;
     /* A calls B, B ends by a tail call of C, C returns to A. */
     expect_to("fA fB fC tA tX", "A(B(C()Ct)Bt)At");
-    /* A tail-calls B and an untraced function called A: with nothing known A has ended. */
+    /* A tail-calls B, and an untraced function called A: as nothing is known, A has ended. */
     expect_to("fA fB tX", "A(B()Bt)At");
     expect_to("fA fB tX fA fB tX", "A(B()Bt)AtA(B()Bt)At");
 }
@@ -173,7 +173,7 @@ static void test_tail_call_ends_with_its_callee(void **state)
 static void test_tail_loop_does_not_nest(void **state)
 {
     (void)state;
-    /* Once seen to be a loop of tail calls, each round ends the one before. */
+    /* Once known to be a loop of tail calls, each round ends the previous one. */
     expect_after("tZ fP fL fL fL tP", "fP fL fL fL tP", "P(L()LTL()LTL()Lt");
     expect_after("tZ fP fA fB fA fB tP", "fP fA fB fA fB fA tP", "P(A(B()BT)ATA(B()BT)ATA()At");
     /* Body recursion is not a loop. */
@@ -183,15 +183,15 @@ static void test_tail_loop_does_not_nest(void **state)
 static void test_loop_that_never_returns(void **state)
 {
     (void)state;
-    /* A server: its loop is known by what is open in the end. */
+    /* A server: its loop is known by the calls that are open at the end. */
     expect_after("tZ fS fH tS fS fH tS fS fH tS fS X", "fS fH tS fS fH tS fS", "S(H()Ht)STS(H()Ht)STS(");
-    /* ... or by its return to the bottom. */
+    /* ... or by a return to the bottom. */
     expect_after("tZ fS fH tS fS fH tS fS t0", "fS fH tS fS fH tS fS", "S(H()Ht)STS(H()Ht)STS(");
-    /* Two functions in turn. */
+    /* Two functions that alternate. */
     expect_after("tZ fA fB fA fB fA X", "fA fB fA fB", "A(B()BT)ATA(B(");
-    /* Open recursion that is known to return to itself is none. */
+    /* Recursion that is known to return to itself is not a loop. */
     expect_after("tZ fP fR fR fR tR tR tP fR fR fR fR X", "fR fR fR", "R(R(R(");
-    /* Different functions are none. */
+    /* Different functions are not a loop. */
     expect_after("tZ fA fB fC fD X", "fA fB fC fD", "A(B(C(D(");
 }
 
@@ -235,31 +235,31 @@ static void test_deep_recursion(void **state)
 static void test_untraced_caller_stays(void **state)
 {
     (void)state;
-    /* A calls the untraced X (say lists:map), which calls B again and again. That
-     * A was still there shows at its own return; from then on it is known. */
+    /* A calls the untraced X (such as lists:map), which calls B again and again. A's own return
+     * shows that A was still open; from then on this is known. */
     const char *lesson = "tZ fA fB tX fB tX tY";
     expect_after(lesson, "fA fB tX fB tX fB tX tY", "A(B()BtB()BtB()Bt)At");
     /* ... with an outer traced function too. */
     expect_after("tZ fO fA fB tX fB tX tO tY  fO fA fB tX fB tX tO tY  fO fA fB tX fB tX tO tY",
                  "fO fA fB tX fB tX tO fC tO tY", "O(A(B()BtB()Bt)AtC()Ct)Ot");
-    /* ... whose call stays open when A is cut for want of knowledge. */
+    /* ... whose call stays open when A is closed because nothing is known. */
     expect_after("tZ fO fA tO tY", "fO fA fB tX tO fC tO tY  fO fA fB tX tO tY",
                  "O(A(B()Bt)AtC()Ct)OtO(A(B()Bt)At)Ot");
-    /* ... and through two functions in turn, each with a tail call above. */
+    /* ... and through two functions that alternate, each with a tail call above. */
     expect_after("tZ fO fA fB fC tX fB fC tY fB fC tY tO tW", "fO fA fB fC tX fB fC tY fB fC tY tO tW",
                  "O(A(B(C()Ct)BtB(C()Ct)BtB(C()Ct)Bt)At)Ot");
     /* ... and with a tail call above: A calls X, X calls B, B ends with a tail call of C. */
     expect_after("tZ fO fA fB fC tX fB fC tX tO tY", "fO fA fB fC tX fB fC tX tO tY",
                  "O(A(B(C()Ct)BtB(C()Ct)Bt)At)Ot");
-    /* What is known of A and B says nothing about A and C. */
+    /* What is known about A and B does not apply to A and C. */
     expect_after(lesson, "fA fC tX", "A(C()Ct)At");
 }
 
 static void test_tail_knowledge_wins_at_the_bottom(void **state)
 {
     (void)state;
-    /* H body-calls F and tail-calls B. The first round in a new process returns
-     * to a function that nobody called. */
+    /* H body-calls F and tail-calls B. The first round in a new process returns to a function
+     * without a recorded call. */
     const char *lesson = "tZ fH fF tH fB tX fH fF tH fB tX fH fF tH fB tX";
     expect_after(lesson, "fH fF tH fB tX fH fF tH fB tX", "H(F()FtB()Bt)HtH(F()FtB()Bt)Ht");
 }
@@ -269,7 +269,7 @@ static void test_return_to_unknown(void **state)
     (void)state;
     expect_to("tQ tR tQ fA tQ tR", "A()At");
     expect_to("fA t0 t0 t0", "A()At");
-    /* Very many different ones don't grow the stack. */
+    /* Many different functions do not make the stack grow. */
     struct play p;
     play_init(&p);
     for (uint32_t i = 1; i < 10000; i++)
@@ -299,7 +299,7 @@ static void test_exception(void **state)
     expect_after("tZ rArBrC", "fA fB fC rC rB tA rA tX", "A(B(C()Cr)Br)Ar");
     /* No exception_from at all: the catcher's return_to ends all of them. */
     expect_to("fA fB fC fD tA tX", "A(B(C(D()Dt)Ct)Bt)At");
-    /* Neither: the next return of an outer frame does. */
+    /* Neither exception_from nor return_to: the next return of an outer frame ends them. */
     expect_after("rArBrC", "fA fB fC rA", "A(B(C()Ct)Bt)Ar");
 }
 
@@ -313,7 +313,7 @@ static void test_exit_with_open_frames(void **state)
 static void test_start_in_the_middle(void **state)
 {
     (void)state;
-    /* Returns of calls that are older than the recording. */
+    /* Returns of calls made before the recording. */
     expect_after("rArB", "rB rA fA rA rB", "A()Ar");
     expect_to("tB fC tB tA fC tA tX", "C()CtC()Ct");
     expect("M G", "");
@@ -324,11 +324,11 @@ static void test_lost_events(void **state)
     (void)state;
     /* The returns of C and B are lost. */
     expect_to("fA fB fC l tA fB tA tX", "A(B(C()Ct)BtB()Bt)At");
-    /* The calls are. */
+    /* The calls of C and B are lost. */
     expect_to("fA l tB tA tA fC tA tX", "A()AtC()Ct");
-    /* Nothing is learnt from a stack with holes: B still looks like a tail call. */
+    /* Nothing is learnt from a stack with gaps: B still looks like a tail call. */
     expect_after("tZ fA fB l tX fB tX tY", "fA fB tX fB tX", "A(B()Bt)AtB()Bt");
-    /* A lost end of a collection. */
+    /* The end of a collection is lost. */
     expect_to("fA m fB M tA tX", "A(m()mlB()Bt)At");
 }
 
@@ -340,7 +340,7 @@ static void test_gc(void **state)
     expect_to("m G M", "m()mr");
 }
 
-/* Any order of events: frames leave from the top, each once, memory is bounded. */
+/* Events in any order: frames are closed from the top, each once, and memory is bounded. */
 static void test_random(void **state)
 {
     (void)state;
@@ -363,8 +363,8 @@ static void test_random(void **state)
     play_free(&p);
 }
 
-/* What hibernates has no stack: what is called afterwards has no caller, and returns to
- * no call from before. */
+/* A process that hibernates has no stack: later calls have no caller, and do not return to earlier
+ * ones. */
 static void test_hibernation(void **state)
 {
     (void)state;

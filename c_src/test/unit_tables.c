@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables: their definition, cells of rows whose values are known, losses, cursors, and
- * the store that spills to a file.
+ * Tests of tables: their definition, cells of rows whose values are known, losses, cursors, and the
+ * store, which spills to a file.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 static const struct kymo_rows_choice everything = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
 
-/* A number in place of what is NULL. */
+/* Stands for NULL. */
 enum { NOTHING = -999 };
 
 static unsigned column_of(enum kymo_table_id table, const char *name)
@@ -32,8 +32,8 @@ static unsigned column_of(enum kymo_table_id table, const char *name)
 
 /* ---- a recording ---- */
 
-/* Process 1 calls a, which calls b; a second call of b has no end. Process 2 sends. The
- * second thread has lost events, and there was a third one without a place. */
+/* Process 1 calls a, which calls b; a second call of b does not end. Process 2 sends a message. The
+ * second thread has lost events, and a third one found no slot. */
 static void write_recording(void)
 {
     struct testrec t;
@@ -177,7 +177,7 @@ static void known_and_unknown(void **state)
     expect_text(rows, spans, "ended", "return");
     assert_int_equal(number(rows, spans, "start_ns"), 1000200);
     assert_int_equal(number(rows, spans, "duration_ns"), 150);
-    /* No in and out, no collections. */
+    /* No in and out events, no collections. */
     assert_int_equal(number(rows, spans, "running_ns"), NOTHING);
     assert_int_equal(number(rows, spans, "gc_ns"), NOTHING);
     assert_int_equal(number(rows, spans, "recursive"), 0);
@@ -215,7 +215,7 @@ static void events_and_messages(void **state)
     expect_text(rows, events, "content", "-");
     assert_int_equal(number(rows, events, "content_cut"), NOTHING);
     assert_int_equal(number(rows, events, "words"), 5);
-    assert_false(next(rows)); /* notes of the recorder are none */
+    assert_false(next(rows)); /* notes of the recorder are not events */
     kymo_rows_close(rows);
     rows = rows_of(v, messages, &everything);
     assert_true(next(rows));
@@ -250,7 +250,7 @@ static void sums_of_functions(void **state)
     kymo_view_close(v);
 }
 
-/* All that the counters say, by thread and cause, with the times of the notes. */
+/* All losses, by thread and cause, with the times of the notes. */
 static void losses_by_thread(void **state)
 {
     (void)state;
@@ -278,7 +278,7 @@ static void losses_by_thread(void **state)
     kymo_view_close(v);
 }
 
-/* Recorders once did not note when threads found no place. */
+/* Old recorders did not record when threads found no slot. */
 static void loss_without_times(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void loss_without_times(void **state)
     kymo_view_close(v);
 }
 
-/* What no integer or date holds is not known. */
+/* Values that do not fit an integer or a date are unknown. */
 static void beyond_bounds(void **state)
 {
     (void)state;
@@ -381,7 +381,7 @@ static void by_time(void **state)
     kymo_view_close(v);
 }
 
-/* A cursor that was not started has no rows; two of one table do not disturb each other. */
+/* A cursor that was not started has no rows; two cursors of one table are independent. */
 static void cursors_are_independent(void **state)
 {
     (void)state;
@@ -416,7 +416,7 @@ static uint64_t mixed(uint64_t i, unsigned word)
     return (i + 1) * 0x9e3779b97f4a7c15u + word;
 }
 
-/* Rows that do not divide the memory, up to and beyond it. */
+/* Rows whose size does not divide the memory, up to its end and beyond. */
 static void store_of(uint64_t rows, bool spills)
 {
     struct kymo_store s;
@@ -450,7 +450,7 @@ static void store_spills(void **state)
     store_of(3 * fit + 5, true);
 }
 
-/* Where the temporary file is asked for may be no folder: the next one is taken. */
+/* The requested location of the temporary file may not be a folder: the next one is used. */
 static void store_finds_a_folder(void **state)
 {
     (void)state;

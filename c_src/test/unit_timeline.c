@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recordings of several nodes as one. The nodes are made by hand: what a clock shows is
- * computed from a true time, which the tests know.
+ * Tests of timelines, which combine the recordings of several nodes. The recordings are handmade:
+ * the time shown by each clock is computed from a true time, which the tests know.
  */
 #include "bridge.h"
 #include "kymo_analysis.h"
 #include "kymo_timeline.h"
 #include "reader_fixture.h"
+#include "shed_spans.h"
 
 #include <math.h>
 
@@ -14,21 +15,21 @@
 #define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
-/* BEFORE_NS: from what a thread does before it sends something until then. */
+/* BEFORE_NS: the time from a thread's previous event to its send. */
 enum { CREATION_A = 0x10001, CREATION_B = 0x20002, REQUESTS = 400, BEFORE_NS = 2000 };
 
 /* ---- two clocks ---- */
 
 static uint64_t seed;
 
-/* From 0 to n - 1. */
+/* A number from 0 to n - 1. */
 static int64_t any(int64_t n)
 {
     seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (int64_t)((seed >> 12) % (uint64_t)n);
 }
 
-/* What the other clock shows at a time of the base: its drift changes by `bend` every
+/* The time that the other clock shows at a time of the base; its drift changes by `bend` every
  * second. */
 struct truth {
     int64_t offset;
@@ -41,7 +42,7 @@ static int64_t other_at(const struct truth *t, int64_t base)
     return base + t->offset + (int64_t)(t->drift * s + t->bend * s * s / 2e9);
 }
 
-/* n messages over `span` in both directions, each underway for 20 to 220 us. */
+/* n messages in both directions within `span`, each in transit for 20 to 220 us. */
 static void exchange(const struct truth *t, struct kymo_bridge_message *m, size_t n, int64_t span)
 {
     for (size_t i = 0; i < n; i++) {
@@ -82,7 +83,7 @@ static void check_bridge(const struct truth *t, size_t n, int64_t span, int64_t 
     free(m);
 }
 
-/* Clocks of machines that were started days apart. */
+/* Clocks of machines that were booted days apart. */
 static void known_offset_and_drift(void **state)
 {
     (void)state;
@@ -93,7 +94,7 @@ static void known_offset_and_drift(void **state)
     }
 }
 
-/* The rate of one clock changes by 20 ppm in 20 minutes: no line fits. */
+/* The rate of one clock changes by 20 ppm in 20 minutes, so no straight line fits. */
 static void drift_that_changes(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void drift_that_changes(void **state)
     }
 }
 
-/* Two messages of a moment leave room for any drift: none is taken. */
+/* Two messages at about the same time allow any drift: none is assumed. */
 static void few_messages(void **state)
 {
     (void)state;
@@ -125,7 +126,8 @@ static void refused_messages(void **state)
                                          {.other = 20, .base = 9, .to_other = true}};
     assert_int_equal(kymo_bridge_fit(&b, one, 0), -ENODATA);
     assert_int_equal(kymo_bridge_fit(&b, one, 2), -ENODATA);
-    /* With one direction the difference is that of the wall clocks, or as much less as it must be. */
+    /* With messages in one direction only, the difference is that of the wall clocks, reduced as
+     * far as the messages require. */
     kymo_bridge_constant(&b, 4, one, 2);
     assert_int_equal(kymo_bridge_convert(&b, 20), 16);
     kymo_bridge_constant(&b, 100, one, 2);
@@ -138,7 +140,7 @@ static void refused_messages(void **state)
     assert_int_equal(kymo_bridge_fit(&b, jump, 4), -ERANGE);
 }
 
-/* Times that only a damaged recording has end in some times, not in a trap. */
+/* Times that only a damaged recording has are converted to some time, without a trap. */
 static void impossible_times(void **state)
 {
     (void)state;
@@ -229,7 +231,7 @@ static void open_nodes(struct nodes *x, uint8_t machine_a, uint8_t machine_b)
     x->client_by_pid = pid_term(&x->t[1], "a@h", 5, CREATION_A);
 }
 
-/* The segment of a node, opened when it has none, closed when it is full. */
+/* Returns the node's segment; opens one if there is none, and closes it when it is full. */
 static void close_segment(struct nodes *x, unsigned i)
 {
     if (x->s[i].len == 0)
@@ -250,14 +252,14 @@ static void put_message(struct nodes *x, unsigned i, int64_t at, unsigned id, ui
         if (x->seq[i] > 1)
             ts_after(&x->s[i], last, (x->seq[i] - 1) * events);
     }
-    /* What the thread did right before, which the runtime records in time. */
+    /* An event of the thread right before, which the runtime records in time. */
     if (id == KYMO_E_SEND)
         ts_wm(&x->s[i], (uint64_t)at - BEFORE_NS, KYMO_E_CALL, who, 0);
     ts_message(&x->s[i], (uint64_t)at + (id == KYMO_E_SEND ? x->delay : 0), id, who, peer, kind, ref);
 }
 
-/* A request of process 5 of node a, at a true time, to process 7 of node b, which replies
- * to the alias. The reply's time on the clock of a. */
+/* A request of process 5 of node a, at a true time, to process 7 of node b, which replies to the
+ * alias. Returns the time of the reply on the clock of a. */
 static int64_t request(struct nodes *x, int64_t at, uint64_t ref, uint64_t to, int64_t there,
                        int64_t handling, int64_t back)
 {
@@ -307,12 +309,19 @@ static void on_request(void *arg, const struct kymo_request *q)
     requests[n_requests++] = *q;
 }
 
-static uint64_t mails_matched;
+static uint64_t mails_matched, mails_sent;
+static int64_t travel_least, travel_most; /* of the matched ones */
 
 static void on_mail(void *arg, const struct kymo_mail *m)
 {
     (void)arg;
-    mails_matched += m->sent != KYMO_NO_TIME && m->fetched != KYMO_NO_TIME;
+    mails_sent += m->sent != KYMO_NO_TIME;
+    if (m->sent == KYMO_NO_TIME || m->fetched == KYMO_NO_TIME)
+        return;
+    int64_t travel = m->fetched - m->sent;
+    travel_least = mails_matched == 0 || travel < travel_least ? travel : travel_least;
+    travel_most = mails_matched == 0 || travel > travel_most ? travel : travel_most;
+    mails_matched++;
 }
 
 static void analyse(struct kymo_reader *r)
@@ -322,11 +331,11 @@ static void analyse(struct kymo_reader *r)
     struct kymo_analysis_result res;
     char err[256] = "";
     n_requests = 0;
-    mails_matched = 0;
+    mails_matched = mails_sent = 0;
     assert_int_equal(kymo_analyse(r, &o, &sink, 1, &res, err, sizeof err), 0);
 }
 
-/* Every request is one, with the times that it truly had, of processes of both nodes. */
+/* Every request is found, with its true times, of processes of both nodes. */
 static void check_requests(struct nodes *x, struct kymo_reader *r, size_t n, int64_t near)
 {
     (void)x;
@@ -372,8 +381,8 @@ static void two_machines(void **state)
     close_nodes(&x);
 }
 
-/* The sends are recorded up to 5 ms after the messages have left, behind their receipt: the
- * requests are whole nevertheless, and the clocks are related by what is certain. */
+/* Sends are recorded up to 5 ms after the messages have left, later than their receipt: requests
+ * are complete nevertheless, and the clocks are related by what is certain. */
 static void late_records(void **state)
 {
     (void)state;
@@ -403,8 +412,8 @@ static void late_records(void **state)
     }
 }
 
-/* A request that passed through both nodes twice with the same reference proves nothing,
- * and does no harm. */
+/* A request that passed through both nodes twice with the same reference proves nothing, and does
+ * no harm. */
 static void forwarded_requests(void **state)
 {
     (void)state;
@@ -430,8 +439,8 @@ static void forwarded_requests(void **state)
     close_nodes(&x);
 }
 
-/* One counter, which the recordings convert to CLOCK_MONOTONIC each with an error of its
- * own: the counter decides. */
+/* Both recordings use the same counter, and convert it to CLOCK_MONOTONIC with different errors:
+ * the counter is used directly. */
 static void one_machine(void **state)
 {
     (void)state;
@@ -454,7 +463,98 @@ static void one_machine(void **state)
     }
 }
 
-/* The next event that is a message. */
+enum { CASTS = 300, TRAVEL_NS = 250000 };
+
+/* Casts of process 5 of node a to process 7 of node b every `every` ns, with three different
+ * contents: each `late`th is recorded after its receipt, the first `unseen` are received before
+ * node b records, and after each `foreign`th an equal one comes from a node without a recording.
+ * All matches are correct. Returns the number of matches. */
+static uint64_t cast(int64_t every, unsigned late, unsigned unseen, unsigned foreign)
+{
+    struct nodes x;
+    open_nodes(&x, 9, 9);
+    for (unsigned i = 0; i < CASTS; i++) {
+        int64_t at = 10 * MS + i * every;
+        x.delay = late > 0 && i % late == 0 ? 400000 : 0;
+        put_message(&x, 0, at, KYMO_E_SEND, PID(5), i % 2 == 0 ? x.server_by_name : x.server_by_pid,
+                    KYMO_MSG_CAST, 100 + i % 3);
+    }
+    for (unsigned i = unseen; i < CASTS; i++) {
+        int64_t at = 10 * MS + i * every + TRAVEL_NS;
+        put_message(&x, 1, at, KYMO_E_RECEIVE, PID(7), KYMO_IDENT_NONE, KYMO_MSG_CAST, 100 + i % 3);
+        if (foreign > 0 && i % foreign == 0)
+            put_message(&x, 1, at + 300000, KYMO_E_RECEIVE, PID(7), KYMO_IDENT_NONE, KYMO_MSG_CAST,
+                        100 + (i + 1) % 3);
+    }
+    struct kymo_reader *r = open_both(&x);
+    analyse(r);
+    assert_int_equal(mails_sent, CASTS);
+    assert_true(mails_matched > 0);
+    assert_int_equal(travel_least, TRAVEL_NS);
+    assert_int_equal(travel_most, TRAVEL_NS);
+    kymo_reader_close(r);
+    close_nodes(&x);
+    return mails_matched;
+}
+
+/* No reference and no sender: matches only what is known. */
+static void casts(void **state)
+{
+    (void)state;
+    /* Casts sent before the first event of node b may have been received unrecorded. */
+    assert_int_equal(cast(MS, 0, 0, 0), CASTS - 1);
+    assert_int_equal(cast(100000, 0, 0, 0), CASTS - 3);
+    assert_int_equal(cast(MS, 4, 0, 0), CASTS - CASTS / 4);
+    assert_int_equal(cast(MS, 0, 10, 0), CASTS - 11);
+    assert_int_equal(cast(MS, 0, 0, 5), CASTS - 1);
+    assert_true(cast(MS, 7, 20, 3) >= CASTS / 2);
+}
+
+static void put_note(struct testrec *t, uint64_t ticks, uint32_t what, uint32_t mfa)
+{
+    struct {
+        uint64_t ticks;
+        uint32_t what, kinds, mfa;
+    } payload = {ticks, what, 1u << KYMO_KIND_MESSAGES, mfa};
+    tr_define(t, KYMO_DICT_SHED, &payload, KYMO_DICT_SHED_HDR + sizeof mfa);
+    t->meta.shed++;
+}
+
+/* Events left out by the budgets of both nodes. */
+static void left_out(void **state)
+{
+    (void)state;
+    struct nodes x;
+    char text[256];
+    size_t n;
+    open_nodes(&x, 9, 9);
+    int64_t at = 10 * MS;
+    for (uint64_t i = 1; i <= 5; i++)
+        at = MS + request(&x, at, i, x.server_by_pid, 30000, MS, 30000);
+    for (unsigned i = 0; i < 2; i++) {
+        uint32_t m = tr_atom(&x.t[i], "m"), f = tr_atom(&x.t[i], i == 0 ? "here" : "there");
+        put_note(&x.t[i], (uint64_t)(11 + i) * 1000000, KYMO_SHED, tr_mfa(&x.t[i], m, f, 1));
+    }
+    struct kymo_reader *r = open_both(&x);
+    const struct kymo_shed *s = kymo_reader_shed(r, &n);
+    assert_int_equal(n, 4);
+    assert_int_equal(kymo_reader_meta(r)->shed, 2);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(s[i].recording, i / 2);
+        assert_int_equal(s[i].to, INT64_MAX);
+    }
+    assert_int_equal(s[2].from - s[0].from, MS);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(kymo_shed_text(r, i, INT64_MIN, INT64_MAX, text, sizeof text), 2);
+        assert_string_equal(text, i == 0 ? "m:here/1, messages" : "m:there/1, messages");
+        assert_int_equal(kymo_shed_text(r, i, INT64_MIN, s[0].from, text, sizeof text), 0);
+        assert_string_equal(text, "");
+    }
+    kymo_reader_close(r);
+    close_nodes(&x);
+}
+
+/* The next send or receive. */
 static int next_message(struct kymo_reader *r, struct kymo_event *ev)
 {
     int rc = kymo_reader_next(r, ev);
@@ -463,8 +563,8 @@ static int next_message(struct kymo_reader *r, struct kymo_event *ev)
     return rc;
 }
 
-/* Nothing but the wall clocks, which say that node b started a second later; its requests
- * alone give one limit. */
+/* Only the wall clocks, according to which node b started a second later; its requests alone give
+ * one limit. */
 static void wall_clocks(void **state)
 {
     (void)state;
@@ -485,7 +585,7 @@ static void wall_clocks(void **state)
         assert_int_equal(kymo_timeline_relation(r, 1).kind, KYMO_RELATION_WALL);
         assert_false(kymo_timeline_relation(r, 1).contradicted);
         assert_int_equal(kymo_timeline_relation(r, 1).received, one_way);
-        if (one_way == 1) { /* as late as the event before the sending allows */
+        if (one_way == 1) { /* as late as the event before the send allows */
             assert_int_equal(next_message(r, &ev), 1);
             assert_int_equal(ev.who, kymo_timeline_ident(r, PID(7), 1));
             assert_int_equal(ev.ns, 2 * SECOND - BEFORE_NS);
@@ -502,7 +602,7 @@ static void wall_clocks(void **state)
     }
 }
 
-/* Names, idents and text of both nodes, and of processes of nodes without a recording. */
+/* Names, idents and text of both nodes, and of processes on nodes without a recording. */
 static void names(void **state)
 {
     (void)state;
@@ -564,7 +664,7 @@ static void refused_recordings(void **state)
     tr_write(&t, x.dir[1]);
     assert_int_equal(kymo_timeline_open(twice, 2, &r, err, sizeof err), -EINVAL);
     assert_non_null(strstr(err, "recordings of the same node"));
-    /* The same node after a restart is another one. */
+    /* A restarted node counts as another node. */
     t.meta.creation++;
     t.meta.os_pid++;
     tr_write(&t, x.dir[1]);
@@ -586,6 +686,8 @@ int main(void)
                                        cmocka_unit_test(late_records),
                                        cmocka_unit_test(forwarded_requests),
                                        cmocka_unit_test(one_machine),
+                                       cmocka_unit_test(casts),
+                                       cmocka_unit_test(left_out),
                                        cmocka_unit_test(wall_clocks),
                                        cmocka_unit_test(names),
                                        cmocka_unit_test(refused_recordings)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kymo why makes of recordings made by hand: where the time of a process went.
+ * Tests of kymo_why.h with handmade recordings: where the time of a process went.
  */
 #include <errno.h>
 
@@ -8,7 +8,7 @@
 #include "order.h"
 #include "scene.h"
 
-/* The time of PID(1) from START to START + ns. */
+/* Explains the time of PID(1) from START to START + ns. */
 static void explain_first(struct scene *x, int64_t ns, struct kymo_why_answer *answer)
 {
     struct kymo_why *w = NULL;
@@ -159,7 +159,7 @@ static void waits_for_a_waiting_server(void **state)
     free(answer);
 }
 
-/* A receive that has waited in vain. */
+/* A receive that timed out. */
 static void timeout(struct scene *x, uint32_t slot, uint64_t at, uint64_t who)
 {
     message(x, slot, at, KYMO_E_RECEIVE, who, KYMO_IDENT_NONE, KYMO_MSG_TIMEOUT, 0);
@@ -193,7 +193,7 @@ static void server_replies(struct scene *x, uint64_t at)
     wm(x, 0, at + 200000, KYMO_E_OUT, PID(1), x->a);
 }
 
-/* PID(5) sends requests to the server that waits, of which it has a look at each. */
+/* PID(5) sends requests to the waiting server, which examines each of them. */
 static void disturb(struct scene *x, uint64_t at, uint64_t ref)
 {
     wm(x, 0, at, KYMO_E_IN, PID(5), x->b);
@@ -210,7 +210,7 @@ static void assert_nothing_of(const struct kymo_why_answer *answer, uint64_t pro
         assert_true(answer->part[i].process != process);
 }
 
-/* Others that send to a server that waits for one message are not what it waits for. */
+/* Other processes that send to a server do not end its wait for a certain message. */
 static void bystanders_and_an_answer(void **state)
 {
     (void)state;
@@ -221,11 +221,11 @@ static void bystanders_and_an_answer(void **state)
     wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
     disturb(&x, 200000, 55);
     disturb(&x, 400000, 56);
-    /* One comes right after another. */
+    /* One arrives right after another. */
     wm(&x, 0, 406000, KYMO_E_IN, PID(9), x.b);
     message(&x, 0, 406100, KYMO_E_RECEIVE, PID(9), PID(5), KYMO_MSG_CALL, 58);
     wm(&x, 0, 408500, KYMO_E_OUT, PID(9), x.b);
-    /* The last of them is there before the answer, and both are fetched together. */
+    /* The last of them arrives before the reply, and both are fetched together. */
     wm(&x, 0, 698000, KYMO_E_IN, PID(5), x.b);
     message(&x, 0, 699000, KYMO_E_SEND, PID(5), PID(9), KYMO_MSG_CALL, 57);
     wm(&x, 0, 699500, KYMO_E_OUT, PID(5), x.b);
@@ -269,8 +269,8 @@ static void bystanders_and_a_timeout(void **state)
     free(answer);
 }
 
-/* PID(7) works for the server, which looks at the request of PID(5) from 2000000 to
- * 4000000, and then gets its answer. */
+/* PID(7) works for the server, which examines the request of PID(5) from 2000000 to 4000000, and
+ * then gets its reply. */
 static void long_look_at_a_request(struct scene *x, bool collects)
 {
     calls_a_waiting_server(x);
@@ -316,7 +316,7 @@ static void collects_on_another_scheduler(void **state)
     free(answer);
 }
 
-/* A look at a message that takes long because the heap was full is nothing but a look. */
+/* If examining a message takes long only because of a collection, the wait does not end. */
 static void bystander_and_a_collection(void **state)
 {
     (void)state;
@@ -331,8 +331,8 @@ static void bystander_and_a_collection(void **state)
     free(answer);
 }
 
-/* One that takes long for another reason may have been more. But what ended the wait before
- * was a message, so that it was no wait for a scheduler. */
+/* If it takes long for another reason, the server may have done other work. But a message ended the
+ * wait before it, so it was not a wait for a scheduler. */
 static void long_look_is_no_wait_for_a_scheduler(void **state)
 {
     (void)state;
@@ -422,7 +422,7 @@ static void preempted_waits_for_no_timer(void **state)
     free(answer);
 }
 
-/* Nor did one that looked for a message without waiting, and so had a timeout of 0. */
+/* Neither did a process that polled for a message with a timeout of 0. */
 static void polling_waits_for_no_timer(void **state)
 {
     (void)state;
@@ -445,7 +445,76 @@ static void polling_waits_for_no_timer(void **state)
     free(answer);
 }
 
-/* Facts outside the windows are not kept, and are not needed for what is inside. */
+/* No thread is busy and no message explains the wait, but the runtime records its cause. */
+static void run_queue_is_known(void **state)
+{
+    static const struct {
+        uint8_t by, cause;
+    } known[] = {{KYMO_RUNNABLE_TIMER, KYMO_WHY_TIMER}, {KYMO_RUNNABLE_MESSAGE, KYMO_WHY_UNKNOWN}};
+    (void)state;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct scene x;
+        open_scene(&x);
+        wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+        out_for(&x, 0, 100000, PID(1), x.a, KYMO_OUT_WAITING);
+        wm(&x, 0, 100010, KYMO_E_IN, PID(2), x.b);
+        wm(&x, 0, 200000, KYMO_E_OUT, PID(2), x.b);
+        in_from_queue(&x, 0, 900000, PID(1), x.a, known[i].by, 300000);
+        wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+        explain(&x, answer);
+        assert_int_equal(part(answer, known[i].cause, PID(1))->ns, 500000);
+        assert_int_equal(part(answer, KYMO_WHY_NODE, PID(1))->ns, 300000);
+        assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(1))->ns, 200000);
+        close_scene(&x);
+    }
+    free(answer);
+}
+
+/* A process that was resumed had been suspended by a busy port if it was writing to one. */
+static void busy_port_is_known(void **state)
+{
+    (void)state;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    for (int writes = 0; writes < 2; writes++) {
+        struct scene x;
+        open_scene(&x);
+        uint32_t f =
+            writes ? tr_mfa(&x.t, tr_atom(&x.t, "erts_internal"), tr_atom(&x.t, "port_command"), 3) : x.a;
+        wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+        out_for(&x, 0, 100000, PID(1), f, KYMO_OUT_SUSPENDED);
+        in_from_queue(&x, 0, 900000, PID(1), f, KYMO_RUNNABLE_RESUME, 300000);
+        wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+        explain(&x, answer);
+        assert_int_equal(part(answer, writes ? KYMO_WHY_PORT : KYMO_WHY_SUSPENDED, PID(1))->ns, 500000);
+        close_scene(&x);
+    }
+    free(answer);
+}
+
+/* The process used up its reductions: it was runnable all of the time. */
+static void preempted_is_known(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+    out_for(&x, 0, 100000, PID(1), x.a, KYMO_OUT_REDUCTIONS);
+    wm(&x, 0, 100010, KYMO_E_IN, PID(2), x.b);
+    wm(&x, 0, 300000, KYMO_E_OUT, PID(2), x.b);
+    in_from_queue(&x, 0, 900000, PID(1), x.a, KYMO_RUNNABLE_OUT, 799900);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+    explain(&x, answer);
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 800000);
+    close_scene(&x);
+    free(answer);
+}
+
+/* Facts outside the windows are not kept, and are not needed to explain times inside them. */
 static void windows(void **state)
 {
     (void)state;
@@ -577,6 +646,9 @@ int main(void)
         T(suspended_beyond_a_timeout),
         T(preempted_waits_for_no_timer),
         T(polling_waits_for_no_timer),
+        T(run_queue_is_known),
+        T(busy_port_is_known),
+        T(preempted_is_known),
         T(windows),
         T(explains_a_cast),
         T(keys_in_order),

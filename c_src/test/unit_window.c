@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Windows of a living recording: what is counted in which, over recordings made by hand that
- * are read in pieces.
+ * Tests of the windows of a recording that is being written: which facts count in which window.
+ * Handmade recordings are read in pieces.
  */
 #include "kymo_live.h"
 #include "kymo_window.h"
 #include "scene.h"
 
-/* What reads the recording piece by piece. */
+/* Reads the recording in pieces. */
 struct pieces {
     struct scene x;
     struct kymo_window w;
     struct kymo_live *an;
-    struct kymo_event ev; /* the next one */
+    struct kymo_event ev; /* the next event */
     bool more;
     int64_t t0; /* time of START */
 };
@@ -22,7 +22,7 @@ static void next(struct pieces *p)
     p->more = kymo_reader_next(p->x.r, &p->ev) == 1;
 }
 
-/* What the scene has until now is the recording. */
+/* The events of the scene so far are the recording. */
 static void begin(struct pieces *p)
 {
     open_recording(&p->x);
@@ -36,7 +36,7 @@ static void begin(struct pieces *p)
     next(p);
 }
 
-/* The window ends `at`: all events up to then are read. */
+/* Ends the window at `at`: all events up to then are read. */
 static void cut(struct pieces *p, int64_t at)
 {
     for (; p->more && p->ev.ns <= p->t0 + at; next(p))
@@ -66,7 +66,7 @@ static const struct kymo_window_process *process(const struct pieces *p, uint64_
     return found != NULL ? found : &none;
 }
 
-/* A call over three windows: each has its part, the last one its duration. */
+/* A call spans three windows: each counts its part, and the last one its duration. */
 static void calls_are_cut_at_edges(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void calls_are_cut_at_edges(void **state)
     end(&p);
 }
 
-/* Time scheduled out and in collections is nobody's own time. */
+/* Time scheduled out or in collections does not count for any function. */
 static void waiting_and_collecting(void **state)
 {
     (void)state;
@@ -136,7 +136,7 @@ static void waiting_and_collecting(void **state)
     end(&p);
 }
 
-/* Nothing that was open before a gap has a part after it. */
+/* Calls and runs that were open before a gap do not count after it. */
 static void gap_forgets_what_is_open(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void gap_forgets_what_is_open(void **state)
     assert_int_equal(function(&p, p.x.a)->times.total, 0);
     assert_int_equal(function(&p, p.x.b)->self, 100);
     assert_int_equal(function(&p, p.x.b)->times.total, 1);
-    assert_int_equal(process(&p, PID(1))->running, 0); /* since when is not known */
+    assert_int_equal(process(&p, PID(1))->running, 0); /* its start is unknown */
     assert_int_equal(p.w.threads[0].busy, 0);
     end(&p);
 }
@@ -188,7 +188,8 @@ static void messages_and_exits(void **state)
     end(&p);
 }
 
-/* The `out` of a process was lost: another one in its place ends what is known of it. */
+/* The `out` event of a process was lost: when another one runs on its thread, its state becomes
+ * unknown. */
 static void lost_out(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void lost_out(void **state)
     end(&p);
 }
 
-/* Random work, cut at random edges: the sums of all windows are those of the whole. */
+/* Random events, cut at random times: the sums of all windows equal those of one window. */
 static void sums_do_not_depend_on_edges(void **state)
 {
     (void)state;

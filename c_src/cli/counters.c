@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "counters.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "json.h"
+#include "kymo_cli.h"
+#include "kymo_names.h"
+
+/* ---- sums over a recording ---- */
+
+void cli_counters_free(struct cli_counters *c)
+{
+    kymo_gauges_free(&c->gauges);
+}
+
+static void add(struct cli_counters *c, const struct kymo_gauge *g)
+{
+    struct cli_counter *one = &c->of[g->counter];
+    uint64_t level;
+    if (kymo_counter_is_ranked(g->counter) && g->index != 1) /* the others are lower */
+        return;
+    if (!kymo_gauge_level(g, &level))
+        return;
+    if (one->n++ == 0)
+        one->least = level;
+    one->least = level < one->least ? level : one->least;
+    one->most = level > one->most ? level : one->most;
+    one->last = level;
+    one->sum += (double)level;
+}
+
+void cli_counters_add(struct cli_counters *c, const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    struct kymo_gauge g;
+    if (ev->id == KYMO_E_MONITOR && ev->kind < KYMO_M_COUNT)
+        c->monitored[ev->kind]++;
+    for (uint32_t i = 0; i < ev->n_counters; i++) {
+        if (kymo_gauges_next(&c->gauges, r, ev, i, &g))
+            add(c, &g);
+    }
+}
+
+static double mean(const struct cli_counter *c)
+{
+    return c->sum / (double)c->n;
+}
+
+static bool any_counter(const struct cli_counters *c)
+{
+    for (unsigned i = 0; i < KYMO_N_COUNT; i++) {
+        if (c->of[i].n != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Formats a value: bytes with a unit, shares in percent. */
+static const char *shown(unsigned counter, double level, char *buf, size_t size)
+{
+    uint64_t n = (uint64_t)(level + 0.5);
+    switch (kymo_counter_unit(counter)) {
+    case KYMO_UNIT_BYTES: return cli_format_bytes(n, buf, size);
+    case KYMO_UNIT_SHARE: snprintf(buf, size, "%.1f %%", level / 1e4); return buf;
+    /* Nanoseconds per second, as percent of one processor. */
+    case KYMO_UNIT_NS: snprintf(buf, size, "%.1f %%", level / 1e7); return buf;
+    case KYMO_UNIT_COUNT: break;
+    }
+    return cli_format_count(n, buf, size);
+}
+
+void cli_counters_text(const struct cli_counters *c)
+{
+    char a[32], b[32], d[32], e[32];
+    if (any_counter(c))
+        printf("\n%15s %15s %15s %15s  %s\n", "lowest", "mean", "highest", "last", "counter");
+    for (unsigned i = 0; i < KYMO_N_COUNT; i++) {
+        const struct cli_counter *one = &c->of[i];
+        if (one->n == 0)
+            continue;
+        printf("%15s %15s %15s %15s  %s%s\n", shown(i, (double)one->least, a, sizeof a),
+               shown(i, mean(one), b, sizeof b), shown(i, (double)one->most, d, sizeof d),
+               shown(i, (double)one->last, e, sizeof e), kymo_counter_name(i),
+               kymo_counter_unit(i) == KYMO_UNIT_NS ? " (of one processor)"
+               : kymo_counter_is_sum(i)             ? " per second"
+                                                    : "");
+    }
+    bool first = true;
+    for (unsigned i = 0; i < KYMO_M_COUNT; i++) {
+        if (c->monitored[i] == 0)
+            continue;
+        if (first)
+            printf("\n%15s  %s\n", "reports", "of the system monitor");
+        first = false;
+        printf("%15s  %s\n", cli_format_count(c->monitored[i], a, sizeof a), kymo_monitor_name(i));
+    }
+}
+
+void cli_counters_json(const struct cli_counters *c)
+{
+    cli_json_open("counters", '{');
+    for (unsigned i = 0; i < KYMO_N_COUNT; i++) {
+        const struct cli_counter *one = &c->of[i];
+        if (one->n == 0)
+            continue;
+        cli_json_open(kymo_counter_name(i), '{');
+        cli_json_text("unit", kymo_unit_name(kymo_counter_unit(i)));
+        cli_json_bool("per_second", kymo_counter_is_sum(i));
+        cli_json_uint("values", one->n);
+        cli_json_uint("min", one->least);
+        cli_json_uint("mean", (uint64_t)(mean(one) + 0.5));
+        cli_json_uint("max", one->most);
+        cli_json_uint("last", one->last);
+        cli_json_close('}');
+    }
+    cli_json_close('}');
+    cli_json_open("system_monitor", '{');
+    for (unsigned i = 0; i < KYMO_M_COUNT; i++) {
+        if (c->monitored[i] != 0)
+            cli_json_uint(kymo_monitor_name(i), c->monitored[i]);
+    }
+    cli_json_close('}');
+}
+
+/* ---- one record ---- */
+
+/* "memory_ets", "scheduler_utilization[2]"; counters of later versions by number. */
+static const char *name_of(const struct kymo_counter_value *v, char *buf, size_t size)
+{
+    const char *name = kymo_counter_name(v->counter);
+    char number[16];
+    snprintf(number, sizeof number, "%u", v->counter);
+    if (v->index != 0)
+        snprintf(buf, size, "%s[%u]", name != NULL ? name : number, v->index);
+    else
+        snprintf(buf, size, "%s", name != NULL ? name : number);
+    return buf;
+}
+
+void cli_counters_print(const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    char name[64], pid[256], of[264] = "";
+    for (uint32_t i = 0; i < ev->n_counters; i++) {
+        struct kymo_counter_value v = kymo_counter_at(ev, i);
+        if (v.counter == KYMO_N_BUSY_PROCESS) {
+            kymo_format_ident(r, v.value, pid, sizeof pid);
+            snprintf(of, sizeof of, " of %s", pid);
+            continue;
+        }
+        printf(" %s=%" PRIu64 "%s", name_of(&v, name, sizeof name), v.value,
+               kymo_counter_process(ev, i) != KYMO_IDENT_NONE ? of : "");
+    }
+}
+
+void cli_counters_members(const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    char name[64], pid[256];
+    for (uint32_t i = 0; i < ev->n_counters; i++) {
+        struct kymo_counter_value v = kymo_counter_at(ev, i);
+        uint64_t process = kymo_counter_process(ev, i);
+        if (v.counter == KYMO_N_BUSY_PROCESS)
+            continue;
+        cli_json_uint(name_of(&v, name, sizeof name), v.value);
+        if (process != KYMO_IDENT_NONE) {
+            kymo_format_ident(r, process, pid, sizeof pid);
+            snprintf(name, sizeof name, "%s_pid[%u]", kymo_counter_name(v.counter), v.index);
+            cli_json_text(name, pid);
+        }
+    }
+}
+
+/* The name of a report's value; NULL if it has none. */
+static const char *value_name(unsigned kind)
+{
+    switch (kind) {
+    case KYMO_M_LONG_GC:
+    case KYMO_M_LONG_SCHEDULE: return "ms";
+    case KYMO_M_LARGE_HEAP: return "words";
+    case KYMO_M_LONG_QUEUE: return "long";
+    case KYMO_M_TOO_MANY: return "left_out";
+    default: return NULL;
+    }
+}
+
+static const char *kind_name(unsigned kind)
+{
+    const char *name = kymo_monitor_name(kind);
+    return name != NULL ? name : "?";
+}
+
+void cli_monitor_print(const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    char mfa[2200];
+    printf(" %s", kind_name(ev->kind));
+    if (value_name(ev->kind) != NULL)
+        printf(" %s=%" PRIu64, value_name(ev->kind), ev->value);
+    if (ev->in_mfa != 0) {
+        kymo_format_mfa(r, ev->in_mfa, mfa, sizeof mfa);
+        printf(" in=%s", mfa);
+    }
+    if (ev->mfa != 0) {
+        kymo_format_mfa(r, ev->mfa, mfa, sizeof mfa);
+        printf(" out=%s", mfa);
+    }
+}
+
+void cli_monitor_members(const struct kymo_reader *r, const struct kymo_event *ev)
+{
+    char mfa[2200];
+    cli_json_text("kind", kind_name(ev->kind));
+    if (value_name(ev->kind) != NULL)
+        cli_json_uint(value_name(ev->kind), ev->value);
+    if (ev->in_mfa != 0) {
+        kymo_format_mfa(r, ev->in_mfa, mfa, sizeof mfa);
+        cli_json_text("in_function", mfa);
+    }
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The node's counters in `kymo info`, and one record of them or of its system monitor in
+ * `kymo print`.
+ */
+#ifndef KYMO_CLI_COUNTERS_H
+#define KYMO_CLI_COUNTERS_H
+
+#include "kymo_gauges.h"
+
+/* Statistics of one counter. */
+struct cli_counter {
+    uint64_t n; /* number of values; for counters that count up, of rates */
+    uint64_t least, most, last;
+    double sum;
+};
+
+/* Statistics of a recording. Initialised with zero bytes. */
+struct cli_counters {
+    struct kymo_gauges gauges;
+    struct cli_counter of[KYMO_N_COUNT]; /* by enum kymo_counter */
+    uint64_t monitored[KYMO_M_COUNT];    /* by enum kymo_monitor */
+};
+void cli_counters_free(struct cli_counters *c);
+/* Adds an event. Call it for events from the horizon on; ignores all but `counters` and
+ * `system_monitor`. */
+void cli_counters_add(struct cli_counters *c, const struct kymo_reader *r, const struct kymo_event *ev);
+/* Prints tables as text; nothing if there are no counters. */
+void cli_counters_text(const struct cli_counters *c);
+/* The members "counters" and "system_monitor". */
+void cli_counters_json(const struct cli_counters *c);
+
+/* Print a `counters` record: as " name=value name[1]=value ...", and as JSON members. */
+void cli_counters_print(const struct kymo_reader *r, const struct kymo_event *ev);
+void cli_counters_members(const struct kymo_reader *r, const struct kymo_event *ev);
+/* Print a `system_monitor` record: as " kind=long_gc ms=120", and as JSON members. */
+void cli_monitor_print(const struct kymo_reader *r, const struct kymo_event *ev);
+void cli_monitor_members(const struct kymo_reader *r, const struct kymo_event *ev);
+
+#endif
