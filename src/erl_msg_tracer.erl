@@ -2,9 +2,8 @@
 %%
 %% @doc The smallest useful tracer module, to learn from.
 %%
-%% Of every message that a traced process or port sends, it tells the tracer
-%% process who sent it to whom, as `{trace, From, To}', and nothing more. The
-%% work is done in C, in `c_src/classic/erl_msg_tracer.c'.
+%% For each message that a traced process or port sends, it sends `{trace, From, To}' to the
+%% tracer process, and nothing more. It is written in C: `c_src/classic/erl_msg_tracer.c'.
 %%
 %% ```
 %% $ gcc -I $ERTS/include -fPIC -shared -o erl_msg_tracer.so erl_msg_tracer.c
@@ -15,14 +14,13 @@
 %% 3> erlang:trace(new, true, [send, {tracer, erl_msg_tracer, Tracer}]).
 %% '''
 %%
-%% For recording a node in production use {@link kymo}.
+%% To record a node in production, use {@link kymo}.
 -module(erl_msg_tracer).
 
 -export([enabled/3, load/0, trace/5]).
 
-%% @doc Loads the native half: `erl_msg_tracer.so' in the current directory, or
-%% the one that kymo was built with. The error is that of
-%% `erlang:load_nif/2'.
+%% @doc Loads the C library: `erl_msg_tracer.so' in the current directory, or else the one in
+%% kymo's folder `priv'. Errors are those of `erlang:load_nif/2'.
 -spec load() -> ok | {error, {Reason :: atom(), Text :: string()}}.
 load() ->
     Beam = filename:dirname(code:which(?MODULE)),
@@ -32,10 +30,10 @@ load() ->
                      filelib:is_regular(File ++ ".so")],
     erlang:load_nif(hd(Found ++ [atom_to_list(?MODULE)]), []).
 
-%% @doc Asked by the runtime before it reports an event. `trace' for `send',
-%% and for `trace_status' while the tracer lives; `remove' for `trace_status'
-%% once the tracer is dead; `discard' for all else and for the tracer itself.
-%% `error' before {@link load/0}: the runtime then takes the tracer off.
+%% @doc Called by the runtime before it reports an event. Returns `trace' for `send', and for
+%% `trace_status' while the tracer process is alive; `remove' for `trace_status' when it is
+%% dead; `discard' for all other events, and for those of the tracer process itself. Before
+%% {@link load/0} it returns `error', and the runtime removes the tracer.
 -spec enabled(Tag, Tracer, Tracee) -> trace | discard | remove | error when
       Tag :: erl_tracer:trace_tag() | trace_status,
       Tracer :: pid(),
@@ -43,8 +41,8 @@ load() ->
 enabled(_Tag, _Tracer, _Tracee) ->
     error.
 
-%% @doc Sends `{trace, Tracee, Recipient}' to the tracer. Always `ok', also when
-%% the tracer has died meanwhile. `error' before {@link load/0}.
+%% @doc Sends `{trace, Tracee, Recipient}' to the tracer process. Always returns `ok', even if
+%% that process has died; `error' before {@link load/0}.
 -spec trace(Tag, Tracer, Tracee, Message, Opts) -> ok | error when
       Tag :: erl_tracer:trace_tag(),
       Tracer :: pid(),

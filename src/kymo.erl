@@ -1,10 +1,10 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @doc A flight recorder for the BEAM.
 %%
-%% A recorder writes trace events of this node into a folder, in memory that the
-%% operating system keeps when the node dies. Its size is fixed by its options,
-%% whatever the load, and what does not fit is counted. The command `kymo' reads
-%% the folder, also while it is being written: {@link cli_path/0}.
+%% A recorder writes the trace events of this node to memory-mapped files in a folder.
+%% Their size is fixed when the recorder starts, and they survive the death of the node.
+%% Events that do not fit are counted. The command `kymo' ({@link cli_path/0}) reads the
+%% folder, also during the recording.
 %%
 %% ```
 %% {ok, R} = kymo:start(#{dir => "/tmp/rec"}),
@@ -14,23 +14,22 @@
 %% {ok, Info} = kymo:stop(R).
 %% '''
 %%
-%% Or, around one call: {@link record/3}.
+%% {@link record/3} records one function call. {@link calls/1}, {@link slow/2} and {@link
+%% why/0} answer one question in a shell, and end by themselves.
 %%
-%% A recorder ends when {@link stop/1} is called, when its owner dies, when a
-%% limit is reached, and when the node halts. Then, whatever died in between,
-%% the flags and patterns that it has set are gone, and nothing that others have
-%% set was touched.
+%% A recorder ends when {@link stop/1} is called, its owner dies, a limit is reached, or
+%% the node halts. It then removes the trace flags and patterns that it has set, and no
+%% others, even if its process was killed.
 %%
-%% The semantics of the events are those of the runtime's tracing: see the
-%% functions `trace:process/4' and `trace:function/4' (OTP 27 and later), or
-%% `erlang:trace/3' and `erlang:trace_pattern/3', in the documentation of
-%% Erlang/OTP. Where the runtime has trace sessions, each recorder uses its own
-%% and meets no other tracer. On older runtimes a process has one tracer and a
-%% function one match specification: what somebody else holds is left to them
-%% and reported, see {@link trace/2}.
+%% Events have the semantics of the runtime's tracing: see `trace:process/4' and
+%% `trace:function/4' (OTP 27 and later), or `erlang:trace/3' and `erlang:trace_pattern/3',
+%% in the documentation of Erlang/OTP. If the runtime has trace sessions, each recorder
+%% uses its own, and does not interfere with other tracers. On older runtimes a process
+%% has one tracer and a function one match specification. kymo does not take them from
+%% another tracer, and reports this: see {@link trace/2}.
 %%
-%% Functions that take a recorder take what {@link start/1} returned, or the
-%% name that it was given. Anything else is a `badarg'.
+%% Functions with the argument `Recorder' take the value that {@link start/1} returned, or
+%% the recorder's name. Any other value raises `badarg'.
 -module(kymo).
 
 -export([
@@ -74,11 +73,12 @@
 ]).
 
 -type recorder() :: {kymo_recorder, pid(), reference()} | atom().
-%% What {@link start/1} returned, or the name given to it. It keeps no memory of the
-%% recorder. Some functions also answer for a recorder that has ended: the last 16
-%% of a node are remembered.
+%% The value that {@link start/1} returned, or the name given to it. Holding it keeps no
+%% memory of the recorder allocated. Some functions also accept a recorder that has ended:
+%% a node remembers the last 16.
 
 -type tracer() :: {kymo_tracer, reference()}.
+%% A tracer module and its state, as the runtime takes them: see {@link tracer/1}.
 
 -type options() :: #{
     dir => file:name_all(),
@@ -89,38 +89,51 @@
     budget => kymo_budget:option(),
     triggers => [kymo_trigger:trigger()],
     on_trigger => kymo_trigger:on_trigger(),
+    counters => kymo_counters:option(),
+    system_monitor => kymo_monitor:option(),
     atom() => term()
 }.
 %% <ul>
-%% <li>`dir': the folder of the recording. Default: a new one below `$TMPDIR' or
-%%   `/tmp', which {@link info/1} names. It is made, with mode 0700, when it
-%%   does not exist, and so is its parent folder; no more than these two. It must
-%%   not hold a recording yet.</li>
-%% <li>`owner': the recorder ends when this process does. Default: the caller of
-%%   start/1. `none' when nobody owns it; use that in a remote shell or through
-%%   `rpc', where the calling process is soon gone.</li>
-%% <li>`name': a name for the recorder, to be used in place of what start/1
-%%   returns. It has nothing to do with the names of processes.</li>
-%% <li>`names': how many processes at most are described in the recording by
-%%   their registered names and initial calls. They are looked up after {@link
-%%   trace/2}, and when {@link snapshot/2} or {@link stop/1} is called. Default:
-%%   10000; 0 for none.</li>
-%% <li>`tracing': `session' for a trace session of its own, `global' for the
-%%   tracing that all share, `auto' (default) for the first where the runtime
-%%   has it.</li>
-%% <li>`budget': what tracing may cost. `#{cpu => Percent}': of the time of each scheduler
-%%   thread; `#{events => N}': events per second of the node. When more is traced, the
-%%   recorder sheds functions, the most frequently called first, and when that is not
-%%   enough, kinds of events. It gives them back when it is quiet. Default: `none'. What is
-%%   missing is in {@link info/1} and in the recording; all else is recorded exactly.</li>
-%% <li>`triggers': when to take a snapshot, as in `[{request, '_', 500}, {exit, '_'}]': see {@link
-%%   kymo_trigger}. Default: never. `on_trigger': where to, how often, and how many are
-%%   kept.</li>
-%% <li>All others: see {@link kymo_tracer:open/1}. The most useful ones are
-%%   `policy' (`overwrite', default: keep the newest; `discard': keep everything in
-%%   files that the recorder writes as it goes), `memory' (bytes, default 48 MiB, whatever the number of threads),
-%%   `calls', `returns', `messages', `terms', `gc' (how much of an event is
-%%   recorded), `content_bytes' (bound of one term), `sample', and `limit'.</li>
+%% <li>`dir': the folder of the recording. Default: a new folder below `$TMPDIR' or
+%%   `/tmp', which {@link info/1} returns. It must not contain a recording. If it does not
+%%   exist, it is created with mode 0700; so is its parent, but no folder above that.</li>
+%% <li>`owner': a process; the recorder ends when it does. Default: the caller of start/1.
+%%   `none': no process. Use `none' in a remote shell or through `rpc', where the calling
+%%   process is short-lived.</li>
+%% <li>`name': a name for the recorder, which the functions of this module take. It is not
+%%   registered as the name of a process.</li>
+%% <li>`names': the maximum number of processes whose registered names and initial calls
+%%   are written into the recording. They are looked up after {@link trace/2}, and during
+%%   {@link snapshot/2} and {@link stop/1}. Default: 10000; 0 disables this.</li>
+%% <li>`tracing': `session' uses a trace session of its own, `global' the tracing that all
+%%   tracers of the node share. Default: `auto', which is `session' if the runtime has
+%%   sessions.</li>
+%% <li>`budget': a bound on the cost of tracing. `#{cpu => Percent}': percent of the time of
+%%   each scheduler thread; `#{events => N}': events per second of the node. If it is
+%%   exceeded, the recorder sheds functions, the most frequently called first, and then
+%%   kinds of events. It records them again when the load allows it. Default: `none'. {@link
+%%   info/1} and the recording say what was shed and when; everything else is recorded
+%%   exactly.</li>
+%% <li>`triggers': conditions on which the recorder takes a snapshot, such as `[{request, '_',
+%%   500}, {exit, '_'}]'. `on_trigger': the folder, rate and number of these snapshots. See
+%%   {@link kymo_trigger}. Default: no triggers.</li>
+%% <li>`counters': records the counters of the node at this interval in milliseconds, from 10
+%%   on; the usual one is 100: run queues, utilisation of schedulers, memory by kind, numbers of
+%%   processes, ports, atoms and ETS tables, reductions, context switches, garbage collections,
+%%   bytes read and written by ports, and processor time. Default: `none'. The cost does not
+%%   depend on the number of processes. While it lasts, `scheduler_wall_time' is on, and
+%%   `erlang:statistics(reductions)' gives others the reductions since the last sample.</li>
+%% <li>`system_monitor': records what `erlang:system_monitor/2' reports. A list of its options,
+%%   such as `[busy_port, {long_gc, 50}]', or `default': `busy_port', `busy_dist_port',
+%%   `{long_gc, 100}', `{long_schedule, 100}', `{large_heap, 16777216}', and where the runtime has
+%%   it (OTP 27 and later) `{long_message_queue, {1000, 10000}}'. Default: `none'. From OTP 28 on
+%%   in a trace session of its own; before, a node has one setting, and one of another
+%%   process is left alone, noted in the recording and in {@link info/1}.</li>
+%% <li>Further options: see {@link kymo_tracer:options()}. The most useful ones are `policy'
+%%   (`overwrite', the default, keeps the newest events; `discard' writes everything to
+%%   files), `memory' (bytes for all threads together, default 48 MiB), `calls', `returns',
+%%   `messages', `terms' and `gc' (the contents of events), `content_bytes' (the maximum
+%%   size of one term), `sample', and `limit'.</li>
 %% </ul>
 
 -type option_error() ::
@@ -136,11 +149,23 @@
     | {no_command, file:filename_all(), file:posix()}
     | too_many_recorders
     | file:posix().
-%% `unknown_option' is reported before all else. `missing_folder': the first
-%% folder on the way to `dir' that does not exist. `no_library': the library of
-%% the recorder could not be loaded, see {@link kymo_tracer}. `no_module': a module
-%% of kymo is neither loaded nor in the code path. The POSIX codes are those of making the folder and its files; `eexist': it
-%% holds a recording already. {@link format_error/1} puts all of them in words.
+%% <ul>
+%% <li>`bad_option': a value that is not allowed; for `memory' with the minimum for this
+%%   node and the other options, in bytes.</li>
+%% <li>`enospc': the file system of `dir' has too little space; both numbers are bytes.</li>
+%% <li>`unknown_option': no option has this name. It is reported before other errors.</li>
+%% <li>`missing_option': this option is required.</li>
+%% <li>`already_started': a running recorder has this name.</li>
+%% <li>`missing_folder': the first folder in the path of `dir' that does not exist.</li>
+%% <li>`no_library': the C library of the recorder could not be loaded, see {@link
+%%   kymo_tracer:no_library()}.</li>
+%% <li>`no_module': a module of kymo is neither loaded nor in the code path.</li>
+%% <li>`no_command': `triggers' need the command `kymo', which is not at this path.</li>
+%% <li>`too_many_recorders': 64 recorders of this node are open.</li>
+%% <li>POSIX codes: the folder or its files could not be created; `eexist': the folder
+%%   contains a recording.</li>
+%% </ul>
+%% {@link format_error/1} returns a message with the remedy.
 
 -type event() ::
     calls
@@ -159,8 +184,8 @@
     | set_on_first_spawn
     | set_on_link
     | set_on_first_link.
-%% The trace flags of the runtime, and `calls' for `call', `messages' for `send'
-%% with `receive', `running' for `running_procs' with `running_ports'.
+%% Trace flags of the runtime, where `calls' stands for `call', `messages' for `send' and
+%% `receive', and `running' for `running_procs' and `running_ports'.
 
 -type trace_spec() :: #{
     processes => none | all | existing | new | [pid() | atom()],
@@ -172,22 +197,20 @@
     senders => boolean()
 }.
 %% <ul>
-%% <li>`processes': whose events, by pid or registered name. Default:
-%%   `all'.</li>
-%% <li>`ports': likewise. Default: `all' when `ports' or `running_ports' is among
-%%   the events, else `none'.</li>
-%% <li>`events': what is recorded of them. Default: `[calls]', which is always
-%%   there when there are functions. Without functions, it must be given.</li>
-%% <li>`functions': the functions whose calls are recorded, see {@link
-%%   kymo_pattern}. They stay set when their module is loaded again.</li>
-%% <li>`scope': `local' (default) for all calls, `global' for those that go
-%%   through the module's name to an exported function.</li>
-%% <li>`returns': also record return values' or exceptions' events of these
-%%   functions. Default: `false'. Beware: a call that is watched for its return is
-%%   no tail call any more, so a process that loops through such a function
-%%   grows with every turn until it is out of memory.</li>
-%% <li>`senders': let receive events carry their sender, which the arrows from
-%%   a sender to its receiver need. Default: `true'.</li>
+%% <li>`processes': the processes to trace, by pid or registered name. Default: `all'.</li>
+%% <li>`ports': the ports to trace. Default: `all' if `ports' or `running_ports' is among the
+%%   events, else `none'.</li>
+%% <li>`events': the kinds of events to record. Default: `[calls]'. Required if there are no
+%%   `functions'; `calls' is added if there are.</li>
+%% <li>`functions': the functions whose calls are recorded, see {@link kymo_pattern}. They
+%%   stay traced when their module is loaded again.</li>
+%% <li>`scope': `local' (default) records all calls, `global' only calls of exported
+%%   functions through the module name.</li>
+%% <li>`returns': `true' also records how the calls of these functions end. Default: `false'.
+%%   A call whose return is traced is not a tail call: the stack of a process that loops
+%%   through such a function grows until memory is exhausted.</li>
+%% <li>`senders': `true' (default) records the sender in receive events. Timelines need it
+%%   for their arrows, unless the runtime numbers messages (`exact' of `kymo info').</li>
 %% </ul>
 
 -type trace_result() :: #{
@@ -196,8 +219,9 @@
     functions := non_neg_integer(),
     skipped := [pid() | port() | mfa() | 'receive']
 }.
-%% How many processes, ports and functions the runtime says were set. `skipped'
-%% is what another tracer holds; always empty where the recorder has a session.
+%% The numbers of processes, ports and functions that were set, as the runtime returned
+%% them. `skipped' lists what another tracer holds; it is empty if the recorder has a
+%% session.
 
 -type trace_error() ::
     {bad_option, Key :: atom(), Value :: term()}
@@ -210,32 +234,53 @@
     | {too_many_patterns, mfa()}
     | ended
     | already_stopped.
-%% `too_many_patterns': the patterns for this function have so many different
-%% conditions that their union has more than 256 clauses. `already_traced': another tracer holds the only thing that was named.
-%% `ended': the recorder has reached a limit.
+%% <ul>
+%% <li>`bad_option', `unknown_option': as in {@link option_error()}.</li>
+%% <li>`missing_option': there are neither `events' nor `functions'.</li>
+%% <li>`no_process', `no_port': the pid, port or registered name does not exist.</li>
+%% <li>`already_traced': another tracer holds this process, port or function, or the flags
+%%   for new processes or ports. Only without trace sessions.</li>
+%% <li>`too_many_patterns': the patterns for this function have so many different conditions
+%%   that their union has more than 256 clauses.</li>
+%% <li>`ended': the recorder has reached a limit. `already_stopped': it has ended for
+%%   another reason.</li>
+%% </ul>
 
 -type info() :: #{atom() => term()}.
-%% As {@link kymo_tracer:info/1}, and
+%% The keys of {@link kymo_tracer:info()}, and
 %% <ul>
-%% <li>`tracing': what is set, `none' or a map with the `mode', the number of
-%%   `functions', and `taken': `none', or what other tools have taken away: a map
-%%   with how many `functions' lost their trace patterns, how many `processes' and
-%%   ports their trace flags, whether the `session' was destroyed, and `since' when
-%%   (Unix time in milliseconds, when the first of these was noticed).</li>
+%% <li>`tracing': `none', or a map with the `mode', the number of traced `functions', and
+%%   `taken', which is `none' or describes what other tools have removed: how many
+%%   `functions' lost their trace patterns, how many `processes' and ports their trace
+%%   flags, whether the `session' was destroyed, and `since' when the first of these was
+%%   noticed (Unix time in milliseconds).</li>
+%% <li>`taken': the number of patterns, flags and sessions that other tools have removed,
+%%   also after the end. If it is not 0, events are missing that no other counter
+%%   includes.</li>
 %% <li>`budget': `none', or a map with the budget, `used' (the share of it that tracing uses
-%%   now, 1.0 for all of it), `shed' (the `functions' and kinds of `events' that are not
-%%   recorded now) and `times' (how often something was shed or given back).</li>
-%% <li>`triggers': `none', or a map: how often triggers have `fired' and firings were
-%%   `suppressed' by the cool-down or because too many came at once; how many were `acted' upon;
-%%   the last 20 `firings', the newest first, with their `trigger', `kind', `value' and `limit'
-%%   (nanoseconds or messages), `process', `function', `snapshot', and whether it `held' the cause; `folder', and how many snapshots were
-%%   `removed' from it; the last `error'; the state of the `watcher', the command that judges the
-%%   recording (`running', `waiting' to be started again after `watcher_error', `stopped', or `none'
-%%   where no trigger needs it), how often it was started, up to which time it has judged the
-%%   recording (`judged_until', nanoseconds after the start), and how often events were
-%%   overwritten before it saw them (`missed').</li>
-%% <li>`taken': the sum of these, also after the end. When it is not 0, events are
-%%   missing from the recording that no other counter shows.</li>
+%%   now; 1.0 is all of it), `cost' (what tracing costs the busiest thread now, in percent of
+%%   its time), `shed' (the `functions' and kinds of `events' that are not
+%%   recorded now), and `times' (how often something was shed or recorded again).</li>
+%% <li>`triggers': `none', or a map:
+%%   <ul>
+%%   <li>`fired': how often a trigger fired; `suppressed': how often the cool-down or too
+%%     many firings at once prevented it; `acted': how many firings led to the action</li>
+%%   <li>`firings': the last 20, the newest first, each with its `trigger', `kind', `value' and
+%%     `limit' (nanoseconds or messages), `process', `function', `snapshot', and whether the
+%%     snapshot `held' the cause</li>
+%%   <li>`folder': where the snapshots are; `removed': how many were deleted there; `error':
+%%     the last error</li>
+%%   <li>`watcher': the state of the command that evaluates the recording: `running',
+%%     `waiting' to be started again after `watcher_error', `stopped', or `none' if no
+%%     trigger needs it; `watcher_starts': how often it was started; `judged_until': the time
+%%     up to which it has evaluated the recording, in nanoseconds after the start; `missed':
+%%     how often events were overwritten before it read them</li>
+%%   </ul></li>
+%% <li>`counters': `none', or a map with the `interval', how many `samples' were taken and
+%%   `skipped' because the node was too busy, and the mean time of one in `microseconds'.</li>
+%% <li>`system_monitor': `none', or a map: its `state' (`set'; `held', when another process
+%%   has set it, which is `held_by'; `too_many', when more than 500 came within a second; `off'),
+%%   its `mode' (`session' or `global'), its `settings', and how many `events' were recorded.</li>
 %% </ul>
 
 -type listed() :: #{
@@ -247,8 +292,8 @@
     since := integer(),
     policy := overwrite | discard
 }.
-%% A recorder: what functions of this module take, its name or `undefined', its
-%% folder, its state and why it ended, when it was started (Unix time in
+%% A recorder of this node: the value that the functions of this module take, its name (or
+%% `undefined'), folder, state, the reason of its end, the time of its start (Unix time in
 %% milliseconds), and its policy.
 
 %% Raises in the function that was called, as its `badarg'.
@@ -259,16 +304,19 @@
     end
 ).
 
--define(OWN_OPTIONS, [owner, name, names, tracing, budget, triggers, on_trigger]).
+-define(OWN_OPTIONS, [owner, name, names, tracing, budget, triggers, on_trigger, counters, system_monitor]).
 -define(MAX_NAMES, 10000).
 
 %% What a recorder needs. In embedded mode the code server loads nothing by itself.
 -define(MODULES, [
     kymo_budget,
     kymo_cost,
+    kymo_counters,
     kymo_folder,
     kymo_janitor,
     kymo_match_spec,
+    kymo_monitor,
+    kymo_busiest,
     kymo_names,
     kymo_options,
     kymo_pattern,
@@ -289,10 +337,15 @@
 
 %% ---- a recorder -------------------------------------------------------------
 
-%% @doc Starts a recorder. It records nothing until something is traced with it:
-%% {@link trace/2}, or the runtime's own functions with {@link tracer/1}.
+%% @doc Starts a recorder.
 %%
-%% The application `kymo' need not run; when it does, it supervises the recorder.
+%% It records nothing until something is traced with it: with {@link trace/2}, or with the
+%% runtime's own functions and {@link tracer/1}. All options have defaults: see {@link
+%% options()}. {@link format_error/1} explains an error.
+%%
+%% The application `kymo' need not be started. If it is, it supervises the recorder.
+%%
+%% Raises `badarg' if the argument is not a map.
 -spec start(options()) -> {ok, recorder()} | {error, option_error()}.
 start(Given) when is_map(Given) ->
     try
@@ -306,6 +359,8 @@ start(Given) when is_map(Given) ->
             mode => mode(option(tracing, Options, auto, fun is_mode/1)),
             budget => option(budget, Options, none, fun kymo_budget:check/1),
             triggers => triggers(Options),
+            counters => option(counters, Options, none, fun kymo_counters:check/1),
+            system_monitor => option(system_monitor, Options, none, fun kymo_monitor:check/1),
             tracer_options => maps:without(?OWN_OPTIONS, Options)
         },
         _ = kymo_recorders:ensure(),
@@ -319,7 +374,8 @@ start(Given) when is_map(Given) ->
 start(Options) ->
     erlang:error(badarg, [Options], info_of([{1, "not a map"}])).
 
-%% @doc {@link start/1} with the defaults of all options.
+%% @doc Starts a recorder with the defaults of all options: it keeps the newest events in
+%% 48 MiB, in a new folder, which {@link info/1} returns as `dir'. See {@link start/1}.
 -spec start() -> {ok, recorder()} | {error, option_error()}.
 start() -> start(#{}).
 
@@ -330,7 +386,10 @@ triggers(Options) ->
         {ok, #{watched := Watched, folder := Folder} = Plan} ->
             ok = ok(kymo_trigger_folder:check(Folder)),
             Watched =:= [] orelse ok(has_command(cli_path())),
-            Plan;
+            case kymo_trigger:missing(Watched, Options) of
+                none -> Plan;
+                Missing -> throw({error, {bad_option, triggers, {missing, Missing}}})
+            end;
         {error, _} = Error ->
             throw(Error)
     end.
@@ -382,10 +441,12 @@ is_mode(Mode) -> lists:member(Mode, kymo_tracing:modes()).
 mode(auto) -> hd(kymo_tracing:modes());
 mode(Mode) -> Mode.
 
-%% @doc Ends the recording. Takes away everything that the recorder has set,
-%% closes its files, gives its memory and its name back, and returns the last
-%% {@link info/1}. For a recorder that has ended at a limit: its last info.
-%% `already_stopped' also when the owner's death has stopped it.
+%% @doc Ends the recording.
+%%
+%% Removes everything that the recorder has set, closes its files, releases its memory and
+%% its name, and returns its last {@link info/1}. If the recorder has already ended at a
+%% limit, its last info is returned. If it has ended for another reason, such as the death
+%% of its owner, the result is `already_stopped'.
 -spec stop(recorder()) -> {ok, info()} | {error, already_stopped}.
 stop(Recorder) ->
     {Pid, Ref} = ?HANDLE(Recorder, [Recorder]),
@@ -399,14 +460,17 @@ stopped({ended, #{reason := Reason} = Info}) when Reason =:= bytes; Reason =:= e
 stopped(_) ->
     {error, already_stopped}.
 
-%% @doc Records nothing until {@link resume/1}. Trace flags and patterns stay set,
-%% so each event still costs a check in the traced process.
+%% @doc Pauses the recorder: nothing is recorded until {@link resume/1}.
+%%
+%% Trace flags and patterns stay set, so each event still costs the traced process a check.
+%% `already_paused': it is paused. `already_stopped': it has ended, or is ending.
 -spec pause(recorder()) -> ok | {error, already_paused | already_stopped | file:posix()}.
 pause(Recorder) ->
     {Pid, _} = ?HANDLE(Recorder, [Recorder]),
     paused(kymo_server:call(Pid, pause)).
 
-%% @doc Ends a pause.
+%% @doc Continues recording after {@link pause/1}. `not_paused': it is recording.
+%% `already_stopped': it has ended, or is ending.
 -spec resume(recorder()) -> ok | {error, not_paused | already_stopped | file:posix()}.
 resume(Recorder) ->
     {Pid, _} = ?HANDLE(Recorder, [Recorder]),
@@ -416,8 +480,10 @@ paused(gone) -> {error, already_stopped};
 paused({error, stopped}) -> {error, already_stopped};
 paused(Answer) -> Answer.
 
-%% @doc Counters, losses and state. After the end the last ones, for the last 16
-%% recorders that have ended; for older ones a `badarg'.
+%% @doc Returns counters, losses and state of a recorder.
+%%
+%% For one that has ended these are the last ones. Raises `badarg' if more than 16 recorders
+%% of this node have ended since.
 -spec info(recorder()) -> info().
 info(Recorder) ->
     {Pid, Ref} = ?HANDLE(Recorder, [Recorder]),
@@ -431,9 +497,9 @@ info(Recorder) ->
             end
     end.
 
-%% @doc The recorders of this node, those that run first, then up to 16 that have
-%% ended, the last one first. Those of {@link kymo_tracer:open/1} are not among
-%% them.
+%% @doc Returns the recorders of this node: the running ones in the order of their starts,
+%% then up to 16 that have ended, the most recent first. Recorders of {@link
+%% kymo_tracer:open/1} are not included.
 -spec list() -> [listed()].
 list() ->
     case erlang:module_loaded(kymo_recorders) of
@@ -452,10 +518,14 @@ listed(#{pid := Pid, ref := Ref} = Entry, State, Reason) ->
         recorder => {kymo_recorder, Pid, Ref}, state => State, reason => Reason
     }.
 
-%% @doc Copies what the recorder holds now into a new recording, without
-%% stopping it, together with the names of the processes that live now. The
-%% folder is made when it does not exist, and so is its parent, and must not hold
-%% a recording. When the recorder has ended, its own folder is what can be copied.
+%% @doc Copies what the recorder holds now into a new recording, without stopping it.
+%%
+%% The copy also has the names of the processes that are alive now. `Dir' must not contain
+%% a recording; it and its parent are created if they do not exist. Returns how many
+%% segments of memory and how many events were copied.
+%%
+%% `already_stopped': the recorder has ended; copy its folder instead. `missing_folder': the
+%% first folder in the path of `Dir' that does not exist. POSIX codes: as for {@link start/1}.
 -spec snapshot(recorder(), file:name_all()) ->
     {ok, #{segments := non_neg_integer(), events := non_neg_integer()}}
     | {error, already_stopped | {missing_folder, file:filename_all()} | file:posix() | term()}.
@@ -465,18 +535,16 @@ snapshot(Recorder, Dir) ->
 
 %% ---- tracing ----------------------------------------------------------------
 
-%% @doc Traces with the recorder, in addition to what it traces already.
+%% @doc Adds to what the recorder traces.
 %%
-%% A function that several patterns name, in one call or in several, gets the union
-%% of what they ask for, whatever their order: a call is recorded when one of them
-%% matches it, and with its return when one of those that match asks for returns.
-%% When one asks for the scope `local' and another one for `global', it is `local'.
+%% If several patterns match a function, in one call of trace/2 or in several, they add up
+%% in any order: a call is recorded if one of the patterns matches it, and so is its return
+%% if one of the matching patterns asks for returns. Scope `local' wins over `global'.
 %%
-%% All or nothing: on an error nothing is set. It is an error when a process,
-%% port or module named exactly does not exist, when a pattern matches no
-%% function, and, without trace sessions, when somebody else's tracer holds one
-%% of the processes named, the processes to be started, or all functions of a
-%% pattern. What they hold beyond that is left out and listed in the result.
+%% On an error, nothing is set. Errors are: a process, port or module that is named exactly
+%% does not exist; a pattern matches no function; and, without trace sessions, another
+%% tracer holds a process that is named, the flags of new processes, or all functions of a
+%% pattern. Anything else that another tracer holds is skipped and listed in the result.
 -spec trace(recorder(), trace_spec()) -> {ok, trace_result()} | {error, trace_error()}.
 trace(Recorder, Spec) ->
     {Pid, Ref} = ?HANDLE(Recorder, [Recorder, Spec]),
@@ -496,21 +564,23 @@ ended(Found) ->
         Error -> Error
     end.
 
-%% @doc Takes away all that {@link trace/2} has set; the recorder stays.
+%% @doc Removes everything that {@link trace/2} has set. The recorder continues to run.
+%% `already_stopped': it has ended, and nothing is set.
 -spec untrace(recorder()) -> ok | {error, already_stopped}.
 untrace(Recorder) ->
     {Pid, _} = ?HANDLE(Recorder, [Recorder]),
     answer(kymo_server:call(Pid, {untrace, all})).
 
-%% @doc Takes away a part of it: the flags of the events from the processes and
-%% ports, and the functions. To take away functions only, say `processes => none'.
+%% @doc Removes a part of what {@link trace/2} has set: the flags of these events from these
+%% processes and ports, and these functions. Use `processes => none' to remove functions
+%% only.
 %%
-%% A pattern that was given to {@link trace/2}, in this or another spelling, is
-%% taken back: functions that other patterns name as well stay traced, as those
-%% ask for. From a pattern that was not given, all its functions are no longer
-%% traced, whatever patterns name them. After `["lists:_/_", "lists:seq/2 ->
-%% return"]', taking away `"lists:seq/2 -> return"' ends the recording of returns
-%% only, and taking away `"lists:seq/_"' that of `lists:seq/2' and `lists:seq/3'.
+%% A pattern that was given to trace/2, in any spelling, is withdrawn: functions that other
+%% patterns match stay traced as those require. If the pattern was not given, none of its
+%% functions stays traced, whatever other patterns match them. For example, after
+%% `["lists:_/_", "lists:seq/2 -> return"]', removing `"lists:seq/2 -> return"' ends only the
+%% recording of returns, and removing `"lists:seq/_"' ends that of `lists:seq/2' and
+%% `lists:seq/3'.
 -spec untrace(recorder(), trace_spec()) -> ok | {error, trace_error()}.
 untrace(Recorder, Spec) ->
     {Pid, _} = ?HANDLE(Recorder, [Recorder, Spec]),
@@ -519,14 +589,22 @@ untrace(Recorder, Spec) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc The recorder as tracer for the runtime's own functions:
-%% `erlang:trace(P, true, [send, {tracer, Module, State}])',
-%% `erlang:trace_pattern(MFA, Spec, [{meta, Module, State}])',
-%% `dbg:tracer(module, Tracer)', `trace:session_create(Name, Tracer, [])',
-%% `seq_trace:set_system_tracer(Tracer)'. What is set so is yours to take away,
-%% except for flags on processes and ports and the system tracer. The tracer keeps
-%% the memory of the recorder for as long as something refers to it. A `badarg'
-%% when the recorder has ended.
+%% @doc Returns the recorder as a tracer for the runtime's own functions.
+%%
+%% ```
+%% {Module, State} = Tracer = kymo:tracer(R),
+%% erlang:trace(P, true, [send, {tracer, Module, State}]),
+%% erlang:trace_pattern(MFA, Spec, [{meta, Module, State}]),
+%% dbg:tracer(module, Tracer),
+%% trace:session_create(Name, Tracer, []),
+%% seq_trace:set_system_tracer(Tracer)
+%% '''
+%%
+%% When the recorder ends, the runtime removes the flags of such a tracer from processes and
+%% ports, and the system tracer. Remove patterns and sessions yourself. The memory of the
+%% recorder is not released while anything refers to the tracer.
+%%
+%% Raises `badarg' if the recorder has ended.
 -spec tracer(recorder()) -> tracer().
 tracer(Recorder) ->
     {Pid, _} = ?HANDLE(Recorder, [Recorder]),
@@ -537,13 +615,14 @@ tracer(Recorder) ->
 
 %% @doc Records while `Fun' runs in the calling process.
 %%
-%% `Options' holds the options of {@link start/1}, except for `dir', and those of
-%% {@link trace/2} together; `returns => values' asks for return events with their
-%% values. Different defaults: `policy => discard', `processes
-%% => [self()]', and without functions and events, `events => [procs, messages,
-%% running, garbage_collection, set_on_spawn]'. An exception of `Fun' comes out as
-%% it was, after the recorder was stopped.
-%% On an error there is neither a recorder nor a recording.
+%% `Options' takes the options of {@link start/1} (except `dir') and of {@link trace/2};
+%% `returns => values' records returns with their values. These defaults differ: `policy =>
+%% discard', `processes => [self()]', and if there are neither functions nor events, `events
+%% => [procs, messages, running, garbage_collection, set_on_spawn]'.
+%%
+%% Returns the result of `Fun' and the last {@link info/1}. If `Fun' raises an exception, the
+%% recorder is stopped and the exception is raised again, unchanged. After an error there is
+%% neither a recorder nor a recording.
 -spec record(Dir :: file:name_all(), options() | trace_spec(), fun(() -> Result)) ->
     {ok, Result, info()} | {error, option_error() | trace_error()}.
 record(Dir, Options, Fun) when is_map(Options), is_function(Fun, 0) ->
@@ -620,21 +699,28 @@ record_spec(Options) ->
     processes => all | existing | new | [pid() | atom()],
     functions => kymo_pattern:pattern() | [kymo_pattern:pattern()]
 }.
-%% For how many milliseconds at most is recorded, how many answers are printed at most, and
-%% of which processes (default: all).
+%% <ul>
+%% <li>`time': the maximum duration of the recording, in milliseconds.</li>
+%% <li>`count': the maximum number of lines, calls or requests that are printed.</li>
+%% <li>`processes': only events of these processes. Default: `all'.</li>
+%% <li>`functions': only for {@link why/1}.</li>
+%% </ul>
 
 -type answer() ::
     ok | {error, option_error() | trace_error() | {no_command, file:filename_all(), term()} | {command_failed, integer()}}.
-%% `no_command': the command `kymo' cannot be started. `command_failed': its exit status; it
-%% has printed why.
+%% `no_command': the command `kymo' could not be started. `command_failed': the command
+%% exited with this status, and has printed the reason.
 
-%% @doc Prints calls of the functions, with arguments and results, as they happen, and ends
-%% by itself: `kymo:calls("lists:seq/2")'. {@link calls/2} with the defaults.
+%% @doc Prints calls of the functions as they happen, with arguments and results, for
+%% example `kymo:calls("lists:seq/2")'. Ends after 20 lines or 10 seconds. See {@link calls/2}.
 -spec calls(kymo_pattern:pattern() | [kymo_pattern:pattern()]) -> answer().
 calls(Functions) -> calls(Functions, #{}).
 
-%% @doc The same; by default until 20 events were printed, and at most for 10 seconds
-%% (`#{count => 20, time => 10000}').
+%% @doc Prints calls of the functions as they happen, with arguments and results.
+%%
+%% Ends after `count' lines or `time' milliseconds, by default `#{count => 20, time =>
+%% 10000}', or when the calling process dies. The recorder and its files are removed.
+%% Raises `badarg' if `Options' is not a map.
 -spec calls(kymo_pattern:pattern() | [kymo_pattern:pattern()], asked()) -> answer().
 calls(Functions, Options) when is_map(Options) ->
     loaded(fun() -> kymo_shell:calls(Functions, Options) end);
@@ -642,11 +728,15 @@ calls(Functions, Options) ->
     erlang:error(badarg, [Functions, Options], info_of([{2, "not a map"}])).
 
 %% @doc Records for 10 seconds and prints the calls of the functions that took at least `Ms'
-%% milliseconds: `kymo:slow("gen_server:call", 50)'. {@link slow/3} with the defaults.
+%% milliseconds, for example `kymo:slow("gen_server:call", 50)'. See {@link slow/3}.
 -spec slow(kymo_pattern:pattern() | [kymo_pattern:pattern()], Ms :: number()) -> answer().
 slow(Functions, Ms) -> slow(Functions, Ms, #{}).
 
-%% @doc The same; by default for 10 seconds and at most 20 calls.
+%% @doc Records for `time' milliseconds (10000), and prints at most `count' (20) calls of the
+%% functions that took at least `Ms' milliseconds. The recorder and its files are removed.
+%%
+%% The returns of the functions are traced: see `returns' of {@link trace_spec()}. Raises
+%% `badarg' if `Ms' is not a number of 0 or more, or `Options' is not a map.
 -spec slow(kymo_pattern:pattern() | [kymo_pattern:pattern()], Ms :: number(), asked()) -> answer().
 slow(Functions, Ms, Options) when is_number(Ms), Ms >= 0, is_map(Options) ->
     loaded(fun() -> kymo_shell:slow(Functions, Ms, Options) end);
@@ -656,13 +746,16 @@ slow(Functions, Ms, Options) ->
             [{3, "not a map"} || not is_map(Options)],
     erlang:error(badarg, [Functions, Ms, Options], info_of(Causes)).
 
-%% @doc Records for 5 seconds and prints what made the slowest request slow. {@link why/1}
-%% with the defaults.
+%% @doc Records for 5 seconds and prints why the slowest request was slow. See {@link why/1}.
 -spec why() -> answer().
 why() -> why(#{}).
 
-%% @doc The same; `functions' names the code that the answer then can name, and `count' is
-%% how many of the slowest requests are explained (1).
+%% @doc Records for `time' milliseconds (5000), and prints why the `count' (1) slowest requests
+%% were slow: the parts of each request's critical path, as the command `kymo why' does.
+%%
+%% `functions' are traced in addition, so that the answer can name them, for example
+%% `kymo:why(#{functions => "my_app_*:_/_"})'. The recorder and its files are removed. Raises
+%% `badarg' if `Options' is not a map.
 -spec why(asked()) -> answer().
 why(Options) when is_map(Options) ->
     loaded(fun() -> kymo_shell:why(Options) end);
@@ -675,7 +768,7 @@ loaded(Fun) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc The command that reads recordings.
+%% @doc Returns the path of the command `kymo', which reads recordings.
 -spec cli_path() -> file:filename_all().
 cli_path() ->
     _ = load_modules(),
@@ -688,7 +781,8 @@ modules() -> [?MODULE | ?MODULES].
 
 %% ---- errors -----------------------------------------------------------------
 
-%% @doc The reason of an `{error, Reason}' of this module in words.
+%% @doc Returns a message for the `Reason' of an `{error, Reason}' of this module: what is
+%% wrong, and where it is known, the remedy.
 -spec format_error(Reason :: term()) -> unicode:chardata().
 format_error({bad_option, memory, undefined, {at_least, Least}}) ->
     io_lib:format("the default of memory is too small for the other options; set it to at least ~b bytes", [Least]);
@@ -702,6 +796,8 @@ format_error({enospc, Needed, Available}) ->
         "set `memory' to fewer bytes or `dir' to a folder elsewhere",
         [Needed, Available]
     );
+format_error({bad_option, triggers, {missing, {Text, Option}}}) ->
+    kymo_trigger:format_missing(Text, Option);
 format_error({bad_option, Key, Value}) ->
     kymo_options:format_bad(Key, Value);
 format_error({unknown_option, Key}) ->

@@ -1,6 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private A recorder from the start of the node, without code: the parameter `always' of
-%% the application, or the environment variable `KYMO_ALWAYS', says where and what.
+%% @private Starts a recorder when the node starts, without any code of the user. The
+%% application parameter `always', or the environment variable `KYMO_ALWAYS', has its options.
+%% If these name neither events nor functions, a profile determines what is recorded: `light'
+%% (default), which is cheap enough to be left on (bench/always_run), or `full'.
 -module(kymo_always).
 
 -include_lib("kernel/include/logger.hrl").
@@ -8,10 +10,10 @@
 -export([start/0]).
 
 -define(KEEP, 5).
--define(OWN, [folder, keep]).
+-define(OWN, [folder, keep, profile]).
 
-%% @doc Starts the recorder if one is wanted. A node never fails to start for its sake: what
-%% is wrong goes to the log.
+%% @doc Starts the recorder if one is configured. Errors are logged, and never prevent the node
+%% from starting.
 -spec start() -> ok.
 start() ->
     try wanted() of
@@ -31,7 +33,7 @@ wanted() ->
         {Folder, _} -> #{folder => Folder}
     end.
 
-%% What is no term stays a text, and is refused as such.
+%% Text that is not an Erlang term is returned unchanged, and rejected later as a bad option.
 term(Text) ->
     case erl_scan:string(Text ++ ".") of
         {ok, Tokens, _} ->
@@ -45,24 +47,26 @@ term(Text) ->
 
 start(#{folder := Folder} = Wanted) ->
     Keep = maps:get(keep, Wanted, ?KEEP),
-    case is_integer(Keep) andalso Keep > 0 of
-        true -> start(Folder, Keep, maps:without(?OWN, Wanted));
-        false -> {error, {bad_option, keep, Keep}}
+    Profile = maps:get(profile, Wanted, light),
+    case {is_integer(Keep) andalso Keep > 0, lists:member(Profile, [light, full])} of
+        {true, true} -> start(Folder, Keep, Profile, maps:without(?OWN, Wanted));
+        {false, _} -> {error, {bad_option, keep, Keep}};
+        {true, false} -> {error, {bad_option, profile, Profile}}
     end;
 start(_) ->
     {error, {missing_option, folder}}.
 
-start(Folder, Keep, Options) ->
+start(Folder, Keep, Profile, Options) ->
     {Spec, Own} = lists:foldl(fun moved/2, {#{}, Options}, kymo_spec:keys()),
-    Start = maps:merge(#{name => always}, Own),
+    Start = maps:merge(#{name => always, counters => 100, system_monitor => default}, Own),
     Dir = filename:join(Folder, name()),
     case kymo:start(Start#{dir => Dir, owner => none}) of
-        {ok, Recorder} -> traced(Recorder, kymo:trace(Recorder, what(Spec)), Dir, Keep);
+        {ok, Recorder} -> traced(Recorder, kymo:trace(Recorder, what(Spec, Profile)), Dir, Keep);
         {error, _} = Error ->
             Error
     end.
 
-%% `returns' is the recorder's, unless it is a boolean: see kymo:record/3.
+%% `returns' is an option of the recorder unless it is a boolean, as for kymo:record/3.
 moved(Key, {Spec, Options}) ->
     case Options of
         #{returns := Returns} when Key =:= returns, not is_boolean(Returns) -> {Spec, Options};
@@ -70,9 +74,10 @@ moved(Key, {Spec, Options}) ->
         #{} -> {Spec, Options}
     end.
 
-what(#{events := _} = Spec) -> Spec;
-what(#{functions := _} = Spec) -> Spec;
-what(Spec) -> Spec#{events => [messages, running, procs, garbage_collection]}.
+what(#{events := _} = Spec, _) -> Spec;
+what(#{functions := _} = Spec, _) -> Spec;
+what(Spec, light) -> Spec#{events => [procs]};
+what(Spec, full) -> Spec#{events => [messages, running, procs, garbage_collection]}.
 
 traced(_, {ok, _}, Dir, Keep) ->
     remove_old(filename:dirname(Dir), Keep);
@@ -89,14 +94,14 @@ logged({error, Reason}) ->
 
 %% ---- folders -----------------------------------------------------------------------
 
-%% In the order of time, and with the process that writes it.
+%% The name of the folder: names sort by time, and contain the operating system's process id.
 name() ->
     {{Y, Mo, D}, {H, Mi, S}} = calendar:universal_time(),
     lists:flatten(
         io_lib:format("~ts-~4..0b~2..0b~2..0bT~2..0b~2..0b~2..0bZ-~s", [node(), Y, Mo, D, H, Mi, S, os:getpid()])
     ).
 
-%% Recordings of earlier nodes of this name, the oldest ones; not of one that runs.
+%% Removes the oldest recordings of earlier runs of this node, except those still being written.
 remove_old(Folder, Keep) ->
     Pattern = "^" ++ quoted(atom_to_list(node())) ++ "-\\d{8}T\\d{6}Z-(\\d+)$",
     {ok, Names} = file:list_dir(Folder),

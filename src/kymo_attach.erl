@@ -1,10 +1,10 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The command `kymo attach', after its options were read: started by the
-%% program `kymo' in a runtime of its own.
+%% @private The main program of `kymo attach'. The C program `kymo' parses the options, and
+%% starts this module in a runtime of its own.
 %%
-%% The arguments after `-extra' are `Key=Value'. Standard input is a pipe: a byte asks for
-%% the end of the recording, its end says that the program is gone. The exit status is
-%% that of the command.
+%% The arguments after `-extra' have the form `Key=Value'. Standard input is a pipe from the
+%% program: the byte `s' requests a snapshot, any other byte the end of the recording; end of
+%% file means that the program is gone. The exit status becomes that of the program.
 -module(kymo_attach).
 
 -export([main/0]).
@@ -14,7 +14,7 @@
 -record(main, {
     nodes :: [node()],
     sessions :: #{pid() => node()},
-    %% Read when the last progress was shown, for the rate.
+    %% The time when progress was last shown, to compute rates.
     shown = 0 :: non_neg_integer(),
     shown_at :: integer(),
     begun :: integer(),
@@ -35,12 +35,19 @@ main() ->
             throw:{error, Why} ->
                 say("~ts", [kymo_attach_error:format(Why)]),
                 kymo_attach_error:status(Why);
-            %% Where it was, but not with what: a cookie may be among the arguments.
+            %% Print functions without arguments, which might contain a cookie.
             _:_:Stack ->
                 Internal = {internal, [{M, F, arity(A)} || {M, F, A, _} <- Stack]},
                 say("~ts", [kymo_attach_error:format(Internal)]),
                 kymo_attach_error:status(Internal)
         end,
+    halt_after_output(Status).
+
+%% Output is a signal to a port, and erlang:halt/1 drops those that a port has not yet received.
+%% A port answers after the signals that came before the request.
+-spec halt_after_output(non_neg_integer()) -> no_return().
+halt_after_output(Status) ->
+    _ = [erlang:port_info(Port, output) || Port <- erlang:ports()],
     erlang:halt(Status).
 
 check_release() ->
@@ -50,7 +57,7 @@ check_release() ->
 arity(Args) when is_list(Args) -> length(Args);
 arity(Arity) -> Arity.
 
-%% What is not UTF-8 is no string here, but what unicode:characters_to_list/1 says of it.
+%% If an argument is not valid UTF-8, the runtime passes an error tuple instead of a string.
 split(Argument) ->
     try string:split(Argument, "=") of
         [Key, Value] -> {Key, Value}
@@ -71,6 +78,7 @@ command("print", Args) ->
     print(kymo_attach_list:expression(Ebin, (recording(Args))#{output => Output}));
 command("list-recorders", Args) -> attached(fun kymo_attach_session:recorders/2, Args);
 command("record", Args) -> attached(fun kymo_attach_session:record/2, Args);
+command("show", Args) -> attached(fun kymo_attach_session:show/2, Args);
 command("keep", Args) -> attached(fun kymo_attach_session:keep/2, Args);
 command("snapshot", Args) -> attached(fun kymo_attach_session:snapshot/2, Args);
 command("detach", Args) -> attached(fun kymo_attach_session:detach/2, Args).
@@ -85,7 +93,7 @@ attached(Session, Args) ->
     Found = [{Node, kymo_attach_proc:find(Node, Host, Processes)} || Node <- Nodes],
     [check_protocol(Process) || {_, Process} <- Found],
     Cookies = [{Node, cookie(Process, Args)} || {Node, Process} <- Found],
-    Options = [{Node, session_options(Node, Nodes, Args)} || Node <- Nodes],
+    Options = [{Node, session_options(Node, Nodes, Process, Args)} || {Node, Process} <- Found],
     start_distribution(Kind),
     [true = erlang:set_cookie(Node, cookie_atom(Cookie, Source)) || {Node, {Cookie, Source}} <- Cookies],
     Port = open_port({fd, 0, 0}, [in, eof, binary]),
@@ -104,7 +112,7 @@ attached(Session, Args) ->
         quiet = value("quiet", Args) =:= "true"
     }).
 
-%% Those that may be meant: nodes of several containers may have one name.
+%% The processes that the name may refer to. Nodes in several containers may have the same name.
 processes(undefined, Found) -> Found;
 processes(Pid, Found) -> [F || #{pid := P} = F <- Found, P =:= Pid].
 
@@ -121,8 +129,8 @@ nodes_of(Pid, Found, _) ->
         [#{name := Name}] -> [resolved(node_name(Name))]
     end.
 
-%% The host of a container is often known in the container only. We share its network, so
-%% it is the local host.
+%% The host name of a container often resolves only inside it. This process has joined the
+%% container's network, so the node is on the local host.
 resolved(Node) ->
     [_, Host] = string:split(atom_to_list(Node), "@"),
     case inet:gethostbyname(Host) of
@@ -134,7 +142,7 @@ resolved(Node) ->
     end,
     Node.
 
-%% Without a host: one of this machine.
+%% A name without a host is a node of this machine.
 node_name(Text) ->
     case string:split(Text, "@", all) of
         [[_ | _] = Name] ->
@@ -146,6 +154,8 @@ node_name(Text) ->
             fail({bad_name, Text})
     end.
 
+%% The node name of a runtime that is not distributed.
+name_atom("nonode@nohost") -> fail({bad_name, "nonode@nohost"});
 name_atom(Text) ->
     case kymo_attach_options:to_atom(Text) of
         {ok, Name} -> Name;
@@ -164,7 +174,7 @@ kind(Nodes) ->
         _ -> fail(mixed_names)
     end.
 
-%% As the runtime decides: the host of a long name has a dot or is an IPv6 address.
+%% The same rule as in the runtime: the host of a long name has a dot or is an IPv6 address.
 kind_of(Node) ->
     [_, Host] = string:split(atom_to_list(Node), "@"),
     case lists:any(fun(C) -> C =:= $. orelse C =:= $: end, Host) of
@@ -172,8 +182,8 @@ kind_of(Node) ->
         false -> shortnames
     end.
 
-%% Known of a node of this machine. The runtime takes the protocol from its command line
-%% only, so it is too late to change it.
+%% The node's protocol is known only if it runs on this machine. This runtime's own protocol is
+%% fixed by its command line, so a mismatch can only be reported.
 check_protocol(#{proto_dist := Protocol, optfile := File}) when Protocol =/= none ->
     case init:get_argument(proto_dist) of
         {ok, [[Protocol]]} -> ok;
@@ -204,10 +214,11 @@ first_cookie([none | Others]) -> first_cookie(Others);
 first_cookie([Cookie | _]) -> Cookie;
 first_cookie([]) -> fail(no_cookie).
 
-%% Nothing listens, so neither epmd nor a free port is needed, and nobody can connect
-%% to this node.
+%% This node does not listen, so it needs neither epmd nor a free port, and accepts no
+%% connections.
 start_distribution(Kind) ->
-    %% By ERL_FLAGS in the environment: it listens, and its cookie is known to everybody.
+    %% ERL_FLAGS has started the distribution: this node listens, and its cookie is in the
+    %% environment.
     is_alive() andalso fail(named),
     {ok, Host} = inet:gethostname(),
     Domain =
@@ -221,9 +232,10 @@ start_distribution(Kind) ->
         {error, Why} -> fail({no_distribution, Why})
     end.
 
-%% Unique, and used again: each name is an atom that every node keeps which has seen it. A
-%% number is taken by a socket of that name, which this process holds to its end; the kernel
-%% has such names for each network namespace.
+%% A name that no other running command uses, with the lowest free number: every node that
+%% connects to this one keeps the name as an atom for ever, so names are reused. A number is
+%% claimed by binding an abstract socket, which is unique per network namespace and stays open
+%% until this process ends.
 unique_name(N) ->
     Number = integer_to_list(N),
     case gen_udp:open(0, [local, {ifaddr, {local, [0 | "kymo_attach_" ++ Number]}}]) of
@@ -232,12 +244,25 @@ unique_name(N) ->
         {error, _} -> os:getpid()
     end.
 
-%% Not all hosts have names of their own.
+%% Identifies the machine and the network namespace, as host names need not be unique.
 namespace() -> {file:read_file("/proc/sys/kernel/random/boot_id"), file:read_link("/proc/self/ns/net")}.
 
-session_options(Node, Nodes, Args) ->
-    (recording(Args))#{
+session_options(Node, Nodes, Process, Args) ->
+    #{start := Start} = Recording = recording(Args),
+    #{triggers := Triggers} = Watch = kymo_attach_watch:limits(Args),
+    case kymo_trigger:missing([unicode:characters_to_binary(T) || T <- Triggers], Start) of
+        none -> ok;
+        {Trigger, Option} -> fail({trigger_needs, Trigger, Option})
+    end,
+    Recording#{
         node => Node,
+        os_pid =>
+            case Process of
+                #{pid := Pid} -> Pid;
+                none -> none
+            end,
+        selects => value("selects", Args) =:= "true",
+        watch => Watch,
         port =>
             case value("port", Args) of
                 undefined -> none;
@@ -270,8 +295,8 @@ loop(_, _, #main{sessions = Sessions, status = Status}) when map_size(Sessions) 
     Status;
 loop(Port, Cookies, #main{sessions = Sessions} = S) ->
     receive
-        {Port, {data, _}} ->
-            [Session ! stop || Session <- maps:keys(Sessions)],
+        {Port, {data, Keys}} ->
+            [Session ! wish(Key) || Key <- binary_to_list(Keys), Session <- maps:keys(Sessions)],
             loop(Port, Cookies, S);
         {Port, eof} ->
             [Session ! abort || Session <- maps:keys(Sessions)],
@@ -297,6 +322,9 @@ loop(Port, Cookies, #main{sessions = Sessions} = S) ->
             loop(Port, Cookies, S)
     end.
 
+wish($s) -> snapshot;
+wish(_) -> stop.
+
 failed(Status, #main{status = Before} = S) -> S#main{status = max(Status, Before)}.
 
 session(_, {connected, _}, S) ->
@@ -306,6 +334,29 @@ session(Node, {started, #{functions := Functions, processes := Processes} = Star
         Node, Processes, Functions, maps:get(dir, Started)
     ]),
     S;
+session(Node, {shown, Dir, Whose}, S) ->
+    Whose =:= kept andalso tell(S, "~ts: this is the recorder that was left there with --keep", [Node]),
+    ok = io:setopts([{encoding, unicode}]),
+    io:put_chars([Dir, $\n]),
+    S;
+session(Node, {stays, Output}, S) ->
+    tell(S, "~ts: Enter copies a snapshot into ~ts; Ctrl-C ends this command, and the recorder stays", [
+        Node, Output
+    ]),
+    S;
+session(Node, {snapshot, To}, S) ->
+    tell(clear(S), "~ts: snapshot in ~ts", [Node, To]),
+    S;
+session(Node, {fired, #{<<"trigger">> := Trigger}, To}, S) ->
+    tell(clear(S), "~ts: ~ts fired; snapshot in ~ts", [Node, Trigger, To]),
+    S;
+session(Node, {limited, Max}, S) ->
+    tell(clear(S), "~ts: the triggers have taken ~b snapshots and take no more (--max)", [Node, Max]),
+    S;
+session(Node, {warning, Why}, S) ->
+    Cleared = clear(S),
+    say("~ts: ~ts", [Node, kymo_attach_error:format(Why)]),
+    failed(kymo_attach_error:status(Why), Cleared);
 session(Node, {progress, Info}, #main{infos = Infos} = S) ->
     show(S#main{infos = Infos#{Node => Info}});
 session(Node, {fetching, #{events := Events, lost := Lost}}, S) ->
@@ -320,7 +371,7 @@ session(Node, {done, #{kept := true}}, S) ->
 session(_, {done, _}, S) ->
     S.
 
-%% One line for all nodes, which is written over and over.
+%% One line for all nodes, which is overwritten each time.
 show(#main{terminal = true, quiet = false, infos = Infos, shown = Shown, shown_at = At, begun = Begun} = S) ->
     Now = erlang:monotonic_time(millisecond),
     Events = lists:sum([E || #{events := E} <- maps:values(Infos)]),
@@ -328,8 +379,8 @@ show(#main{terminal = true, quiet = false, infos = Infos, shown = Shown, shown_a
     Bytes = lists:sum([B || #{bytes := B} <- maps:values(Infos)]),
     case Now - At >= 200 of
         true ->
-            io:format(standard_error, "\r\e[K~b s  ~b events  ~b/s  ~b lost  ~b MiB", [
-                (Now - Begun) div 1000, Events, (Events - Shown) * 1000 div (Now - At), Lost, Bytes bsr 20
+            io:format(standard_error, "\r\e[K~b s  ~b events  ~b/s  ~b lost  ~b MiB~ts", [
+                (Now - Begun) div 1000, Events, (Events - Shown) * 1000 div (Now - At), Lost, Bytes bsr 20, budget(Infos)
             ]),
             S#main{shown = Events, shown_at = Now};
         false ->
@@ -337,6 +388,20 @@ show(#main{terminal = true, quiet = false, infos = Infos, shown = Shown, shown_a
     end;
 show(S) ->
     S.
+
+%% The cost of tracing for the busiest scheduler, and what is shed.
+budget(Infos) ->
+    Budgets = [Budget || #{budget := #{} = Budget} <- maps:values(Infos)],
+    Shed = lists:append([Functions ++ Kinds || #{shed := #{functions := Functions, events := Kinds}} <- Budgets]),
+    [
+        [io_lib:format("  cost ~.1f %", [lists:max([Cost || #{cost := Cost} <- Budgets])]) || Budgets =/= []],
+        case Shed of
+            [] -> "";
+            [{M, F, A}] -> io_lib:format("  shed ~tp:~tp/~b", [M, F, A]);
+            [{M, F, A} | More] -> io_lib:format("  shed ~tp:~tp/~b and ~b more", [M, F, A, length(More)]);
+            Kinds -> ["  shed ", lists:join(", ", [atom_to_list(Kind) || Kind <- Kinds])]
+        end
+    ].
 
 clear(#main{terminal = true, quiet = false} = S) ->
     io:put_chars(standard_error, "\r\e[K"),

@@ -1,5 +1,5 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The errors of `kymo attach' in words: the cause, and what can be done.
+%% @private Error messages of `kymo attach': the cause and the remedy.
 -module(kymo_attach_error).
 
 -export([format/1, status/1]).
@@ -22,6 +22,9 @@ status(named) -> ?USAGE;
 status({twice, _}) -> ?USAGE;
 status({too_long, _}) -> ?USAGE;
 status({bad_budget, _}) -> ?USAGE;
+status({bad_counters, _}) -> ?USAGE;
+status({bad_system_monitor, _}) -> ?USAGE;
+status({trigger_needs, _, _}) -> ?USAGE;
 status({not_unicode, _}) -> ?USAGE;
 status(_) -> ?NODE.
 
@@ -90,8 +93,16 @@ format({bad_name, Name}) ->
     io_lib:format("~ts is not the name of a node, such as rabbit@host", [Name]);
 format(mixed_names) ->
     "some nodes have short names and some have long names: attach to them one after the other";
+format({trigger_needs, Trigger, counters}) ->
+    io_lib:format("--trigger ~ts needs the node's counters: leave out --counters off", [Trigger]);
+format({trigger_needs, Trigger, system_monitor}) ->
+    io_lib:format("--trigger ~ts needs the system monitor: leave out --system-monitor off", [Trigger]);
 format({twice, Node}) ->
     io_lib:format("the node ~ts is named twice: name it once", [Node]);
+format({bad_counters, Text}) ->
+    io_lib:format("--counters takes a time from 10ms to 3600s, such as 100ms, or off, not '~ts'", [Text]);
+format({bad_system_monitor, Text}) ->
+    io_lib:format("--system-monitor takes default or off, not '~ts'", [Text]);
 format({bad_budget, Text}) ->
     io_lib:format("--budget takes a percentage such as 5%, events per second such as 100000/s, or off, not '~ts'", [Text]);
 format({too_long, Text}) ->
@@ -138,6 +149,14 @@ format({no_folder, Tried}) ->
         "no folder of the node can be used; name another one with --node-dir"
         | [["\n    ", Dir, ": ", of_folder(Why)] || {Dir, Why} <- Tried]
     ];
+format({not_here, Dir, enoent}) ->
+    io_lib:format(
+        "the recording, ~ts of the node, can't be seen from here: run this command on the node's machine, or record "
+        "with kymo attach",
+        [Dir]
+    );
+format({not_here, Dir, Why}) ->
+    io_lib:format("~ts: ~ts: run this command as the user of the node, or as root", [Dir, file:format_error(Why)]);
 format({start, Why}) ->
     kymo:format_error(Why);
 format({trace, Why}) ->
@@ -155,6 +174,14 @@ format({not_empty, Dir}) ->
     io_lib:format("~ts: the folder is not empty: name a new one with -o", [Dir]);
 format(disconnected) ->
     "the connection to the node was lost; the node removes what was put there by itself";
+format(disconnected_kept) ->
+    "the connection to the node was lost; the recorder stays there: 'kymo attach --detach NODE' ends it";
+format(watch_missed) ->
+    "events were overwritten before the triggers were judged: record less, or more of it with --memory";
+format({watch, Line}) ->
+    ["the triggers: ", Line];
+format({watch_ended, Status}) ->
+    io_lib:format("nothing fires any more: kymo watch ended with status ~b", [Status]);
 format(aborted) ->
     "ended early; nothing was fetched";
 format(already_stopped) ->

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @private Copies the folder of a recording from a node over its connection.
 %%
-%% Some requests are under way at a time: enough to use the connection, and few enough
+%% Several requests are outstanding at a time: enough to keep the connection busy, few enough
 %% that neither side queues more than a few MiB.
 -module(kymo_attach_fetch).
 
@@ -41,7 +41,7 @@ copy(Link, Dir, Name, Size, File) ->
         {ok, _} = file:position(Device, Size),
         written(File, file:truncate(Device))
     of
-        %% Some file systems say only now that there is no room.
+        %% Some file systems report a lack of space only when the file is closed.
         ok -> written(File, file:close(Device))
     catch
         throw:{error, _} = Error ->

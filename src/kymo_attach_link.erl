@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The attaching side's link to the part of kymo that runs in a node, {@link
-%% kymo_attach_node}: puts it there, sends requests, and waits for its end.
+%% @private The attaching side of the connection to {@link kymo_attach_node}, the part of kymo
+%% that runs in the recorded node: loads it there, sends requests, and waits for its end.
 -module(kymo_attach_link).
 
 -export([connect/2, open/2, reopen/1, load/2, call/2, cast/2, receive_answer/2, finish/1]).
@@ -34,8 +34,8 @@
 -define(OLDEST, 25).
 -define(CONNECT_TIMEOUT, 5000).
 
-%% @doc Connects, and says which release the node runs. `Port' is the one that it
-%% listens on when no epmd knows it.
+%% @doc Connects, and returns the OTP release of the node. `Port' is the port that the node
+%% listens on, for nodes that are not registered with epmd.
 -spec connect(node(), Port :: none | inet:port_number()) -> {ok, Release :: string()} | {error, error()}.
 connect(Node, Port) ->
     case net_kernel:hidden_connect_node(Node) of
@@ -51,7 +51,7 @@ release(Node) ->
                 false -> {error, {old_release, Release}}
             end
     catch
-        %% The module erpc is younger than such a node.
+        %% The node has no module erpc, which came with OTP 23.
         error:{exception, undef, _} -> {error, {old_release, "22 or older"}};
         _:Why -> {error, {bad_node, Why}}
     end.
@@ -81,9 +81,9 @@ why_not_at(Node, Host, Address, Port) ->
             {no_listener, Host, Port, Why}
     end.
 
-%% @doc Starts our part in the node. It cleans up after itself when this process or
-%% the connection dies at any moment from now on: one process of the node loads the
-%% module, runs it, and removes it.
+%% @doc Starts {@link kymo_attach_node} in the node. From then on, the node cleans up if this
+%% process or the connection dies at any moment: a single process of the node loads the module,
+%% runs it, and removes it.
 -spec open(node(), #{token := string(), folders := [file:filename_all()]}) -> {ok, t()} | {error, error()}.
 open(Node, Options) ->
     case object(kymo_attach_node) of
@@ -132,7 +132,7 @@ parse(Text) ->
     {ok, Exprs} = erl_parse:parse_exprs(Tokens),
     Exprs.
 
-%% @doc What another process has left in the node.
+%% @doc Connects to the part of kymo that an earlier command has left in the node.
 -spec reopen(node()) -> {ok, t()} | {error, error()}.
 reopen(Node) ->
     Loaded = erpc:call(Node, erlang, module_loaded, [kymo_attach_node], 15000),
@@ -141,7 +141,7 @@ reopen(Node) ->
         _ -> {error, not_attached}
     end.
 
-%% What another command is still attached to is not for us to end.
+%% Fails if another command is still attached.
 kept(Link) ->
     case call(Link, is_kept) of
         {ok, true} -> {ok, Link};
@@ -150,8 +150,8 @@ kept(Link) ->
         {error, disconnected} -> {error, not_attached}
     end.
 
-%% @doc Loads kymo in the node, and the library. The one in `Priv' is used where the node
-%% can read this very file, else it is sent.
+%% @doc Loads kymo's modules and library in the node. If the node can read the same file in
+%% `Priv', it loads the library from there; otherwise the library is sent.
 -spec load(t(), Priv :: file:filename_all()) -> ok | {error, error()}.
 load(Link, Priv) ->
     case objects(modules() -- [kymo_attach_node], []) of
@@ -173,7 +173,7 @@ load_library(Link, Priv, {ok, Content}) ->
 load_library(_, Priv, {error, _}) ->
     {error, {no_library, {missing, "kymo_tracer.so", Priv}}}.
 
-%% The modules of a node that is attached to.
+%% The modules that attaching loads in the node.
 modules() -> [kymo_attach_node | kymo:modules()].
 
 objects([], Found) ->
@@ -201,8 +201,8 @@ cast({_, First, _}, Request) ->
     First ! {request, self(), Tag, Request},
     Tag.
 
-%% @doc The answer to a request that was sent. The message `abort' ends the wait: the node
-%% notices the end of this process.
+%% @doc Waits for the answer to a request. The message `abort' ends the wait; the node notices
+%% when this process ends.
 -spec receive_answer(t(), reference()) -> term() | {error, disconnected}.
 receive_answer({_, First, Monitor}, Tag) ->
     receive
@@ -211,12 +211,12 @@ receive_answer({_, First, Monitor}, Tag) ->
         abort ->
             throw({error, aborted});
         {'DOWN', Monitor, process, First, _} = Down ->
-            %% The next request fails, too.
+            %% So that the next request fails as well.
             self() ! Down,
             {error, disconnected}
     end.
 
-%% @doc Ends our part in the node. `ok' means that it has removed everything.
+%% @doc Ends the part of kymo in the node. `ok' means that everything has been removed.
 -spec finish(t()) -> ok | {error, disconnected}.
 finish({_, First, Monitor} = Link) ->
     _ = cast(Link, finish),

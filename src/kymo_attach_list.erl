@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private What `kymo attach' prints instead of attaching: the nodes of this machine, and
-%% an expression for the shell of a node.
+%% @private Output of `kymo attach' with --list, --list-recorders and --print: nodes of this
+%% machine, recorders, and an expression for the shell of a node.
 -module(kymo_attach_list).
 
 -export([nodes/0, expression/2, recorders/1]).
@@ -37,8 +37,8 @@ row(#{name := Name, pid := Pid, uid := Uid} = Found, Registered) ->
         end,
     [Name, Pid, kymo_attach_proc:user(Uid), Port, Cookie].
 
-%% @doc An expression that does in a shell of the node what attaching would, if the
-%% node can read the folder `Ebin'. One line, without variables that could be bound.
+%% @doc An expression that, entered in the shell of a node, records as attaching would. The
+%% node must be able to read the folder `Ebin'. It is a single line, and binds no variables.
 -spec expression(Ebin :: file:filename_all(), map()) -> unicode:chardata().
 expression(Ebin, #{output := Output, start := Start, spec := Spec, for := For}) ->
     Limit =

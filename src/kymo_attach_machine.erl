@@ -1,17 +1,17 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% @private Whether the library that `kymo attach' would send is for the machine of a
-%% node: asked before anything is put there.
+%% @private Checks that the library that `kymo attach' would send is built for the node's
+%% machine, before anything is sent.
 -module(kymo_attach_machine).
 
 -export([check/2]).
 
-%% The end of the part of an ELF header that says for which machine a file is.
+%% Bytes of an ELF header up to and including the field that identifies the machine.
 -define(HEADER, 20).
 
-%% @doc Compares the architecture of the node with that of the library in Priv. An
-%% architecture that this module does not know is not refused: the node says then whether
-%% it can load the library.
+%% @doc Compares the architecture of the node with that of the library in Priv. Accepts an
+%% architecture that this module does not know: loading the library will fail in the node if
+%% it does not match.
 -spec check(node(), Priv :: file:filename_all()) ->
     ok
     | {error,
@@ -39,8 +39,8 @@ known(Architecture) ->
         false -> unknown
     end.
 
-%% In a list: with a pattern of a binary, the code of an older compiler could not be loaded
-%% by OTP 29, and the command runs with the user's release.
+%% Matches a list, because OTP 29 cannot load code of older compilers that matches binaries, and
+%% the command runs with the user's release.
 of_library(File) ->
     case read(File) of
         {ok, [16#7f, $E, $L, $F, _, Order | _] = Header} when length(Header) =:= ?HEADER ->
@@ -68,6 +68,6 @@ of_number(Number) ->
         false -> unknown
     end.
 
-%% Those that Linux runs Erlang on with 64 bits, as ELF and as GNU names them.
+%% 64-bit architectures on which Erlang runs under Linux: the ELF number and the GNU name.
 machines() ->
     [{62, "x86_64"}, {183, "aarch64"}, {243, "riscv64"}, {21, "powerpc64le"}, {22, "s390x"}, {258, "loongarch64"}].

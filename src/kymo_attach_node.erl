@@ -1,18 +1,18 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The part of `kymo attach' that runs in the node.
+%% @private The part of `kymo attach' that runs in the recorded node.
 %%
-%% Two processes. The first one calls {@link run/1}, is registered as `kymo_attach',
-%% and does nothing but forward requests until the second one has ended; then it
-%% removes the files, the processes and the modules that were not there before, however
-%% the second one has ended. The second one, the guard, owns the recorder and serves
-%% the requests. It ends when it is asked to, or when the attaching process or its node is
-%% gone, unless that process has asked it to stay. When the first one was killed, it does
-%% what that one would have done; this module stays.
+%% It consists of two processes. The first calls {@link run/1}, is registered as
+%% `kymo_attach', and only forwards requests to the second, the guard. When the guard has
+%% ended, for whatever reason, the first process removes the files, processes and modules that
+%% were not in the node before. The guard owns the recorder and serves the requests. It ends
+%% on request, or when the attaching process or its node is gone, unless that process has
+%% asked it to stay. If the first process is killed, the guard has the same things removed,
+%% except for this module.
 %%
 %% A request is `{request, From, Tag, Request}', sent to the first process. The answer is
 %% `{Tag, Answer}'.
 %%
-%% Uses only modules of kernel and stdlib until it was sent those of kymo.
+%% Until the modules of kymo have been sent, it uses only modules of kernel and stdlib.
 -module(kymo_attach_node).
 
 -export([run/1]).
@@ -21,9 +21,9 @@
 -type args() :: #{
     attacher := pid(),
     tag := reference(),
-    %% Unique; part of the names of the folders that are made in the node.
+    %% A unique part of the names of the folders that are created on the node.
     token := string(),
-    %% All modules that may be sent.
+    %% All modules that might be sent.
     modules := [module()],
     %% Folders to try before the usual ones.
     folders := [file:filename_all()]
@@ -48,20 +48,20 @@
 -record(guard, {
     first :: pid(),
     attacher :: none | reference(),
-    %% Where files may be, ours only.
+    %% Folders that may contain files; all are created by this module.
     folders :: [file:filename_all()],
-    %% What the first process does at the end.
+    %% Removes everything from the node, in the first process.
     restore :: fun((none | kymo:recorder()) -> ok),
     recorder = none :: none | kymo:recorder(),
     dir = none :: none | binary(),
-    %% Snapshots that are being fetched, and how many there have been.
+    %% Snapshots that are being fetched, and how many have been taken.
     snapshots = #{} :: #{reference() => binary()},
     taken = 0 :: non_neg_integer()
 }).
 
 -define(LIBRARY, "kymo_tracer").
 
-%% @doc Returns when everything is as it was, but for this module.
+%% @doc Returns when everything has been removed from the node except this module.
 -spec run(args()) -> ok.
 run(#{attacher := Attacher, tag := Tag, modules := Modules, token := Token, folders := Folders}) ->
     Before = #{
@@ -70,7 +70,8 @@ run(#{attacher := Attacher, tag := Tag, modules := Modules, token := Token, fold
     },
     First = self(),
     Work = work_folders(Token, Folders),
-    %% That of the attaching node goes with it, and with it what is logged here.
+    %% The group leader must be local: the attaching node's ends with that node, and log
+    %% messages would be lost.
     group_leader(whereis(init), First),
     Restore = fun(Recorder) -> restore(Before, Modules, Recorder, Work) end,
     {Guard, Monitor} = spawn_opt(
@@ -104,8 +105,9 @@ guard(First, Attacher, Tag, Work, Restore) ->
 loop(#guard{first = First, attacher = Attacher, snapshots = Snapshots, restore = Restore} = S) ->
     receive
         {'DOWN', _, process, First, _} ->
-            %% Somebody has killed it. A recorder ends with this process, so another one waits,
-            %% and keeps others away.
+            %% The first process was killed. The recorder ends only after this process, so a
+            %% new process waits for that. It takes the registered name, which prevents
+            %% another attach until it is done.
             _ = stop(S),
             _ = spawn(fun() ->
                 _ = (catch register(kymo_attach, self())),
@@ -130,8 +132,8 @@ loop(#guard{first = First, attacher = Attacher, snapshots = Snapshots, restore =
             loop(S)
     end.
 
-%% Without connecting again to a node that is gone, which would look up its host and so
-%% start processes of OTP that stay.
+%% Does not reconnect to a node that is gone: resolving its host name would start processes of
+%% OTP that remain.
 answer(To, Message) ->
     _ = erlang:send(To, Message, [noconnect]),
     ok.
@@ -164,9 +166,8 @@ serve(_, _, S) ->
 
 %% ---- code -------------------------------------------------------------------
 
-%% Modules that are loaded are not replaced: somebody uses them. All others are
-%% loaded at once, so the schedulers are waited for once; a module with an on_load
-%% function can't be among them.
+%% Modules that are already loaded are in use and not replaced. All others are loaded in one
+%% step, which blocks the schedulers once; none of them may have an on_load function.
 load(Code) ->
     {Loaded, New} = lists:partition(fun({M, _, _}) -> erlang:module_loaded(M) end, Code),
     case [M || {M, MD5, _} <- Loaded, M:module_info(md5) =/= MD5] of
@@ -201,11 +202,11 @@ loaded(Results) ->
         [[{M, Why} | _] | _] -> {error, {no_load, M, Why}}
     end.
 
-%% No file: what it was loaded from is on another machine.
+%% Not the path of a file, because the file is on another machine.
 file_name(M) -> atom_to_list(M) ++ ".beam".
 
-%% The library of the attaching side, if this is the same file in this node. Then the
-%% node maps one copy of it, however often it is attached to.
+%% The path of the library on the attaching side, if the node finds the same file there. Then
+%% the node maps the library only once, however often kymo attaches to it.
 library_at(Dir, MD5) ->
     case file:read_file(filename:join(Dir, ?LIBRARY ++ ".so")) of
         {ok, Content} ->
@@ -217,8 +218,8 @@ library_at(Dir, MD5) ->
             Error
     end.
 
-%% Writes the library to the first folder from which it can be loaded. A library that
-%% was loaded stays in memory without its file.
+%% Writes the library to the first folder from which it can be loaded. Once loaded, its file
+%% is no longer needed.
 library(_, [], Tried) ->
     {error, {no_folder, lists:reverse(Tried)}};
 library(Content, [Dir | Dirs], Tried) ->
@@ -277,7 +278,7 @@ start_in([Dir | Dirs], Options, Tried) ->
             end
     end.
 
-%% Whether another folder may do.
+%% Whether the error is specific to this folder, so that the next one should be tried.
 is_of_folder({enospc, _, _}) -> true;
 is_of_folder({missing_folder, _}) -> true;
 is_of_folder(Why) -> is_atom(Why) andalso Why =/= too_many_recorders.
@@ -290,7 +291,7 @@ stop(#guard{recorder = R}) ->
         {error, already_stopped} -> {ok, kymo:info(R)}
     end.
 
-%% A snapshot lives as long as the process that fetches it.
+%% The files of a snapshot are removed when the process that fetches it ends.
 snapshot(From, #guard{recorder = R, folders = Folders, taken = N} = S) ->
     Name = "snapshot-" ++ integer_to_list(N + 1),
     case snapshot_in(Folders, Name, R, []) of
@@ -328,7 +329,7 @@ files(Dir) ->
         {error, _} = Error -> Error
     end.
 
-%% Much of a ring is empty.
+%% Ring files contain many zero bytes, which need not be sent.
 read(File, Offset, Size) ->
     case file:open(File, [read, raw, binary]) of
         {ok, Device} ->
@@ -352,8 +353,8 @@ packed(Data) ->
 
 %% ---- folders ----------------------------------------------------------------
 
-%% Where a folder of ours may be, in the order in which they are tried. Made of what the
-%% environment and the current folder are at the beginning: both may change.
+%% Candidates for our folder, in the order in which they are tried. Computed once at the
+%% beginning, because the environment and the current folder may change.
 work_folders(Token, Given) ->
     Named = fun(Names) -> [Dir || Name <- Names, [_ | _] = Dir <- [os:getenv(Name)]] end,
     Current = [Dir || {ok, Dir} <- [file:get_cwd()]],
@@ -363,9 +364,10 @@ work_folders(Token, Given) ->
 unique([]) -> [];
 unique([Dir | Dirs]) -> [Dir | unique([D || D <- Dirs, D =/= Dir])].
 
-%% Only this user may look inside. An existing one is ours: nobody can guess the token,
-%% and once others can see the name, the folder is there. So it stays until the end, used or
-%% not: what is made anew could meanwhile be somebody else's, or a link.
+%% Creates a folder that only this user can read. If it already exists, this module has created
+%% it, because its name contains a random token. Other users can see the name from then on, so
+%% the folder stays until the end even if it is unused: if it were removed and created again,
+%% another user could create the folder, or a link, in between.
 make_private(Dir) ->
     case file:make_dir(Dir) of
         ok -> file:change_mode(Dir, 8#700);
@@ -373,7 +375,7 @@ make_private(Dir) ->
         {error, _} = Error -> Error
     end.
 
-%% ---- as it was --------------------------------------------------------------
+%% ---- restoring the node -----------------------------------------------------
 
 restore(#{loaded := Loaded, recorders := Recorders}, Modules, Recorder, Folders) ->
     await_end(Recorder),
@@ -389,7 +391,7 @@ restore(#{loaded := Loaded, recorders := Recorders}, Modules, Recorder, Folders)
     end,
     lists:foreach(fun file:del_dir_r/1, Folders).
 
-%% The recorder ends with its owner, the guard.
+%% Waits for the recorder, which ends after its owner, the guard.
 await_end(none) ->
     ok;
 await_end({kymo_recorder, Server, _}) ->
@@ -398,7 +400,7 @@ await_end({kymo_recorder, Server, _}) ->
         {'DOWN', Monitor, process, Server, _} -> ok
     end.
 
-%% Somebody may have started a recorder with the modules that were sent.
+%% Whether another process has started a recorder with the modules that were sent.
 is_used() ->
     erlang:module_loaded(kymo) andalso
         lists:any(fun(#{state := State}) -> State =/= closed end, kymo:list()).

@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private What `kymo attach' was asked to record, as options of {@link kymo:start/1}
-%% and {@link kymo:trace/2}. Whether they are right is for the node to say.
+%% @private Converts options of `kymo attach' to those of {@link kymo:start/1} and {@link
+%% kymo:trace/2}, which check them in the node.
 -module(kymo_attach_options).
 
 -export([start/1, spec/1, to_atom/1]).
@@ -8,7 +8,7 @@
 -define(DEFAULT_BUDGET, "5%").
 -define(DEFAULT_EVENTS, [messages, running, procs, garbage_collection]).
 
-%% @doc Of the recorder.
+%% @doc The options of the recorder.
 -spec start([{string(), string()}]) -> map().
 start(Args) ->
     Options = [
@@ -16,11 +16,14 @@ start(Args) ->
         {memory, fun list_to_integer/1},
         {calls, fun atom/1},
         {messages, fun atom/1},
-        {budget, fun budget/1}
+        {budget, fun budget/1},
+        {counters, fun counters/1},
+        {system_monitor, fun system_monitor/1}
     ],
+    Defaults = [{"budget", ?DEFAULT_BUDGET}, {"counters", "100ms"}, {"system_monitor", "default"}],
     maps:from_list([
         {Key, Read(Value)}
-     || {Key, Read} <- Options, {Name, Value} <- [{"budget", ?DEFAULT_BUDGET} | Args], Name =:= atom_to_list(Key)
+     || {Key, Read} <- Options, {Name, Value} <- Defaults ++ Args, Name =:= atom_to_list(Key)
     ]).
 
 %% "off", "5%" and "10000/s".
@@ -35,20 +38,46 @@ budget(Text) ->
         _ -> throw(Wrong)
     end.
 
-%% @doc Of the trace. Without functions and events: what shows how processes wait for
-%% each other. With functions also where they return to, since without that no call has a
-%% duration; `calls' among the events leaves it out.
+%% "off", "100ms" and "1s".
+counters("off") ->
+    none;
+counters(Text) ->
+    case re:run(Text, "^([0-9]{1,9})(ms|s)$", [{capture, all_but_first, list}]) of
+        {match, [N, "ms"]} -> interval(list_to_integer(N), Text);
+        {match, [N, "s"]} -> interval(1000 * list_to_integer(N), Text);
+        _ -> throw({error, {bad_counters, Text}})
+    end.
+
+interval(Ms, Text) ->
+    case kymo_counters:check(Ms) of
+        true -> Ms;
+        false -> throw({error, {bad_counters, Text}})
+    end.
+
+system_monitor("off") -> none;
+system_monitor("default") -> default;
+system_monitor(Text) -> throw({error, {bad_system_monitor, Text}}).
+
+%% @doc The trace specification. Without functions and events: the events that show how
+%% processes wait for each other. With functions, `return_to' is added, which gives calls their
+%% durations, unless `calls' is among the events. Triggers add the events that they need.
 -spec spec([{string(), string()}]) -> map().
 spec(Args) ->
     Functions = [F || {"functions", F} <- Args],
     Events = lists:append([[atom(E) || E <- string:lexemes(Es, ",")] || {"events", Es} <- Args]),
     Named = [atom(P) || {"process", P} <- Args],
+    Watched = kymo_attach_watch:events([T || {"trigger", T} <- Args]),
     maps:merge(
         case {Functions, Events} of
-            {[], []} -> #{events => ?DEFAULT_EVENTS};
-            {_, []} -> #{functions => Functions, events => [return_to]};
-            {[], _} -> #{events => Events};
-            {_, _} -> #{functions => Functions, events => Events ++ [return_to || not lists:member(calls, Events)]}
+            {[], []} ->
+                #{events => lists:usort(?DEFAULT_EVENTS ++ Watched)};
+            {_, []} ->
+                #{functions => Functions, events => [return_to | Watched]};
+            {[], _} ->
+                #{events => lists:usort(Events ++ Watched)};
+            {_, _} ->
+                Ends = [return_to || not lists:member(calls, Events)],
+                #{functions => Functions, events => lists:usort(Events ++ Watched ++ Ends)}
         end,
         case Named of
             [] -> #{};
@@ -62,7 +91,7 @@ atom(Text) ->
         error -> throw({error, {too_long, Text}})
     end.
 
-%% @doc `error': an atom can't be that long.
+%% @doc Returns `error' if the text is too long for an atom.
 -spec to_atom(string()) -> {ok, atom()} | error.
 to_atom(Text) ->
     case length(Text) =< 255 of

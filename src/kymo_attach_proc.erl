@@ -1,5 +1,5 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The nodes of this machine, as `/proc' shows them, and their cookies.
+%% @private Finds the nodes of this machine in `/proc', and their cookies.
 -module(kymo_attach_proc).
 
 -export([nodes/0, find/3, cookie/1, own_cookie/0, read_cookie/1, find_cookie/1, user/1]).
@@ -10,7 +10,7 @@
 -type found() :: #{
     pid := string(),
     uid := non_neg_integer(),
-    %% As it was given: with or without a host; `none' if it is not distributed.
+    %% As on the command line, with or without a host; `none' if the node is not distributed.
     name := string() | none,
     kind := shortnames | longnames | none,
     cookie := string() | none,
@@ -21,7 +21,7 @@
     optfile := string() | none
 }.
 
-%% Bytes of a file that may hold a cookie.
+%% The maximum size of a cookie file.
 -define(MAX_COOKIE_FILE, 65536).
 
 %% @doc Every runtime whose command line this user can read, by process id.
@@ -37,8 +37,8 @@ nodes() ->
         lists:append([node_of(Pid) || Pid <- Pids, lists:all(fun(C) -> C >= $0 andalso C =< $9 end, Pid)])
     ).
 
-%% Scripts and dynamic loaders start runtimes under other names, but these arguments
-%% are always there.
+%% Recognises a runtime by arguments that are always present, because scripts and dynamic
+%% loaders may start it under another program name.
 node_of(Pid) ->
     Dir = filename:join("/proc", Pid),
     case {file:read_file(filename:join(Dir, "cmdline")), file:read_file_info(Dir)} of
@@ -58,7 +58,7 @@ unicode_list(Bytes) ->
         _ -> binary_to_list(Bytes)
     end.
 
-%% What comes after -extra belongs to the program.
+%% Arguments after -extra are not those of the runtime.
 own(Args) -> lists:takewhile(fun(A) -> A =/= "-extra" end, Args).
 
 described(Pid, Uid, Args) ->
@@ -103,8 +103,8 @@ label(Host) -> hd(string:split(Host, ".")).
 cookie(#{cookie := Cookie, pid := Pid}) when Cookie =/= none ->
     {Cookie, "command line of process " ++ Pid};
 cookie(#{home := Home, pid := Pid}) when Home =/= none ->
-    %% As that process sees it, in a container too; else, without the right to look there,
-    %% as this one does.
+    %% The path as the process sees it, which may be in a container; if this user may not look
+    %% there, the path as this process sees it.
     Seen = filename:join(["/proc", Pid, "root"]) ++ Home,
     case find_cookie(filename:join(Seen, ".erlang.cookie")) of
         none -> find_cookie(filename:join(Home, ".erlang.cookie"));
@@ -138,8 +138,8 @@ read_cookie(File) ->
             none
     end.
 
-%% @doc The same of a file that nobody has named. Other users choose what home directory
-%% their processes name, so what blocks or never ends is not read.
+%% @doc The same for a file that was found and not named by the user. Other users choose the
+%% home directories of their processes, so files that block or never end are not read.
 -spec find_cookie(file:filename_all()) -> {Cookie :: string(), Source :: string()} | none.
 find_cookie(File) ->
     case file:read_file_info(File) of

@@ -1,21 +1,28 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private What `kymo attach' does with one node, in a process of its own.
+%% @private The work of `kymo attach' for one node, in a process of its own.
 %%
-%% Tells the process that has started it, as `{session, Node, What}': `{connected,
-%% Release}', `{started, Result}', `{progress, Info}', `{fetching, Info}', and last
-%% `{done, Result}' or `{failed, Error}'. Takes the messages `stop' (end the recording and
-%% fetch it) and `abort' (leave at once).
+%% Sends these messages to its parent, each as `{session, Node, What}': `{connected,
+%% Release}', `{started, Result}', `{shown, Dir, new | kept}', `{stays, Output}', `{progress,
+%% Info}', `{snapshot, Dir}', `{fired, Firing, Dir}', `{limited, Max}' (the triggers take no more
+%% snapshots), `{warning, Error}', `{fetching, Info}', and last `{done, Result}' or `{failed,
+%% Error}'. Receives the messages `stop' (end the recording and fetch it), `snapshot' (of a
+%% recorder that stays) and `abort' (leave at once).
 -module(kymo_attach_session).
 
--export([record/2, keep/2, snapshot/2, detach/2, recorders/2]).
+-export([record/2, show/2, keep/2, snapshot/2, detach/2, recorders/2]).
 -export_type([options/0]).
 
 -type options() :: #{
     node := node(),
     port := none | inet:port_number(),
+    %% The node's process id on this machine, if it is known.
+    os_pid := none | string(),
+    %% An option that selects what is recorded was given.
+    selects := boolean(),
+    watch := kymo_attach_watch:plan(),
     priv := file:filename_all(),
     folders := [file:filename_all()],
-    %% Where the recording goes; made by this module.
+    %% The folder for the recording; created by this module.
     output := none | file:filename_all(),
     start := kymo:options(),
     spec := kymo:trace_spec(),
@@ -23,36 +30,127 @@
     for := pos_integer() | infinity
 }.
 
+%% State during the recording.
+-record(work, {
+    main :: pid(),
+    node :: node(),
+    link :: kymo_attach_link:t(),
+    %% The folders for snapshots: those of triggers, and those that were requested.
+    triggered :: file:filename_all(),
+    asked = none :: none | file:filename_all(),
+    plan :: kymo_attach_watch:plan(),
+    watch = none :: none | port(),
+    taken = 0 :: non_neg_integer(),
+    %% By triggers.
+    acted = 0 :: non_neg_integer(),
+    missed = false :: boolean()
+}).
+
 -define(PROGRESS_INTERVAL, 500).
-%% By how much the recorder outlives `for' when nothing is heard from this side.
+%% If the connection to this side is lost, the recorder ends this many ms after `for'.
 -define(GRACE, 10000).
 
 %% @doc Records until `for' is over or a `stop', fetches the recording, and leaves.
 -spec record(pid(), options()) -> ok.
 record(Main, Options) ->
     run(Main, Options, fun() ->
-        Output = make_output(Options),
-        try
+        with_output(Options, fun(Output) ->
             Link = started(Main, Options),
-            Fetched = fetched(Main, Link, recorded(Main, Link, Options), Output),
+            Triggered = unicode:characters_to_list([Output, ".triggered"]),
+            Work = watching(Options, #work{
+                main = Main, node = maps:get(node, Options), link = Link, triggered = Triggered, plan = maps:get(watch, Options)
+            }),
+            Fetched = fetched(Main, Link, recorded(Work, Options), Output),
             ok(kymo_attach_link:finish(Link)),
             Fetched
-        catch
-            throw:Error ->
-                %% Nothing but an empty folder.
-                _ = file:del_dir(Output),
-                throw(Error)
-        end
+        end)
     end).
 
-%% @doc Starts a recorder that stays. With `for' it ends by itself; its recording stays.
--spec keep(pid(), options()) -> ok.
-keep(Main, #{start := Start, for := For} = Options) ->
+with_output(Options, Fun) ->
+    Output = make_output(Options),
+    try
+        Fun(Output)
+    catch
+        throw:Error ->
+            %% Removes the folder only if it is empty.
+            _ = file:del_dir(Output),
+            throw(Error)
+    end.
+
+%% @doc Records until a `stop', for a command that reads the recording in place. If a recorder
+%% was left in the node, uses that one and leaves it there.
+-spec show(pid(), options()) -> ok.
+show(Main, #{node := Node, selects := Selects} = Options) ->
     run(Main, Options, fun() ->
-        Link = started(Main, Options#{start := limited(Start, For), for := infinity}),
-        ok(kymo_attach_link:call(Link, keep)),
-        #{kept => true}
+        {Whose, Link, Dir} =
+            try started(Main, Options) of
+                New -> {new, New, maps:get(dir, value(kymo_attach_link:call(New, info)))}
+            catch
+                throw:{error, busy} when not Selects ->
+                    Kept = value(kymo_attach_link:reopen(Node)),
+                    {kept, Kept, maps:get(dir, value(kymo_attach_link:call(Kept, info)))}
+            end,
+        tell(Main, Node, {shown, seen_from_here(Dir, Options), Whose}),
+        await_stop(Link),
+        Whose =:= kept orelse ok(kymo_attach_link:finish(Link)),
+        #{}
     end).
+
+%% The path of a recording on this machine: the same path, or below the root of the node's
+%% container. The name has a random part, so a folder with this name is the right one.
+seen_from_here(Dir, #{os_pid := none}) -> readable([Dir], Dir, enoent);
+seen_from_here(Dir, #{os_pid := Pid}) -> readable([Dir, iolist_to_binary(["/proc/", Pid, "/root", Dir])], Dir, enoent).
+
+readable([], Dir, Why) ->
+    throw({error, {not_here, Dir, Why}});
+readable([Place | Places], Dir, Why) ->
+    case file:open(filename:join(Place, "meta"), [read, raw]) of
+        {ok, File} ->
+            ok = file:close(File),
+            Place;
+        {error, enoent} ->
+            readable(Places, Dir, Why);
+        {error, Other} ->
+            readable(Places, Dir, Other)
+    end.
+
+await_stop({_, First, Monitor}) ->
+    receive
+        stop -> ok;
+        abort -> throw({error, aborted});
+        {'DOWN', Monitor, process, First, _} -> throw({error, disconnected})
+    end.
+
+%% @doc Starts a recorder that stays in the node. With `for' it ends after that time; its
+%% recording stays. With an output, copies snapshots there until a `stop', or until the recorder
+%% ends.
+-spec keep(pid(), options()) -> ok.
+keep(Main, #{output := none} = Options) ->
+    run(Main, Options, fun() ->
+        _ = kept(Main, Options),
+        #{kept => true}
+    end);
+keep(Main, #{node := Node} = Options) ->
+    run(Main, Options, fun() ->
+        with_output(Options, fun(Output) ->
+            Link = kept(Main, Options),
+            tell(Main, Node, {stays, Output}),
+            Work = #work{
+                main = Main, node = Node, link = Link, triggered = Output, asked = Output, plan = maps:get(watch, Options)
+            },
+            try
+                _ = progress(watching(Options, Work)),
+                #{kept => true}
+            catch
+                throw:{error, disconnected} -> throw({error, disconnected_kept})
+            end
+        end)
+    end).
+
+kept(Main, #{start := Start, for := For} = Options) ->
+    Link = started(Main, Options#{start := limited(Start, For), for := infinity}),
+    ok(kymo_attach_link:call(Link, keep)),
+    Link.
 
 %% @doc Fetches a snapshot of a recorder that has stayed.
 -spec snapshot(pid(), options()) -> ok.
@@ -84,7 +182,7 @@ detach(Main, #{node := Node, output := Output} = Options) ->
         Result
     end).
 
-%% @doc Asks the node for its recorders, whoever has started them.
+%% @doc Asks the node for all its recorders.
 -spec recorders(pid(), options()) -> ok.
 recorders(Main, #{node := Node} = Options) ->
     run(Main, Options, fun() ->
@@ -123,7 +221,7 @@ started(Main, #{node := Node, priv := Priv, folders := Folders, start := Start, 
     tell(Main, Node, {started, Result}),
     Link.
 
-%% Nobody can guess it, and so nobody can make the folder before the node does.
+%% Random, so that no other user can create the folder before the node does.
 token() ->
     {ok, Device} = file:open("/dev/urandom", [read, raw, binary]),
     {ok, Bytes} = file:read(Device, 10),
@@ -133,26 +231,94 @@ token() ->
 limited(Start, infinity) -> Start;
 limited(Start, For) -> Start#{limit => #{duration => For}}.
 
-%% The folder of the recording in the node, when it is time to fetch it.
-recorded(Main, Link, #{node := Node, for := For}) ->
+%% ---- while it records ----------------------------------------------------------
+
+watching(_, #work{plan = #{triggers := []}} = Work) ->
+    Work;
+watching(#{priv := Priv} = Options, #work{link = Link, plan = Plan} = Work) ->
+    #{dir := Dir} = value(kymo_attach_link:call(Link, info)),
+    Work#work{watch = kymo_attach_watch:start(Plan, Priv, seen_from_here(Dir, Options))}.
+
+%% Waits for the end of the recording. Returns its folder in the node.
+recorded(Work, #{for := For}) ->
     For =:= infinity orelse erlang:send_after(For, self(), stop),
-    {ok, #{dir := Dir}} = progress(Main, Node, Link),
+    #{dir := Dir} = progress(Work),
     Dir.
 
-progress(Main, Node, Link) ->
+progress(#work{main = Main, node = Node, link = Link} = Work) ->
     Info = value(kymo_attach_link:call(Link, info)),
     tell(Main, Node, {progress, Info}),
     case Info of
-        #{state := closed} ->
-            {ok, Info};
-        _ ->
-            receive
-                stop -> {ok, Info};
-                abort -> throw({error, aborted});
-                {'DOWN', _, process, _, _} -> throw({error, disconnected})
-            after ?PROGRESS_INTERVAL -> progress(Main, Node, Link)
-            end
+        #{state := closed} -> ended(Info, Work);
+        _ -> wait(Info, erlang:monotonic_time(millisecond) + ?PROGRESS_INTERVAL, Work)
     end.
+
+ended(Info, #work{watch = Watch}) ->
+    ok = kymo_attach_watch:stop(Watch),
+    Info.
+
+wait(Info, Until, #work{link = {_, First, Monitor}, watch = Watch} = Work) ->
+    receive
+        stop -> ended(Info, Work);
+        abort -> throw({error, aborted});
+        snapshot when Work#work.asked =/= none -> wait(Info, Until, asked(Work));
+        {'DOWN', Monitor, process, First, _} -> throw({error, disconnected});
+        {Watch, {data, {_, Line}}} -> wait(Info, Until, judged(kymo_attach_watch:judged(Line), Work));
+        %% The command has reached the end of the recording.
+        {Watch, {exit_status, 0}} -> wait(Info, Until, Work#work{watch = none});
+        {Watch, {exit_status, Status}} -> wait(Info, Until, warned({watch_ended, Status}, Work#work{watch = none}))
+    after max(0, Until - erlang:monotonic_time(millisecond)) -> progress(Work)
+    end.
+
+warned(Why, #work{main = Main, node = Node} = Work) ->
+    tell(Main, Node, {warning, Why}),
+    Work.
+
+asked(#work{main = Main, node = Node, link = Link, asked = Folder, taken = N} = Work) ->
+    To = filename:join(Folder, "snapshot-" ++ integer_to_list(N + 1)),
+    case kymo_attach_snapshot:take(Link, To) of
+        {ok, _} ->
+            tell(Main, Node, {snapshot, To}),
+            Work#work{taken = N + 1};
+        {error, Why} ->
+            warned(Why, Work)
+    end.
+
+judged(nothing, Work) ->
+    Work;
+judged({failed, watch_missed}, #work{missed = true} = Work) ->
+    Work;
+judged({failed, Why}, Work) ->
+    warned(Why, Work#work{missed = Work#work.missed orelse Why =:= watch_missed});
+judged({fired, _}, #work{acted = N, plan = #{max := Max}} = Work) when N >= Max ->
+    Work;
+judged({fired, #{<<"kind">> := Kind} = Firing}, #work{main = Main, node = Node, link = Link, triggered = Folder} = Work) ->
+    #work{plan = Plan} = Work,
+    _ = file:make_dir(Folder),
+    _ = file:change_mode(Folder, 8#700),
+    To = kymo_trigger_folder:new(Folder, erlang:system_time(millisecond), Kind),
+    case kymo_attach_snapshot:take(Link, To) of
+        {ok, _} ->
+            Written = kymo_trigger_folder:write(To, Firing#{<<"held">> => is_held(Link, Firing)}),
+            _ = [warned({write, To, Why}, Work) || {error, Why} <- [Written]],
+            _ = kymo_trigger_folder:remove_old(Folder, Plan),
+            tell(Main, Node, {fired, Firing, To}),
+            acted(Work);
+        %% The recorder has ended by itself. Its recording is fetched, or stays.
+        {error, already_stopped} ->
+            Work;
+        {error, Why} ->
+            warned(Why, Work)
+    end.
+
+acted(#work{main = Main, node = Node, acted = N, plan = #{max := Max}} = Work) ->
+    N + 1 =:= Max andalso tell(Main, Node, {limited, Max}),
+    Work#work{acted = N + 1}.
+
+%% Whether the snapshot has the whole cause; see kymo_trigger_server:is_held/2.
+is_held(Link, #{<<"start_unix_ns">> := Start}) ->
+    #{complete_from := From} = value(kymo_attach_link:call(Link, info)),
+    Start >= From.
 
 fetched(Main, {Node, _, _} = Link, Dir, Output) ->
     Info = value(kymo_attach_link:call(Link, stop)),
@@ -160,7 +326,7 @@ fetched(Main, {Node, _, _} = Link, Dir, Output) ->
     Bytes = value(kymo_attach_fetch:fetch(Link, Dir, Output)),
     Info#{bytes => Bytes}.
 
-%% Before anything is done in the node.
+%% Called before anything is done in the node.
 make_output(#{output := Output}) ->
     case file:make_dir(Output) of
         ok -> ok;

@@ -1,21 +1,21 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Decides what a recorder with a budget sheds, and when it gives that back. Pure:
-%% time and counts are given, so that every decision can be repeated. {@link kymo_server}
-%% asks it every {@link interval/0} milliseconds and does what it says.
+%% @private Decides what a recorder with a budget sheds, and when it restores it. The functions
+%% are pure: time and counts are arguments, so that decisions are reproducible. {@link
+%% kymo_server} calls {@link tick/3} every {@link interval/0} milliseconds and carries out the
+%% decisions. An item is a function or a kind of events.
 %%
-%% <b>When.</b> Each thread's rate of events is averaged over about half a second. A burst
-%% of many times the budget exceeds it within one or two intervals. The loudest thread
-%% counts for `cpu', all of them for `events'.
+%% <b>When to shed.</b> Each thread's event rate is averaged over about half a second. A burst
+%% of many times the budget exceeds it within one or two intervals. A `cpu' budget applies to
+%% the thread with the highest rate, an `events' budget to the sum of all threads.
 %%
-%% <b>What.</b> A sample of the newest records says which share each function and kind has
-%% in the cost. The loudest functions go first, as many as it takes to come down to
-%% `?TARGET' of the budget, all at once. Kinds of events go when functions alone are not
-%% enough.
+%% <b>What to shed.</b> A sample of the newest records gives the share of each item in the
+%% cost. The most expensive functions are shed in one step, as many as are necessary to reach
+%% `?TARGET' of the budget. Kinds of events are shed if functions alone are not enough.
 %%
-%% <b>Back.</b> What something would cost now is not known, as it is not recorded. It is
-%% taken to halve every so often (`hold'). It is given back when what is recorded and
-%% what is expected of it fit into `?TARGET' of the budget. What must be shed again soon
-%% has a hold twice as long, so what is loud all the time comes back less and less often.
+%% <b>When to restore.</b> The present cost of an item that is shed is unknown. It is assumed
+%% to halve after each period `hold'. The item is restored when the present cost plus this
+%% estimate is below `?TARGET' of the budget. If it has to be shed again soon, its hold is
+%% doubled, so items that stay expensive are restored less and less often.
 -module(kymo_budget).
 
 -export([check/1, interval/0, new/2, cleared/1, tick/3, sampled/4, shed/3, given_back/3, kept/3, describe/1, ppm/1, events/1]).
@@ -37,14 +37,16 @@
     cpu => number(),
     events => pos_integer(),
     used := float(),
+    cost := float(),
     times := non_neg_integer(),
     shed := #{functions := [mfa()], events := [kymo_tracing:kind()]}
 }.
-%% The budget; which share of it tracing uses now (1.0: all of it); how often something
-%% was shed or given back; and what is missing from the recording now.
+%% The budget; the share of it that tracing uses now (1.0: all of it); the estimated cost of
+%% tracing for the busiest thread, in percent of its time; how often something was shed or
+%% restored; and what is shed now.
 
 -record(away, {
-    %% What it used of the budget when it was shed.
+    %% The share of the budget that the item used when it was shed.
     used :: float(),
     since :: milliseconds(),
     hold :: milliseconds()
@@ -53,18 +55,18 @@
 -record(budget, {
     option :: option(),
     costs :: kymo_cost:t(),
-    %% The newest first; as many as a sample reaches back.
+    %% Times of the last intervals, the newest first; as many as a sample covers.
     ticks = [] :: [non_neg_integer()],
     last = none :: none | {milliseconds(), [non_neg_integer()]},
     %% Events per second of each thread.
     rates = [] :: [float()],
-    %% The same of the last interval alone.
+    %% The same in the last interval only, without averaging.
     latest = [] :: [float()],
     %% Nanoseconds of an average event.
     average :: float(),
     sampled = none :: none | milliseconds(),
     away = #{} :: #{item() => #away{}},
-    %% What was given back, and when; and its hold.
+    %% Restored items, with the time and their hold.
     back = #{} :: #{item() => {milliseconds(), milliseconds()}},
     changed = 0 :: milliseconds(),
     times = 0 :: non_neg_integer()
@@ -73,31 +75,31 @@
 -opaque t() :: #budget{}.
 
 -define(INTERVAL, 50).
-%% Of the average over time, in ms.
+%% Time constant of the average, in ms.
 -define(TAU, 500).
-%% Intervals that a sample reaches back.
+%% The number of intervals that a sample covers.
 -define(REACH, 10).
-%% What is left of the budget's use after shedding, and at most after giving back.
+%% The share of the budget to be used after shedding, and at most after restoring.
 -define(TARGET, 0.6).
-%% Of its time, the most that a program is taken to be slowed down by.
+%% The maximum share of a program's time that tracing is assumed to take.
 -define(MOST_SLOWED, 0.9).
-%% Functions and kinds that are given back at once.
+%% The maximum number of items restored in one step.
 -define(BACK_AT_ONCE, 64).
-%% Below this it is quiet.
+%% Items are restored only while less than this share of the budget is used.
 -define(QUIET, 0.4).
-%% After a change nothing is given back for so long.
+%% Nothing is restored for this time after a change, in ms.
 -define(PAUSE, 1000).
 -define(HOLD, 5000).
 -define(MAX_HOLD, 300000).
-%% For so long the average cost of an event is taken to stay as it is.
+%% The measured average cost of an event is assumed to be valid for this time, in ms.
 -define(SURE, 1000).
-%% What stays for so many holds after it came back starts anew.
+%% An item that stays recorded for this many holds gets the default hold again.
 -define(FORGET, 8).
 
 -spec interval() -> milliseconds().
 interval() -> ?INTERVAL.
 
-%% @doc Is this a budget?
+%% @doc Whether the term is a valid budget.
 -spec check(term()) -> boolean().
 check(none) -> true;
 check(#{} = Option) when map_size(Option) > 0 -> lists:all(fun is_good/1, maps:to_list(Option));
@@ -107,7 +109,7 @@ is_good({cpu, Percent}) -> is_number(Percent) andalso Percent >= 0.01 andalso Pe
 is_good({events, N}) -> is_integer(N) andalso N > 0 andalso N < 1 bsl 40;
 is_good(_) -> false.
 
-%% @doc For the recording: millionths of the time, 0 for none.
+%% @doc The limit for the recording, in millionths of the time; 0 for none.
 -spec ppm(option()) -> non_neg_integer().
 ppm(#{cpu := Percent}) -> round(Percent * 10000);
 ppm(_) -> 0.
@@ -120,12 +122,12 @@ events(_) -> 0.
 new(Option, Costs) ->
     #budget{option = Option, costs = Costs, average = float(map_get(calls, Costs))}.
 
-%% @doc Nothing is traced any more, so nothing is missing.
+%% @doc To be called when tracing was removed: nothing is shed any more.
 -spec cleared(t()) -> t().
 cleared(B) -> B#budget{away = #{}, back = #{}, rates = []}.
 
-%% @doc What the counters say at a time. `sample': look at the newest records since
-%% these ticks. `give_back': these items.
+%% @doc Evaluates the counters at a time. Returns `ok'; or `sample': call {@link sampled/4} with
+%% a sample of the records since these ticks; or `give_back': restore these items.
 -spec tick(rates(), milliseconds(), t()) -> {ok | {sample, Since :: non_neg_integer()} | {give_back, [item()]}, t()}.
 tick({Ticks, Offered}, Now, #budget{last = none} = B) ->
     {ok, B#budget{last = {Now, Offered}, ticks = [Ticks]}};
@@ -142,7 +144,7 @@ tick({Ticks, Offered}, Now, #budget{last = {Before, Earlier}, rates = Rates, tic
     },
     decide(Now, used(Next), Next).
 
-%% Threads that are new have had nothing before.
+%% Threads that have started since the last interval had no events before.
 averages([], _, _, _, _) ->
     [];
 averages([O | Os], Earlier, Rates, Passed, Share) ->
@@ -158,7 +160,8 @@ decide(_, Used, #budget{ticks = Ticks} = B) when Used > 1 ->
 decide(Now, Used, #budget{ticks = Ticks, sampled = Sampled, costs = Costs} = B) when
     Sampled =:= none; Now - Sampled >= ?SURE
 ->
-    %% If these were events of the dearest kind.
+    %% The average may be outdated: sample if all events being of the most expensive kind would
+    %% exceed the budget.
     case used(B#budget{average = float(lists:max(maps:values(Costs)))}) > 1 of
         true -> {{sample, lists:last(Ticks)}, B};
         false -> give_back(Now, Used, B)
@@ -174,15 +177,17 @@ give_back(Now, Used, #budget{changed = Changed} = B) when Used < ?QUIET, Now - C
 give_back(_, _, B) ->
     {ok, B}.
 
-%% Which share of the budget is used: of the two, the larger.
+%% The share of the budget that is used: the larger one if there are two limits.
 used(#budget{option = Option, rates = Rates, average = Average}) ->
     lists:max([used(Kind, Limit, Rates, Average) || {Kind, Limit} <- maps:to_list(Option)]).
+
+cost(#budget{rates = Rates, average = Average}) -> lists:max([0.0 | Rates]) * Average / 1.0e7.
 
 used(_, _, [], _) -> 0.0;
 used(cpu, Percent, Rates, Average) -> lists:max(Rates) * Average / (Percent * 1.0e7);
 used(events, Limit, Rates, _) -> lists:sum(Rates) / Limit.
 
-%% Those of which the least is expected first.
+%% The items that fit into Room, those with the lowest estimate first.
 fitting(Now, Room, #budget{away = Away}) ->
     Expected = lists:sort([{expected(Now, A), Item} || {Item, A} <- maps:to_list(Away)]),
     {Items, _} = lists:foldl(
@@ -201,8 +206,9 @@ expected(Now, #away{used = Used, since = Since, hold = Hold}) ->
         false -> Used * math:pow(2, -min(60, (Now - Since) / Hold))
     end.
 
-%% @doc What a sample shows. `IsOurs' says whether an item can be shed: the recorder has
-%% set it. With `shed', the items, and what {@link shed/3} needs when that is done.
+%% @doc Evaluates a sample. `IsOurs' returns whether the recorder itself traces an item, so that
+%% it can shed it. Returns `ok', or `shed' and the items to shed; to be passed to {@link shed/3}
+%% when that is done.
 -spec sampled(sample(), fun((item()) -> boolean()), milliseconds(), t()) -> {ok | {shed, [{item(), float()}]}, t()}.
 sampled({Counts, Functions}, IsOurs, Now, #budget{costs = Costs} = B) ->
     case lists:sum(maps:values(Counts)) of
@@ -211,7 +217,7 @@ sampled({Counts, Functions}, IsOurs, Now, #budget{costs = Costs} = B) ->
         N ->
             Known = B#budget{sampled = Now, average = kymo_cost:weight(Counts, Costs) / N},
             case used(Known) of
-                %% An average still knows little of a burst.
+                %% The average lags behind a burst, so use the latest rates if they are higher.
                 Used when Used > 1 -> choose(Counts, Functions, IsOurs, max(Used, used(Known#budget{rates = Known#budget.latest})), Known);
                 _ -> {ok, Known}
             end
@@ -222,7 +228,7 @@ choose(Counts, Functions, IsOurs, Used, B) ->
     Total = kymo_cost:weight(Counts, Weights),
     Unit = Used / Total,
     Kinds = [{K, Unit * N * map_get(K, Weights)} || {K, N} <- maps:to_list(Counts), N > 0, K =/= calls, IsOurs(K)],
-    %% Where calls return to costs as much as the calls make it.
+    %% A call's share of the return_to events is part of its cost.
     #{calls := Calls, return_tos := ReturnTos} = Counts,
     OneCall = Unit * (map_get(calls, Weights) + map_get(return_tos, Weights) * ReturnTos / max(1, Calls)),
     Ones = [{F, OneCall * N} || {F, N} <- Functions, IsOurs(F)],
@@ -235,12 +241,13 @@ choose(Counts, Functions, IsOurs, Used, B) ->
         Items -> {{shed, Items}, B}
     end.
 
-%% A program that tracing has slowed down does more when it is shed: the rest gets louder.
+%% A program that tracing slows down will do more work, and produce more of the remaining
+%% events, once functions are shed. So the target is lower the more it is slowed down.
 target(#budget{rates = Rates, latest = Latest, average = Average}) ->
     Slowed = min(?MOST_SLOWED, lists:max([0.0 | Rates ++ Latest]) * Average * 1.0e-9),
     ?TARGET * (1 - Slowed).
 
-%% What counts is the limit that is exceeded the most.
+%% Weights for the limit that is exceeded the most.
 weights(#budget{option = #{cpu := Percent, events := Limit}, rates = Rates, average = Average, costs = Costs}) ->
     case used(cpu, Percent, Rates, Average) >= used(events, Limit, Rates, Average) of
         true -> Costs;
@@ -255,7 +262,7 @@ ones(Costs) -> maps:map(fun(_, _) -> 1 end, Costs).
 
 sum(Items) -> lists:sum([Use || {_, Use} <- Items]).
 
-%% Takes the loudest until the rest fits.
+%% Takes the most expensive items until the rest fits.
 loudest_first(Items, Used, Target) ->
     Sorted = lists:sort(fun({A, X}, {B, Y}) -> {-X, A} =< {-Y, B} end, Items),
     loudest_first(Sorted, Used, Target, []).
@@ -265,7 +272,7 @@ loudest_first([{_, Use} = Item | More], Used, Target, Acc) when Used > Target ->
 loudest_first(_, Used, _, Acc) ->
     {lists:reverse(Acc), Used}.
 
-%% @doc These were shed.
+%% @doc To be called when these items have been shed.
 -spec shed([{item(), float()}], milliseconds(), t()) -> t().
 shed(Items, Now, #budget{away = Away, back = Back, rates = Rates, times = Times} = B) ->
     Used = used(B),
@@ -274,8 +281,8 @@ shed(Items, Now, #budget{away = Away, back = Back, rates = Rates, times = Times}
     B#budget{
         away = maps:merge(Away, Gone),
         back = recent(Now, maps:without(maps:keys(Gone), Back)),
-        %% The averages know nothing yet of what has changed, and what was recorded until
-        %% it had is of no interest.
+        %% Rates are reduced by the expected amount, and the interval in which the items were
+        %% shed is not counted.
         rates = [Rate * Left || Rate <- Rates],
         last = none,
         ticks = [],
@@ -291,7 +298,7 @@ hold(Item, Now, Back) ->
 
 recent(Now, Back) -> maps:filter(fun(_, {Since, Hold}) -> Now - Since < ?FORGET * Hold end, Back).
 
-%% @doc These are recorded again.
+%% @doc To be called when these items are recorded again.
 -spec given_back([item()], milliseconds(), t()) -> t().
 given_back(Items, Now, #budget{away = Away, back = Back, times = Times} = B) ->
     New = maps:from_list([{Item, {Now, A#away.hold}} || Item <- Items, #{Item := A} <- [Away]]),
@@ -302,7 +309,7 @@ given_back(Items, Now, #budget{away = Away, back = Back, times = Times} = B) ->
         times = Times + 1
     }.
 
-%% @doc These could not be given back: as if they had just been shed.
+%% @doc To be called when these items could not be restored. Their hold begins again.
 -spec kept([item()], milliseconds(), t()) -> t().
 kept(Items, Now, #budget{away = Away} = B) ->
     B#budget{away = maps:map(fun(Item, A) -> kept_one(lists:member(Item, Items), A, Now) end, Away)}.
@@ -314,4 +321,4 @@ kept_one(false, A, _) -> A.
 -spec describe(t()) -> description().
 describe(#budget{option = Option, away = Away, times = Times} = B) ->
     {Functions, Kinds} = lists:partition(fun is_tuple/1, lists:sort(maps:keys(Away))),
-    Option#{used => used(B), times => Times, shed => #{functions => Functions, events => Kinds}}.
+    Option#{used => used(B), cost => cost(B), times => Times, shed => #{functions => Functions, events => Kinds}}.

@@ -1,40 +1,40 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private What an event of each kind costs the traced process on this runtime and
-%% machine, in nanoseconds of processor time: a process of our own does what is traced,
-%% with tracing and without, into a small recorder that is removed again. Takes a few
-%% milliseconds.
+%% @private Measures the cost of an event of each kind for the traced process on this runtime
+%% and machine, in nanoseconds. A process of its own runs small loops with tracing and without,
+%% and records into a small temporary recorder. This takes a few milliseconds.
 %%
-%% The caches are warm here and the functions few. In a program with thousands of traced
-%% functions an event costs more; {@link scaled/1} accounts for that.
+%% In these loops the caches are warm and the functions few. In a program with thousands of
+%% traced functions an event costs more, which the factor `?COLD' accounts for.
 -module(kymo_cost).
 
--export([measure/2, weight/2]).
+-export([measure/2, clear/1, weight/2]).
 -export([probe/1]).
 -export_type([t/0, kind/0]).
 
 -type kind() :: return_tos | kymo_tracing:kind() | other.
 -type t() :: #{kind() => pos_integer()}.
-%% Nanoseconds for one event.
+%% Nanoseconds per event.
 
-%% Where nothing can be measured: another tracer traces all new processes, or there is no
-%% room for the recorder.
+%% Used if nothing can be measured, because another tracer traces all new processes, or there
+%% is no room for the recorder.
 -define(UNKNOWN, #{calls => 200, return_tos => 200, messages => 200, running => 300, garbage_collection => 600,
                    procs => 300, ports => 300, other => 300}).
 
-%% What is measured is never taken for less or more than this.
+%% Bounds for the results.
 -define(LEAST, 30).
 -define(MOST, 20000).
 
-%% An event in a large program, compared with the same event here (bench/budget_run).
+%% The cost of an event in a large program, divided by that measured here (bench/budget_run).
 -define(COLD, 2).
 
 -define(ROUNDS, 7).
 -define(TIMES, 100).
 -define(MEMORY, 4194304).
 
-%% @doc Measures with a recorder in the folder `Dir', which is made for that and removed.
--spec measure(kymo_tracing:mode(), file:name_all()) -> t().
-measure(Mode, Dir) ->
+%% @doc Measures with a recorder in a temporary folder inside the recording `Recording'.
+-spec measure(kymo_tracing:mode(), Recording :: file:name_all()) -> t().
+measure(Mode, Recording) ->
+    Dir = folder(Recording),
     case kymo_tracer:open(#{dir => Dir, memory => ?MEMORY, dict_size => 65536}) of
         {ok, State} ->
             try
@@ -47,7 +47,13 @@ measure(Mode, Dir) ->
             ?UNKNOWN
     end.
 
-%% In a process of its own: nobody else traces it, and its flags go with it.
+%% @doc Removes the files of a measurement that was killed.
+-spec clear(Recording :: file:name_all()) -> ok.
+clear(Recording) -> kymo_folder:remove_recording(folder(Recording)).
+
+folder(Recording) -> filename:join(Recording, "calibration").
+
+%% Measures in a new process, so that the trace flags end with it.
 measured(Mode, State) ->
     Self = self(),
     {Pid, Monitor} = spawn_monitor(fun() ->
@@ -55,7 +61,7 @@ measured(Mode, State) ->
         try
             Self ! {self(), costs(Mode, {kymo_tracer, State})}
         catch
-            %% Another tracer has this process: no reason to say so in the log.
+            %% Another tracer traces this process. That is not worth a log message.
             error:_ -> ok
         end
     end),
@@ -87,7 +93,7 @@ costs(Mode, Tracer) ->
         }
     ).
 
-%% The least of several rounds: whatever interrupts one only adds.
+%% Uses the minimum of several rounds, since interruptions only add time.
 difference(Mode, Tracer, Flags, Events, Fun) ->
     Without = least(Fun),
     With = kymo_tracing:around_self(Mode, Tracer, Flags, {?MODULE, probe, 1}, fun() -> least(Fun) end),
@@ -118,7 +124,7 @@ messages(N) ->
         N -> messages(N - 1)
     end.
 
-%% @doc The cost of so many events of each kind, in nanoseconds.
+%% @doc The total cost of these numbers of events, in nanoseconds.
 -spec weight(#{kind() => non_neg_integer()}, t()) -> non_neg_integer().
 weight(Counts, Costs) ->
     maps:fold(fun(Kind, N, Sum) -> Sum + N * map_get(Kind, Costs) end, 0, Counts).

@@ -1,12 +1,11 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Makes the folder that a recording is put into, and cleans up after a
-%% recording that could not be started.
+%% @private Creates the folder of a recording, and cleans up if the recording could not be
+%% started.
 -module(kymo_folder).
 
 -export([unused/0, with_parent/2, remove_recording/1]).
 
-%% @doc The name of a folder for temporary files that does not exist yet, and that nobody
-%% can guess.
+%% @doc A random name of a temporary folder that does not exist.
 -spec unused() -> file:filename().
 unused() ->
     Name = lists:flatten(io_lib:format("kymo-~s-~12.16.0b", [os:getpid(), rand:uniform(1 bsl 48) - 1])),
@@ -16,9 +15,9 @@ unused() ->
         {error, _} -> Dir
     end.
 
-%% @doc Runs the function, which makes the folder `Dir'. When only the parent of
-%% `Dir' is missing it is made first, with mode 0700, and removed again when the
-%% function returns an error. Names the first missing folder when more are.
+%% @doc Runs the function, which creates the folder `Dir'. If only the parent of `Dir' is
+%% missing, creates the parent first, with mode 0700, and removes it again if the function
+%% returns an error. If more folders are missing, returns the first of them as an error.
 -spec with_parent(term(), fun(() -> Answer)) ->
     Answer | {error, {missing_folder, file:filename_all()} | file:posix()}
 when
@@ -27,7 +26,7 @@ with_parent(Dir, Make) ->
     try filename:dirname(filename:absname(name(Dir))) of
         Parent -> with_existing(Parent, filelib:is_file(Parent), Make)
     catch
-        %% Not a name: whoever makes the folder says so.
+        %% Dir is not a file name. The function will report this.
         error:_ -> Make()
     end.
 
@@ -59,7 +58,7 @@ made(Parent, ok, Make) ->
         Answer ->
             Answer
     end;
-%% Somebody else was faster.
+%% Another process has created the parent in between.
 made(_, {error, eexist}, Make) ->
     Make();
 made(_, {error, _} = Error, _) ->

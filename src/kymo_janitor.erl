@@ -1,10 +1,10 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Clears up after a server that died without doing so itself (killed).
-%% It is told what will be set before it is set, so it never knows too little.
-%% It also keeps the trace session alive: sessions go with their last holder.
+%% @private Removes the trace flags and patterns of a server that was killed. The server
+%% reports what it will set before it sets it, so the janitor always knows everything. It also
+%% holds a reference to the trace session, which ends with the last reference.
 -module(kymo_janitor).
 
--export([start/3, update/2, leave/1]).
+-export([start/3, update/2, change/2, leave/1]).
 -export([init/4]).
 
 %% @doc Starts one that watches the calling process.
@@ -13,18 +13,26 @@
 start(State, Tracing, Entry) ->
     proc_lib:spawn_opt(?MODULE, init, [self(), State, Tracing, Entry], [monitor]).
 
-%% @doc Says what the server has set or is about to set. A janitor that is dead
-%% is no error here: its monitor tells the server, which starts another one.
+%% @doc Reports what the server has set or is about to set. A dead janitor is not an error:
+%% the server monitors it, and starts another one.
 -spec update(pid(), kymo_tracing:t()) -> ok.
-update(Janitor, Tracing) ->
+update(Janitor, Tracing) -> told(Janitor, update, Tracing).
+
+%% @doc The same as a difference to what was reported before. With many functions, the whole is
+%% too large to be copied often.
+-spec change(pid(), kymo_tracing:change()) -> ok.
+change(Janitor, Change) -> told(Janitor, change, Change).
+
+told(Janitor, How, What) ->
     Tag = monitor(process, Janitor, [{alias, reply_demonitor}]),
-    Janitor ! {update, Tag, Tracing},
+    Janitor ! {How, Tag, What},
     receive
         {Tag, ok} -> ok;
         {'DOWN', Tag, process, _, _} -> ok
     end.
 
-%% @doc Everything is cleared. Returns when the janitor is gone.
+%% @doc To be called when everything has been removed. Ends the janitor, and returns when it has
+%% ended.
 -spec leave({pid(), Monitor :: reference()}) -> ok.
 leave({Janitor, Monitor}) ->
     Janitor ! leave,
@@ -45,12 +53,17 @@ loop(Monitor, State, Tracing, Entry) ->
         {update, From, New} ->
             From ! {From, ok},
             loop(Monitor, State, New, Entry);
+        {change, From, Change} ->
+            From ! {From, ok},
+            loop(Monitor, State, kymo_tracing:changed(Tracing, Change), Entry);
         leave ->
             ok;
         {'DOWN', Monitor, process, _, _} ->
             clear(Tracing),
             _ = kymo_tracer:stop(State),
-            kymo_recorders:ended(Entry, (kymo_tracer:info(State))#{tracing => none, taken => 0, budget => none, triggers => none});
+            ok = kymo_cost:clear(maps:get(dir, Entry)),
+            kymo_recorders:ended(Entry, (kymo_tracer:info(State))#{tracing => none, taken => 0, budget => none, triggers => none,
+                counters => none, system_monitor => none});
         _ ->
             loop(Monitor, State, Tracing, Entry)
     end.

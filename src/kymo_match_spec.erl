@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Combines the match specifications that several patterns want for the
-%% same function into one, because the runtime keeps only one per function.
+%% @private Combines the match specifications of several patterns for the same function into
+%% one, because the runtime keeps only one per function.
 -module(kymo_match_spec).
 
 -export([union/1, cover/1]).
@@ -20,10 +20,9 @@
 %% than 256 clauses; the size doubles with each specification that has
 %% conditions, and is not affected by those that trace every call.
 %%
-%% Where two specifications give different results with `{message, _}', the
-%% result of the combined one is a list of both. `{message, false}', which
-%% suppresses the event, has no effect when another specification traces the
-%% call.
+%% If two specifications return different results with `{message, _}', the combined one returns
+%% a list of both. `{message, false}', which suppresses the event, has no effect if another
+%% specification traces the call.
 -spec union([t(), ...]) -> {ok, t()} | too_large.
 union(Specs) ->
     case lists:usort([normal(Spec) || Spec <- Specs]) of

@@ -1,12 +1,12 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Gives the recorder names of processes: the registered name, else the
-%% label of `proc_lib:set_label/1', the initial call, the parent, and the caller, which
-%% Elixir's tasks and others note in `$callers'. A label that is no atom is
-%% given as text: atoms made of it would never be freed.
+%% @private Looks up names of processes for the recorder: the registered name, or else the label
+%% of `proc_lib:set_label/1'; the initial call; the parent; and the caller, which for example
+%% Elixir's tasks store under `$callers'. A label that is not an atom is passed as text, because
+%% an atom would never be freed.
 %%
-%% All of it comes from one process_info/2 for each process, which copies a few words
-%% that hardly ever change. The process need not be traced, and its events cost no more.
-%% One that ends before it was asked has what its `spawned' event says.
+%% One process_info/2 per process returns all of this, a few words that rarely change. The
+%% process need not be traced. For a process that ends before it is looked up, the recording
+%% has only its `spawned' event.
 -module(kymo_names).
 
 -export([define/4]).
@@ -16,29 +16,29 @@
     Name :: atom() | binary(), mfa() | undefined, Parent :: pid() | atom(), Caller :: pid() | atom()
 }.
 -type known() :: #{pid() => described()}.
-%% What the recorder was told already.
+%% What was passed to the recorder before.
 
-%% The dictionary of a process can be read by key only on newer runtimes; on
-%% older ones it comes as a whole, so only from processes with a small heap.
+%% Newer runtimes can read single keys of a process dictionary. Older ones copy it as a whole,
+%% so there it is read only from processes with a small heap.
 -define(MAX_HEAP_WORDS, 1000000).
 
 %% Characters of a label.
 -define(MAX_LABEL, 255).
 
-%% What is read of the dictionary of a process.
+%% The keys that are read.
 -define(KEYS, ['$initial_call', '$process_label', '$ancestors', '$callers']).
 
-%% Ancestors that are looked at for one that is alive or has a name.
+%% The number of ancestors that are checked, to find one that is alive or has a name.
 -define(MAX_ANCESTORS, 16).
 
-%% @doc Names the given processes, or all. Tells the recorder only what it does
-%% not know yet, of at most `Max' processes in total, and asks each process only
-%% once: an answer may have to wait until the process is scheduled.
+%% @doc Names the given processes, or all. Passes only what is new to the recorder, for at most
+%% `Max' processes in total. Calls process_info/2 only once per process, since it may have to
+%% wait until the process is scheduled.
 -spec define(reference(), processes | [pid()], Max :: non_neg_integer(), known()) -> known().
 define(_, _, 0, Known) ->
     Known;
 define(State, Which, Max, Known) ->
-    %% The given ones first; then those that are known already, so that they stay so.
+    %% The given processes first, then those known already, which keeps them within `Max'.
     Alive = [Pid || Pid <- maps:keys(Known), runtime(is_process_alive, [Pid])],
     Ordered =
         case Which of
@@ -59,9 +59,9 @@ define(State, Which, Max, Known) ->
         Chosen
     ).
 
-%% The result holds living processes only, so that it does not grow for ever.
+%% The result contains only processes that are alive, so that it does not grow for ever.
 tell(State, Pid, {Name, MFA, Parent, Caller} = New, Known, Acc) ->
-    %% A name that finds no room in the dictionary is counted there.
+    %% If the dictionary is full, the recorder counts the name.
     _ =
         case Known of
             #{Pid := New} -> ok;
@@ -82,8 +82,8 @@ reader() ->
         error:badarg -> whole
     end.
 
-%% The specification of process_info/2 in OTP 25 knows no keys of the dictionary,
-%% so Dialyzer must not see what is called.
+%% Hides the call from Dialyzer: the spec of process_info/2 in OTP 25 does not include keys of
+%% the dictionary.
 runtime(Function, Arguments) -> apply(erlang, Function, Arguments).
 
 ask(Pid, keys, Name) ->
@@ -102,7 +102,7 @@ ask(Pid, whole, Name) ->
             described(Name, Call, Parent, values(undefined))
     end.
 
-%% Not proplists: any term may be a key.
+%% Does not use proplists, because a key may be any term.
 values({dictionary, Dictionary}) ->
     [
         case lists:keyfind(Key, 1, Dictionary) of
@@ -117,8 +117,8 @@ values(undefined) ->
 described(Name, Call, Parent, [Initial, Label, Ancestors, Callers]) ->
     {best(Name, Label), initial(Initial, Call), parent(Ancestors, ?MAX_ANCESTORS, Parent), caller(Callers)}.
 
-%% The nearest ancestor of which more can be known: one with a name, or alive. Where
-%% proc_lib has noted none, the process that called spawn.
+%% The nearest ancestor that has a name or is alive. If proc_lib has not stored ancestors, the
+%% process that called spawn.
 parent([Name | _], N, _) when N > 0, is_atom(Name), Name =/= undefined -> Name;
 parent([Pid | More], N, Parent) when N > 0, is_pid(Pid) ->
     case node(Pid) =:= node() andalso runtime(is_process_alive, [Pid]) of
@@ -135,7 +135,7 @@ best(undefined, Label) when is_atom(Label) -> Label;
 best(undefined, Label) -> label(Label);
 best(Name, _) -> Name.
 
-%% Text as it is, all other terms as they are printed.
+%% Text is unchanged; other terms are formatted.
 label(Label) ->
     Text =
         case is_binary(Label) andalso unicode:characters_to_list(Label) of
@@ -149,7 +149,7 @@ label(Label) ->
         end,
     unicode:characters_to_binary(lists:sublist(Printed, ?MAX_LABEL)).
 
-%% proc_lib notes what it was really asked to start.
+%% The initial call that proc_lib has stored, rather than that of proc_lib itself.
 initial({M, F, A}, _) when is_atom(M), is_atom(F), is_integer(A) -> {M, F, A};
 initial({M, F, As}, _) when is_atom(M), is_atom(F), is_list(As) -> {M, F, length(As)};
 initial(_, Call) -> Call.

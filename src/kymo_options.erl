@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The options of `kymo:start/1' and `kymo:trace/2': their names, and what
-%% values each takes. Error messages are made from this table.
+%% @private The options of `kymo:start/1' and `kymo:trace/2': their names and allowed values,
+%% for error messages.
 -module(kymo_options).
 
 -export([start/0, trace/0, check_names/2, format_bad/2, format_unknown/1]).
@@ -29,6 +29,9 @@ start_table() ->
         {tracing, {one_of, [auto | kymo_tracing:modes()]}},
         {budget,
             "none, a map of cpu (0.01 to 100, percent of the time of each scheduler) and events (1 to 1099511627775 per second), or of one of them"},
+        {counters, "none, milliseconds from 10 to 3600000"},
+        {system_monitor,
+            "none, default, a list of options as erlang:system_monitor/2 of this release takes them, each once"},
         {policy, {one_of, [overwrite, discard]}},
         {clock, {one_of, [auto, counter, monotonic]}},
         {segment_size, {range, 4096, 1048576, "bytes, a power of two"}},
@@ -63,7 +66,7 @@ trace_table() ->
         {senders, {one_of, [true, false]}}
     ].
 
-%% @doc The first name that is not known is an error.
+%% @doc Returns an error for the first unknown name.
 -spec check_names(map(), [atom()]) -> ok | {error, {unknown_option, term()}}.
 check_names(Options, Known) ->
     case lists:sort(maps:keys(Options) -- Known) of
@@ -71,7 +74,7 @@ check_names(Options, Known) ->
         [Key | _] -> {error, {unknown_option, Key}}
     end.
 
-%% @doc What is wrong with a value, and which ones are allowed.
+%% @doc A message with the wrong value and the allowed ones.
 -spec format_bad(term(), term()) -> iolist().
 format_bad(trace, Value) ->
     io_lib:format("the second argument of trace/2 is ~0tp; allowed: a map of options", [Value]);
@@ -89,7 +92,7 @@ kind(Text) -> Text.
 
 atoms(Atoms) -> lists:join(", ", [io_lib:format("~0tp", [Atom]) || Atom <- Atoms]).
 
-%% @doc Names the option that is spelled most similarly, if one is similar.
+%% @doc A message with the option that has the most similar name, if there is one.
 -spec format_unknown(term()) -> iolist().
 format_unknown(Key) ->
     case lists:member(Key, trace()) of
@@ -110,8 +113,7 @@ nearest(Key) when is_atom(Key) ->
 nearest(_) ->
     [].
 
-%% How many characters must be inserted, removed or replaced. Names are short:
-%% an atom has at most 255 characters.
+%% The edit distance. Names are short: an atom has at most 255 characters.
 distance(A, B) ->
     First = lists:seq(0, length(B)),
     lists:last(

@@ -7,7 +7,7 @@
 %% ```
 %% lists                        every function of the module
 %% {lists, map}                 every arity
-%% {lists, map, 2}              one function; '_' stands for anything
+%% {lists, map, 2}              one function; '_' matches anything
 %% {lists, map, 2, MatchSpec}   with a match specification of erlang:trace_pattern/3
 %%
 %% "lists"                      the same four, as text
@@ -16,16 +16,15 @@
 %% "lists:map(_, L) when length(L) > 9"
 %%
 %% "my_app_*:_/_"               * matches any characters inside a name
-%% "lists:map/2 -> return"      also record how the call ended
-%% "lists:map/2 -> caller"      also record who called, as match spec result
+%% "lists:map/2 -> return"      also record how the call ends
+%% "lists:map/2 -> caller"      also record the caller, as match spec result
 %% "MyApp.Worker.run/1"         an Elixir module, spelled as in Elixir
 %% "MyApp.*"                    the module MyApp and all below it, as MyApp.Worker
 %% "'odd module':'odd fun'/1"   quoted names are taken literally
 %% '''
 %%
-%% Wildcard module names stand for the modules that are loaded; a module that
-%% is named exactly is loaded if it is not. The modules of kymo itself are never
-%% matched by a wildcard.
+%% A wildcard matches loaded modules, except those of kymo itself. A module that is named
+%% exactly is loaded if necessary.
 -module(kymo_pattern).
 
 -export([compile/1, load/1, functions/2, match_spec/2, source/1, is_same/2, format_error/1]).
@@ -38,7 +37,7 @@
     | {module() | '_', atom()}
     | {module() | '_', atom(), arity() | '_'}
     | {module() | '_', atom(), arity() | '_', MatchSpec :: list()}.
-%% See the description of the module.
+%% The forms are listed in the description of the module.
 
 -opaque compiled() :: #{
     source := pattern(),
@@ -47,7 +46,7 @@
     arity := arity() | any,
     match_spec := list()
 }.
-%% A pattern that was checked.
+%% A pattern that {@link compile/1} has checked.
 
 -type name() :: any | {exact, atom()} | {glob, [binary()]} | {either, name(), name()}.
 
@@ -57,8 +56,10 @@
 -type error() ::
     {bad_pattern, term(), Position :: pos_integer() | none, Why :: string()}
     | {no_functions, pattern()}.
-%% `Position' counts the characters of the text from 1; it is one past the last
-%% one when the text ends too early, and `none' for patterns that are terms.
+%% `Position' is a character position in the text, from 1; one past the last character if the
+%% text ends too early; `none' for patterns that are terms. `bad_pattern': the pattern is
+%% malformed. `no_functions': no loaded function matches it. {@link format_error/1} returns a
+%% message.
 
 %% ---------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ arity('_', _) -> any;
 arity(N, _) when is_integer(N), N >= 0, N =< 255 -> N;
 arity(_, Position) -> bad(Position, "the arity must be 0 .. 255 or _").
 
-%% The runtime's own opinion of the match specification.
+%% Has the runtime check the match specification.
 check_match_spec([]) ->
     [];
 check_match_spec(MatchSpec) when is_list(MatchSpec) ->
@@ -123,8 +124,8 @@ check_match_spec(MatchSpec) when is_list(MatchSpec) ->
 check_match_spec(_) ->
     bad(none, "a match specification is a list").
 
-%% @doc Loads the module that the pattern names, if it names one and can be
-%% loaded: breakpoints can be set in loaded code only.
+%% @doc Loads the module that the pattern names exactly, if there is one and it can be loaded.
+%% Only loaded code can be traced.
 -spec load(compiled() | #{module := name()}) -> ok.
 load(#{module := {either, Name, _}}) ->
     load(#{module => Name});
@@ -135,8 +136,8 @@ load(#{module := {exact, M}}) ->
 load(_) ->
     ok.
 
-%% @doc The functions that the pattern stands for now. With scope `global' only
-%% exported ones.
+%% @doc Returns the functions that match the pattern now; with scope `global' only exported
+%% ones.
 -spec functions(compiled(), local | global) -> {ok, functions()} | {error, error()}.
 functions(#{module := Module, function := Function, arity := Arity, source := Source}, Scope) ->
     Found = [
@@ -155,7 +156,7 @@ modules({exact, M}) ->
 modules(Name) ->
     [M || {M, _} <- code:all_loaded(), is_name(M, Name), not is_own(M)].
 
-%% The same prefix in another folder is somebody's own module.
+%% A module with kymo's prefix in another folder does not belong to kymo.
 is_own(?MODULE) ->
     true;
 is_own(M) ->
@@ -170,7 +171,7 @@ folder(M) ->
         Other -> Other
     end.
 
-%% A module may go away while we look at it.
+%% The module may be deleted concurrently.
 module_functions(M, Scope) ->
     What =
         case Scope of
@@ -196,8 +197,8 @@ is_name(A, {glob, [First | Parts]}) ->
         Rest -> is_glob(Rest, Parts)
     end.
 
-%% The first place of each part is as good as any other, so there is no
-%% backtracking; only the last part is bound to the end.
+%% Matching each part at its first occurrence is sufficient, so there is no backtracking. Only
+%% the last part must match at the end.
 is_glob(Rest, [Last]) ->
     Skip = byte_size(Rest) - byte_size(Last),
     Skip >= 0 andalso binary:part(Rest, Skip, byte_size(Last)) =:= Last;
@@ -209,8 +210,8 @@ is_glob(Rest, [Part | Parts]) ->
         [_] -> false
     end.
 
-%% @doc The match specification to set. With `Returns' every call that is
-%% traced also gets `{exception_trace}', which records how it ended.
+%% @doc Returns the match specification to set. With `Returns', it also has
+%% `{exception_trace}', which records how each call ends.
 -spec match_spec(compiled(), Returns :: boolean()) -> list().
 match_spec(#{match_spec := MatchSpec}, false) ->
     MatchSpec;
@@ -225,16 +226,16 @@ add_action(Action, Body) ->
         false -> Body ++ [Action]
     end.
 
-%% @doc The pattern as it was given.
+%% @doc Returns the pattern as it was given.
 -spec source(compiled()) -> pattern().
 source(#{source := Source}) -> Source.
 
-%% @doc Do both name the same functions with the same conditions, however they
-%% were spelled?
+%% @doc Returns whether both name the same functions with the same conditions, in any
+%% spelling.
 -spec is_same(compiled(), compiled()) -> boolean().
 is_same(A, B) -> maps:remove(source, A) =:= maps:remove(source, B).
 
-%% @doc An error as text, with a mark under the place.
+%% @doc Returns a message for an error, with a mark below the position.
 -spec format_error(error()) -> unicode:chardata().
 format_error({no_functions, Pattern}) ->
     ["no loaded function matches ", show(Pattern)];
@@ -250,8 +251,7 @@ show(Pattern) ->
     end.
 
 %% ---- text -----------------------------------------------------------------
-%% Functions take and return {Rest, Position}: what is left of the text, and
-%% where that starts.
+%% Functions take and return {Rest, Position}: the remaining text and its position.
 
 parse(Text) ->
     {Module, In0} = parse_module(skip_space({Text, 1})),
@@ -280,7 +280,7 @@ parse_alias({Rest, Position}, Words) ->
         _ -> {{elixir, alias_name(Alias, Position)}, In}
     end.
 
-%% The star after the last dot stands for the module itself, too.
+%% A star after the last dot also matches the module itself.
 alias_name(Alias, Position) ->
     Name = fun(Words) -> word_name("Elixir." ++ lists:append(lists:join(".", Words)), Position) end,
     case lists:split(length(Alias) - 1, Alias) of
@@ -370,8 +370,8 @@ to_integer(Word) ->
         error:badarg -> bad
     end.
 
-%% Arguments and guards are Erlang, so Erlang's own scanner and parser read them
-%% as the head of a fun, and ms_transform turns that into a match specification.
+%% Arguments and guards are Erlang syntax: erl_scan and erl_parse read them as the head of a
+%% fun, which ms_transform converts to a match specification.
 parse_arguments(Text, Position) ->
     {Before, After} = split_actions(Text, []),
     [_ | Tokens] = scan(Before, Position),
@@ -399,7 +399,7 @@ scan(Text, Position) ->
 column({_, Column}) -> Column;
 column(_) -> none.
 
-%% The arrow that starts the actions is the first one outside of quotes.
+%% Splits at the first arrow outside of quotes, where the actions begin.
 split_actions([C | Rest], Acc) when C =:= $"; C =:= $' ->
     {Quoted, After} = take_quoted(C, Rest, [C]),
     split_actions(After, Quoted ++ Acc);

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The recorders of this node, and what is left to say about those that
-%% have ended: their last info, without their memory. One process, started with
-%% the first recorder; it holds no recorder open.
+%% @private Keeps a list of the running recorders of this node, and the last info of those that
+%% have ended. A single process, started with the first recorder. It holds no references that
+%% keep the memory of a recorder allocated.
 -module(kymo_recorders).
 
 -behaviour(gen_server).
@@ -21,15 +21,15 @@
 
 -record(recorders, {
     living = #{} :: #{pid() => entry()},
-    %% The last first.
+    %% The most recent first.
     ended = [] :: [{entry(), kymo:info()}]
 }).
 
-%% How many recorders that have ended are remembered. Their info takes about 500
-%% bytes, and 300 for each thread that has recorded.
+%% How many ended recorders are remembered. An info takes about 500 bytes, plus 300 for each
+%% thread that has recorded.
 -define(MAX_ENDED, 16).
 
-%% @doc Starts the process when there is none.
+%% @doc Starts the process unless it is running.
 -spec ensure() -> pid().
 ensure() ->
     case whereis(?MODULE) of
@@ -42,14 +42,14 @@ ensure() ->
             Pid
     end.
 
-%% @doc A recorder has started. Returns a monitor of the process that remembers it.
+%% @doc Adds a recorder that has started. Returns a monitor of this module's process.
 -spec enter(entry()) -> reference().
 enter(Entry) ->
     Monitor = monitor(process, ensure()),
     _ = call({enter, Entry}),
     Monitor.
 
-%% @doc A recorder has ended.
+%% @doc Stores the last info of a recorder that has ended.
 -spec ended(entry(), kymo:info()) -> ok.
 ended(Entry, Info) ->
     _ = ensure(),
@@ -93,7 +93,8 @@ handle_call({enter, #{pid := Pid} = Entry}, _, #recorders{living = Living} = S) 
     _ = monitor(process, Pid),
     {reply, ok, S#recorders{living = Living#{Pid => Entry}}};
 handle_call({ended, #{pid := Pid} = Entry, Info}, _, #recorders{living = Living, ended = Ended} = S) ->
-    %% Once for each: the janitor speaks up when the server was killed while ending.
+    %% Stored once per recorder: if the server is killed while ending, the janitor reports it
+    %% again.
     Remembered =
         case first([known || {#{pid := P}, _} <- Ended, P =:= Pid]) of
             known -> Ended;

@@ -1,9 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The process behind one recorder: opens it, serialises what is asked
-%% of it, and closes it when asked to, when its owner dies, or when it has ended at
-%% a limit. Then it ends itself, so that memory and name are free, and leaves the
-%% last info to {@link kymo_recorders}. {@link kymo_janitor} takes over when this
-%% process is killed.
+%% @private The server process of one recorder. It opens the recorder, serialises requests, and
+%% closes the recorder on request, when its owner dies, or when a limit has ended it. Then the
+%% process ends, which releases the memory and the name; {@link kymo_recorders} keeps the last
+%% info. If this process is killed, {@link kymo_janitor} cleans up.
 -module(kymo_server).
 
 -behaviour(gen_server).
@@ -25,6 +24,8 @@
     max_names :: non_neg_integer(),
     names = #{} :: kymo_names:known(),
     triggers :: kymo_trigger_server:handle(),
+    counted :: {kymo_counters:option(), kymo_monitor:option()},
+    counters :: kymo_counters:handle(),
     stopped = false :: boolean()
 }).
 
@@ -35,28 +36,31 @@
     budget := kymo_budget:option(),
     names := non_neg_integer(),
     triggers := kymo_trigger:plan() | none,
+    counters := kymo_counters:option(),
+    system_monitor := kymo_monitor:option(),
     tracer_options := map()
 }.
 
-%% How often a recorder with limits is asked whether it has reached one, in ms.
+%% Interval at which a recorder with limits is checked, in ms.
 -define(CHECK_INTERVAL, 200).
 
-%% How often is looked whether all that was set is still in place, in ms, and at
-%% how many functions each time. One takes about a microsecond.
+%% Interval in ms of the check that settings are still in place, and the number of functions
+%% checked each time. A function takes about a microsecond.
 -define(LOOK_INTERVAL, 2000).
 -define(LOOK_FUNCTIONS, 250).
 
-%% Functions that are told apart in a sample of what is recorded.
+%% Maximum number of functions that are counted in a sample of the newest records.
 -define(SAMPLED_FUNCTIONS, 8192).
 
-%% How often a look begins again because code was loaded.
+%% How many checks in a row must agree, and how often they begin again because code was loaded.
 -define(SURE_ROUNDS, 10).
 -define(MAX_ROUNDS, 5).
 
-%% At how many when somebody asks for the info or a copy.
+%% Number of functions that are checked when info or a snapshot is requested.
 -define(LOOK_FUNCTIONS_ASKED, 2000).
 
-%% @doc Not linked. The supervisor of the application uses start_link/1.
+%% @doc Starts a server that is not linked to the caller. The application's supervisor uses
+%% start_link/1.
 -spec start(args()) -> {ok, pid(), reference()} | {error, term()}.
 start(Args) ->
     case whereis(kymo_sup) of
@@ -64,7 +68,7 @@ start(Args) ->
         _ -> started(start_child(Args), Args)
     end.
 
-%% The application may stop just now.
+%% The application may stop at any moment.
 start_child(Args) ->
     try
         supervisor:start_child(kymo_sup, [Args])
@@ -80,7 +84,7 @@ gen_server_start(Start, #{name := undefined} = Args) ->
 gen_server_start(Start, #{name := Name} = Args) ->
     gen_server:Start({local, registered(Name)}, ?MODULE, Args, []).
 
-%% Names of recorders are kept apart from those of all other processes.
+%% The prefix separates names of recorders from those of other processes.
 registered(Name) -> list_to_atom("kymo:" ++ atom_to_list(Name)).
 
 %% @doc The recorder with a name.
@@ -112,7 +116,7 @@ started({error, {shutdown, Reason}}, _) ->
 started({error, _} = Error, _) ->
     Error.
 
-%% @doc The answer, or `gone' when the server has stopped or stops meanwhile.
+%% @doc Returns the answer, or `gone' if the server has stopped or stops before answering.
 -spec call(pid() | atom(), term()) -> term() | gone.
 call(Server, Request) ->
     try
@@ -133,7 +137,7 @@ call(Server, Request) ->
 -spec init(args()) -> {ok, #server{}} | {stop, {shutdown, term()}}.
 init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := MaxNames, tracer_options := Options} =
          Args) ->
-    %% Our own events would only be noise in the recording.
+    %% Keeps the recorder's own events out of the recording.
     process_flag(sensitive, true),
     process_flag(trap_exit, true),
     case kymo_tracer:open(Options#{owner => tracer_owner(Owner)}) of
@@ -149,8 +153,11 @@ init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := Ma
                 policy => Policy,
                 since => erlang:system_time(millisecond)
             },
+            #{counters := Interval, system_monitor := Settings} = Args,
             {ok, #server{
                 state = State,
+                counted = {Interval, Settings},
+                counters = kymo_counters:start(State, Interval, Settings, Mode),
                 entry = Entry,
                 recorders = kymo_recorders:enter(Entry),
                 owner = watch_owner(Owner),
@@ -165,18 +172,19 @@ init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := Ma
             {stop, {shutdown, Reason}}
     end.
 
-%% The owner's death ends the recording even when nothing of ours lives any more.
+%% The C library monitors the owner, so its death ends the recording even if kymo's processes
+%% are gone.
 tracer_owner(none) -> self();
 tracer_owner(Owner) -> Owner.
 
 watch_owner(none) -> none;
 watch_owner(Owner) -> monitor(process, Owner).
 
-%% What is too much is to be noticed also when the node is busy with it.
+%% With a budget the process has high priority, so that it reacts even if the node is overloaded.
 budget(none, _, _, _) ->
     none;
 budget(Budget, Mode, Dir, State) ->
-    Costs = kymo_cost:measure(Mode, filename:join(Dir, "calibration")),
+    Costs = kymo_cost:measure(Mode, Dir),
     process_flag(priority, high),
     ok = kymo_tracer:budget(State, kymo_budget:ppm(Budget), kymo_budget:events(Budget)),
     budget_later(),
@@ -225,7 +233,7 @@ handle_call(stop, _, S) ->
     {Info, Stopped} = finish(S),
     {stop, normal, {ok, Info}, Stopped}.
 
-%% @private Nobody waits for the names of all processes.
+%% @private The names of all processes are looked up after the caller has its answer.
 -spec handle_continue(names | finish, #server{}) -> {noreply, #server{}} | {stop, normal, #server{}}.
 handle_continue(names, #server{budget = none} = S) ->
     {noreply, define_names(processes, S)};
@@ -245,6 +253,8 @@ handle_info({'DOWN', Ref, process, _, _}, #server{owner = Ref} = S) ->
     {stop, normal, S};
 handle_info({'DOWN', Ref, process, _, _}, #server{janitor = {_, Ref}} = S) ->
     {noreply, S#server{janitor = kymo_janitor:start(S#server.state, S#server.tracing, S#server.entry)}};
+handle_info({'DOWN', Ref, process, _, _}, #server{counters = {_, Ref}, counted = {Interval, Settings}} = S) ->
+    {noreply, S#server{counters = kymo_counters:start(S#server.state, Interval, Settings, S#server.mode)}};
 handle_info({'DOWN', Ref, process, _, _}, #server{recorders = Ref} = S) ->
     {noreply, S#server{recorders = kymo_recorders:enter(S#server.entry)}};
 handle_info(triggers, #server{triggers = T} = S) ->
@@ -277,24 +287,26 @@ is_ended(#server{state = State}) ->
         #{state := Life} -> Life =:= closed orelse Life =:= stopping
     end.
 
-%% @private Also for the owner's death, a shutdown and a crash of this process.
+%% @private Also called when the owner dies, and for a shutdown or a crash of this process.
 -spec terminate(term(), #server{}) -> ok.
 terminate(_, S) ->
     {_, Stopped} = finish(S),
     kymo_janitor:leave(Stopped#server.janitor).
 
-%% Ends the recording, and leaves its last info. When somebody gets an answer to
-%% this, the name is free.
+%% Ends the recording and stores its last info. The name is free before the caller gets the
+%% answer.
 finish(#server{stopped = true} = S) ->
     {none, S};
 finish(#server{entry = Entry, state = State, triggers = T} = S) ->
     Quiet = S#server{triggers = kymo_trigger_server:stop(T)},
     Cleared = clear(define_names(processes, look(?LOOK_FUNCTIONS_ASKED, Quiet))),
+    Counted = kymo_counters:info(S#server.counters),
+    Ended = Cleared#server{counters = kymo_counters:stop(S#server.counters)},
     _ = kymo_tracer:stop(State),
-    Info = info(Cleared),
+    Info = maps:merge(info(Ended), Counted),
     kymo_recorders:ended(Entry, Info),
     unregister_name(Entry),
-    {Info, Cleared#server{stopped = true}}.
+    {Info, Ended#server{stopped = true}}.
 
 unregister_name(#{name := undefined}) ->
     ok;
@@ -306,11 +318,11 @@ unregister_name(#{name := Name}) ->
 
 tracer(#server{state = State}) -> {kymo_tracer, State}.
 
-%% On an error everything is as it was: without a session of its own, too.
+%% On an error nothing has changed; a session that was created for the call is removed.
 trace(Spec, S0) ->
     S = without_session(S0),
     Ready = ensure_tracing(S),
-    case kymo_tracing:plan(Ready#server.tracing, with_arity(Spec, S)) of
+    case calmly(S, fun() -> kymo_tracing:plan(Ready#server.tracing, with_arity(Spec, S)) end) of
         {ok, Plan, Planned} ->
             Named = define_names(pids(Spec), update(Planned, Ready)),
             {Result, Set} = kymo_tracing:apply_plan(Planned, Plan),
@@ -321,17 +333,25 @@ trace(Spec, S0) ->
             {Error, Ready}
     end.
 
+%% Runs slow work that is not urgent at normal priority: with a budget this process has high
+%% priority.
+calmly(#server{budget = none}, Fun) ->
+    Fun();
+calmly(_, Fun) ->
+    high = process_flag(priority, normal),
+    try Fun() after process_flag(priority, high) end.
+
 untrace(_, #server{tracing = none} = S) ->
     {ok, S};
 untrace(all, S) ->
     {ok, clear(S)};
 untrace(Spec, #server{tracing = T} = S) ->
-    {ok, Plan, Planned} = kymo_tracing:unplan(T, with_arity(Spec, S)),
+    {ok, Plan, Planned} = calmly(S, fun() -> kymo_tracing:unplan(T, with_arity(Spec, S)) end),
     Updated = update(Planned, S),
     {_, Left} = kymo_tracing:apply_plan(Planned, Plan),
     {ok, Updated#server{tracing = Left}}.
 
-%% A session that somebody has destroyed can't be used any more.
+%% If the session was destroyed, continues without it.
 without_session(#server{tracing = none} = S) ->
     S;
 without_session(#server{tracing = T} = S) ->
@@ -340,7 +360,8 @@ without_session(#server{tracing = T} = S) ->
         false -> clear(look(1, S))
     end.
 
-%% Without it the runtime builds a list of the arguments that nobody reads.
+%% Adds the flag `arity', without which the runtime builds a list of the arguments that is never
+%% read.
 with_arity(#{process_flags := Flags} = Spec, #server{arity = true}) ->
     case lists:member(call, Flags) of
         true -> Spec#{process_flags := [arity | Flags]};
@@ -353,7 +374,7 @@ pids(#{processes := Pids}) when is_list(Pids) -> Pids;
 pids(_) -> [].
 
 ensure_tracing(#server{tracing = none, mode = Mode} = S) ->
-    %% The janitor holds a session before anything is set in it.
+    %% The janitor gets the session before anything is set in it.
     Ready = update(kymo_tracing:new(Mode, tracer(S)), S),
     update(kymo_tracing:watch(Ready#server.tracing), Ready);
 ensure_tracing(S) ->
@@ -363,13 +384,21 @@ update(T, #server{janitor = {Janitor, _}} = S) ->
     kymo_janitor:update(Janitor, T),
     S#server{tracing = T}.
 
+%% The cost does not depend on how much is traced.
+change(Change, #server{janitor = {Janitor, _}, tracing = T} = S) ->
+    kymo_janitor:change(Janitor, Change),
+    S#server{tracing = kymo_tracing:changed(T, Change)}.
+
 clear(#server{tracing = none} = S) ->
     S;
 clear(#server{tracing = T, budget = none} = S) ->
     kymo_tracing:clear(T),
     S#server{tracing = none};
-clear(#server{tracing = T, budget = Budget} = S) ->
+clear(#server{tracing = T, budget = Budget, state = State} = S) ->
     kymo_tracing:clear(T),
+    %% From here on nothing is traced, so nothing counts as shed.
+    #{shed := #{functions := Functions, events := Kinds}} = kymo_budget:describe(Budget),
+    _ = [kymo_tracer:note_shed(State, given_back, Kinds, Functions) || {Functions, Kinds} =/= {[], []}],
     S#server{tracing = none, budget = kymo_budget:cleared(Budget)}.
 
 %% ---- the budget --------------------------------------------------------------
@@ -405,7 +434,7 @@ keep_budget({shed, Items}, #server{state = State, budget = Budget} = S) ->
             Shed = without_calls(length(Functions), fun(Now) -> shed(Functions, Kinds, Now) end, S),
             Shed#server{budget = kymo_budget:shed(Items, now_ms(), Budget)};
         {error, not_recorded} ->
-            %% It is paused, or has ended.
+            %% The recorder is paused or has ended.
             S
     end;
 keep_budget({give_back, Items}, #server{tracing = T, budget = Budget} = S) ->
@@ -416,8 +445,9 @@ keep_budget({give_back, Items}, #server{tracing = T, budget = Budget} = S) ->
     Given = kymo_budget:given_back((Functions -- Stay) ++ Kinds, Now, Budget),
     Back#server{budget = kymo_budget:kept(Stay ++ Never, Now, Given)}.
 
-%% Under a flood of calls the schedulers take long to agree on each function, and the node
-%% would suffer for as long. Then no calls at all are recorded until it is done.
+%% On a stock runtime all schedulers synchronise for each function, which takes long while they
+%% record many calls. So if Fun changes many functions, no calls at all are recorded until it is
+%% done.
 without_calls(N, Fun, #server{state = State, tracing = T} = S) ->
     Short = kymo_tracing:is_slow(T, N) andalso kymo_tracing:can_give_back(T, calls) andalso
         kymo_tracer:note_shed(State, shed, [calls], []) =:= ok,
@@ -426,27 +456,28 @@ without_calls(N, Fun, #server{state = State, tracing = T} = S) ->
         false -> Fun(S)
     end.
 
-%% It was noted.
+%% The caller has noted the shedding in the recording.
 shed(Functions, Kinds, #server{tracing = T} = S) ->
-    {Unset, Planned} = kymo_tracing:shed(T, Functions, Kinds),
-    Updated = update(Planned, S),
-    Updated#server{tracing = kymo_tracing:apply_shed(Planned, Unset, Kinds)}.
+    {Unset, Change} = kymo_tracing:shed(T, Functions, Kinds),
+    #server{tracing = Planned} = Changed = change(Change, S),
+    Changed#server{tracing = kymo_tracing:apply_shed(Planned, Unset, Kinds)}.
 
-%% Until the note all of it counts as missing. Also the functions that stay shed.
+%% Items count as shed until the note, which is written after they are traced again. Returns the
+%% functions that stay shed, too.
 give_back([], [], S) ->
     {[], S};
 give_back(Functions, Kinds, #server{state = State, tracing = T} = S) ->
-    {Set, Stay, Planned} = kymo_tracing:give_back(T, Functions, Kinds),
-    Updated = update(Planned, S),
+    {Set, Stay, Change} = kymo_tracing:give_back(T, Functions, Kinds),
+    #server{tracing = Planned} = Changed = change(Change, S),
     Back = kymo_tracing:apply_give_back(Planned, Set, Kinds),
     _ = kymo_tracer:note_shed(State, given_back, Kinds, Functions -- Stay),
-    {Stay, Updated#server{tracing = Back}}.
+    {Stay, Changed#server{tracing = Back}}.
 
 split_items(Items) -> lists:partition(fun is_tuple/1, Items).
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
-%% ---- code that was loaded, and what others took away -------------------------
+%% ---- code that was loaded, and settings that other tracers removed -----------
 
 set_again(#server{tracing = none} = S) ->
     S;
@@ -470,10 +501,10 @@ look(Max, #server{tracing = T, taken = Taken} = S) ->
             look_closely(?MAX_ROUNDS, ?SURE_ROUNDS, S#server{tracing = Living, taken = Looked})
     end.
 
-%% Loading code takes patterns away, too. What is missing was taken by others only
-%% when no code was loaded until after it was found missing; else it is set again.
-%% While code is loaded all the time, the next look decides. A load may be heard of a
-%% little late, so several looks in a row must agree.
+%% Loading code removes patterns as well. A missing pattern was removed by another tracer only if
+%% no code was loaded until after it was found missing; otherwise it is set again. Since loads
+%% are reported with a delay, several checks in a row must agree. If code is being loaded all
+%% the time, the decision is left to the next check.
 look_closely(0, _, S) ->
     S;
 look_closely(Rounds, Sure, #server{tracing = T, taken = Before} = S) ->
@@ -491,8 +522,8 @@ look_closely(Rounds, Sure, #server{tracing = T, taken = Before} = S) ->
             end
     end.
 
-%% The code server answers after the load that it works on, whose message is in
-%% the mailbox then.
+%% The code server answers after its current load, so trace messages of that load have been sent
+%% by then.
 was_loading() ->
     _ = code:root_dir(),
     Delivered = erlang:trace_delivered(whereis(code_server)),
@@ -501,7 +532,7 @@ was_loading() ->
     end,
     kymo_tracing:drain().
 
-%% The recording counts them, for those who read it.
+%% Notes the count in the recording.
 taken(Taken, #server{state = State, taken = Before} = S) ->
     case {kymo_taken:count(Before), kymo_taken:count(Taken)} of
         {Same, Same} -> ok;
@@ -515,7 +546,8 @@ define_names(Which, #server{state = State, max_names = Max, names = Known} = S) 
         false -> S#server{names = kymo_names:define(State, Which, Max, Known)}
     end.
 
-%% A process may answer only when it is scheduled, and the budget can't wait for that.
+%% Looks up names in a process of its own: a process may answer only when it is scheduled, and
+%% checks of the budget must not wait for that.
 define_names_beside(#server{state = State, max_names = Max, names = Known} = S) ->
     Server = self(),
     _ = is_ended(S) orelse
@@ -525,8 +557,8 @@ define_names_beside(#server{state = State, max_names = Max, names = Known} = S) 
         end),
     S.
 
-info(#server{state = State, tracing = T, taken = Taken, budget = Budget, triggers = Triggers}) ->
-    Info = (kymo_tracer:info(State))#{
+info(#server{state = State, tracing = T, taken = Taken, budget = Budget, triggers = Triggers, counters = Counters}) ->
+    Info = (maps:merge(kymo_tracer:info(State), kymo_counters:info(Counters)))#{
         taken => kymo_taken:count(Taken),
         budget => describe(Budget),
         triggers => kymo_trigger_server:info(Triggers)

@@ -1,13 +1,13 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private One question from a shell: records into a folder of its own, lets the command
-%% `kymo' print the answer to the caller's group leader, and leaves nothing behind.
+%% @private Answers one question from a shell: records into a temporary folder, has the command
+%% `kymo' print the answer to the caller's group leader, and removes everything.
 -module(kymo_shell).
 
 -export([calls/2, slow/3, why/1]).
 
 -define(PART, 4096).
 
-%% Prints calls while they happen, until there were enough or the time is over.
+%% Prints calls as they happen, until `count' or `time' is reached.
 -spec calls(Patterns :: term(), kymo:asked()) -> kymo:answer().
 calls(Functions, Options) ->
     asked(Options, #{time => 10000, count => 20}, fun(#{time := Time, count := Count} = Asked) ->
@@ -16,30 +16,35 @@ calls(Functions, Options) ->
         recorded(Asked, Start, Spec, fun(Recorder, Dir) ->
             stop_in(Time, Recorder),
             Tags = "call,return_from,exception_from",
-            shown(["print", "--follow", "--quiet", "--tag", Tags, "--limit", integer_to_list(Count), Dir])
+            Nothing = io_lib:format("no calls of these functions in ~b ms", [Time]),
+            shown(["print", "--follow", "--quiet", "--tag", Tags, "--limit", integer_to_list(Count), Dir], Nothing)
         end)
     end).
 
-%% Prints those that took at least Ms milliseconds, with their callers, when the time is over.
+%% Records for `time', then prints the calls that took at least Ms milliseconds, with their
+%% callers.
 -spec slow(Patterns :: term(), number(), kymo:asked()) -> kymo:answer().
 slow(Functions, Ms, Options) ->
-    asked(Options, #{time => 10000, count => 20}, fun(#{count := Count} = Asked) ->
+    asked(Options, #{time => 10000, count => 20}, fun(#{time := Time, count := Count} = Asked) ->
         Spec = #{functions => Functions, returns => true, events => [running]},
         recorded(Asked, #{}, Spec, fun(Recorder, Dir) ->
             ok = ended(Recorder, Asked),
             Slower = lists:flatten(io_lib:format("~bus", [round(Ms * 1000)])),
-            shown(["print", "--tree", "--quiet", "--slower", Slower, "--limit", integer_to_list(Count), Dir])
+            Nothing = io_lib:format("no call of these functions took ~w ms or more, in ~b ms", [Ms, Time]),
+            shown(["print", "--tree", "--quiet", "--slower", Slower, "--limit", integer_to_list(Count), Dir], Nothing)
         end)
     end).
 
-%% Prints what made the slowest requests slow.
+%% Records for `time', then prints the causes of the slowest requests.
 -spec why(kymo:asked()) -> kymo:answer().
 why(Options) ->
-    asked(Options, #{time => 5000, count => 1, functions => []}, fun(#{count := Count, functions := Functions} = Asked) ->
+    Defaults = #{time => 5000, count => 1, functions => []},
+    asked(Options, Defaults, fun(#{time := Time, count := Count, functions := Functions} = Asked) ->
         Spec = #{functions => Functions, events => [messages, running, procs, garbage_collection]},
         recorded(Asked, #{}, Spec, fun(Recorder, Dir) ->
             ok = ended(Recorder, Asked),
-            shown(["why", "--quiet", "--top", integer_to_list(Count), Dir])
+            Nothing = io_lib:format("no request was answered in ~b ms", [Time]),
+            shown(["why", "--quiet", "--top", integer_to_list(Count), Dir], Nothing)
         end)
     end).
 
@@ -78,8 +83,8 @@ recorded(Asked, Start, Spec, Show) ->
             Error
     end.
 
-%% The recorder has the caller as its owner and ends with it; so does the folder, when a
-%% shell is interrupted.
+%% The caller owns the recorder, which ends with it. Removes the folder, too, if the shell is
+%% interrupted.
 remove_after(Caller, {kymo_recorder, Server, _}, Dir) ->
     spawn(fun() ->
         Monitor = monitor(process, Caller),
@@ -92,7 +97,7 @@ remove_after(Caller, {kymo_recorder, Server, _}, Dir) ->
         kymo_folder:remove_recording(Dir)
     end).
 
-%% Stops it when the time is over, which counts from now. It may have ended before.
+%% Stops the recorder after Time from now, if it has not ended before.
 stop_in(Time, {kymo_recorder, Server, _} = Recorder) ->
     spawn(fun() ->
         Monitor = monitor(process, Server),
@@ -109,19 +114,19 @@ ended(Recorder, #{time := Time}) ->
 
 %% ---- the command -------------------------------------------------------------------
 
-%% Its lines go to the group leader as they come.
-shown(Args) ->
+%% Prints the command's lines to the group leader as they arrive, or Nothing if there are none.
+shown(Args, Nothing) ->
     Command = kymo:cli_path(),
     try open_port({spawn_executable, Command}, [{args, Args}, {line, ?PART}, exit_status, stderr_to_stdout, binary, hide]) of
-        Port -> lines(Port)
+        Port -> lines(Port, [Nothing, $\n])
     catch
         error:Reason -> {error, {no_command, Command, Reason}}
     end.
 
-lines(Port) ->
+lines(Port, Last) ->
     receive
-        {Port, {data, {eol, Line}}} -> io:put_chars([Line, $\n]), lines(Port);
-        {Port, {data, {noeol, Part}}} -> io:put_chars(Part), lines(Port);
-        {Port, {exit_status, 0}} -> ok;
+        {Port, {data, {eol, Line}}} -> io:put_chars([Line, $\n]), lines(Port, []);
+        {Port, {data, {noeol, Part}}} -> io:put_chars(Part), lines(Port, []);
+        {Port, {exit_status, 0}} -> io:put_chars(Last);
         {Port, {exit_status, Status}} -> {error, {command_failed, Status}}
     end.

@@ -1,5 +1,5 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private What `kymo:trace/2' was asked for, checked and made plain.
+%% @private Checks the argument of `kymo:trace/2' and converts it to trace flags and functions.
 -module(kymo_spec).
 
 -export([parse/1, keys/0, events/0]).
@@ -10,7 +10,7 @@
     match_spec := list(),
     functions := kymo_pattern:functions(),
     compiled := kymo_pattern:compiled(),
-    %% Patterns whose functions were taken away again.
+    %% Patterns whose functions were removed with untrace/2.
     except := [kymo_pattern:compiled()]
 }.
 
@@ -31,8 +31,7 @@ keys() -> kymo_options:trace().
 -spec events() -> [atom()].
 events() -> [Event || {Event, _, _} <- table()].
 
-%% @doc Checks a specification. Loads the modules that it names exactly; sets
-%% nothing.
+%% @doc Checks a specification. Loads the modules that it names exactly, and sets nothing.
 -spec parse(kymo:trace_spec()) -> {ok, t()} | {error, kymo:trace_error()}.
 parse(Spec) when is_map(Spec) ->
     try
@@ -71,7 +70,7 @@ one_of(Key, Allowed, Default, Spec) ->
         false -> fail({bad_option, Key, Value})
     end.
 
-%% One pattern need not be in a list; a text is a list already.
+%% A single pattern need not be in a list. Text is a list as well.
 patterns(Pattern) when is_binary(Pattern); is_tuple(Pattern); is_atom(Pattern) ->
     [Pattern];
 patterns([]) ->

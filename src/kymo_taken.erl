@@ -1,10 +1,10 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Notices when another tracer, or a user, takes away what a recorder has
-%% set: its trace patterns, its trace flags, or its trace session. Without this
-%% the recording would be empty from then on and look as if nothing had happened.
+%% @private Detects that another tracer, or a user, has removed the trace patterns, flags or
+%% session of a recorder. Otherwise the recording would be empty from then on, as if nothing
+%% had happened.
 %%
-%% A check looks at a bounded number of functions, one part after the other, at a
-%% bounded sample of the traced processes and ports, and at the session.
+%% Each check examines the session, a bounded sample of the traced processes and ports, and a
+%% bounded number of functions; the next check continues with further functions.
 -module(kymo_taken).
 
 -export([new/0, look/3, note/2, count/1, describe/1]).
@@ -16,7 +16,7 @@
     session = false :: boolean(),
     %% Unix time in milliseconds.
     since = none :: none | integer(),
-    %% Functions that were not looked at yet in this round.
+    %% Functions that have not been examined in this round yet.
     left = [] :: [mfa()]
 }).
 
@@ -35,9 +35,8 @@
 -spec new() -> t().
 new() -> #taken{}.
 
-%% @doc Looks at up to `Max' functions, the sample of tracees, and the session.
-%% `suspect' when something that was in place is missing. The second result
-%% no longer holds processes that have ended.
+%% @doc Examines up to `Max' functions, the sample of tracees, and the session. Returns `suspect'
+%% if something is missing. Processes that have ended are removed from the second result.
 -spec look(kymo_tracing:t(), Max :: pos_integer(), t()) -> {clean | suspect, kymo_tracing:t(), t()}.
 look(T, Max, #taken{left = Left} = Taken) ->
     case kymo_tracing:is_alive(T) of
@@ -83,7 +82,7 @@ missing_tracees(T, #taken{tracees = Known}) ->
         kymo_tracing:forget_tracees(T, [One || {One, gone} <- Seen])
     }.
 
-%% @doc Looks at everything, and adds what is missing.
+%% @doc Examines everything, and adds what is missing.
 -spec note(kymo_tracing:t(), t()) -> t().
 note(T, Taken) ->
     case kymo_tracing:is_alive(T) of
@@ -107,8 +106,8 @@ since(#taken{since = none} = Taken) ->
 since(Taken) ->
     Taken.
 
-%% @doc How many things were taken away: functions, processes and ports, and 1
-%% for the session.
+%% @doc The number of settings that were removed: functions, processes and ports, and 1 for
+%% the session.
 -spec count(t()) -> non_neg_integer().
 count(#taken{functions = Functions, tracees = Tracees, session = Session}) ->
     map_size(Functions) + map_size(Tracees) + case Session of true -> 1; false -> 0 end.

@@ -2,8 +2,8 @@
 %%
 %% @doc The tracer module: the `erl_tracer' behaviour, in C.
 %%
-%% A tracer is `{kymo_tracer, State}' where `State' comes from {@link open/1}.
-%% It goes wherever the runtime takes a tracer module:
+%% A tracer is `{kymo_tracer, State}', where `State' is returned by {@link open/1}. The
+%% runtime accepts it wherever it accepts a tracer module:
 %%
 %% ```
 %% {ok, State} = kymo_tracer:open(#{dir => "/var/tmp/recording"}),
@@ -14,28 +14,28 @@
 %% seq_trace:set_system_tracer({kymo_tracer, State})
 %% '''
 %%
-%% This module is the floor: it knows nothing of patterns or of cleaning up, and
-%% its callbacks are for the runtime. Use {@link kymo} unless you need a tracer
-%% of your own making.
+%% This is the lowest layer. It sets and removes no trace flags or patterns. Use {@link
+%% kymo} unless you set these yourself. The callbacks (`enabled' and `trace' functions) are
+%% for the runtime.
 %%
 %% == What is recorded ==
-%% Of each event: when, in which thread, which process or port, and what the
-%% event is about (function, peer, registered name). Contents are recorded when
-%% an option asks for them, at most `content_bytes' of each; what does not fit
-%% is replaced by the atom `` '...' '', and marked as cut.
+%% Each event has its time, thread, process or port, and subject (function, peer,
+%% registered name). Contents are recorded if an option enables them, up to `content_bytes'
+%% each; what does not fit is replaced by the atom `` '...' '', and marked as cut.
 %% A local fun is recorded as `{'$fun', Text}', a native record as
 %% `{'$record', Module, Name, #{Field => Value}}'.
 %%
 %% == Errors ==
-%% Every function but {@link open/1} raises `badarg', with an explanation in the
-%% extended error information, when its first argument is no state of this
-%% module. As a tracer such a state is harmless: it is removed at the first event.
+%% All functions but {@link open/1} raise `badarg', with an explanation in the extended
+%% error information, if their first argument is not a state of this module. As a tracer
+%% such a state is harmless: the runtime removes it at the first event.
 -module(kymo_tracer).
 
 -behaviour(erl_tracer).
 
 -export([define_process/4, define_process/6, info/1, note_taken/2, open/1, pause/1, resume/1, snapshot/2, stop/1]).
 -export([budget/3, note_shed/4, rates/1, sample/3]).
+-export([note_counters/2, note_monitor/5]).
 -export([format_library/1, load_library/1, priv_dirs/0]).
 -export([enabled/3, enabled_call/3, enabled_garbage_collection/3, enabled_ports/3, enabled_procs/3,
          enabled_receive/3, enabled_running_ports/3, enabled_running_procs/3, enabled_send/3,
@@ -49,12 +49,12 @@
 
 -type state() :: reference().
 %% A recorder. It ends when {@link stop/1} is called, its owner dies, a limit is
-%% reached, or nothing refers to it any more.
+%% reached, or the last reference to it is gone.
 
--type tag() :: erl_tracer:trace_tag() | seq_trace
+-type tag() :: erl_tracer:trace_tag() | seq_trace | taken
              | calls | messages | procs | ports | running | running_procs | running_ports
              | garbage_collection.
-%% A single trace tag, or a class of them.
+%% A trace tag, or a class of trace tags. `messages' includes `taken', `receive' does not.
 
 -type options() ::
         #{dir := file:name_all(),
@@ -80,35 +80,41 @@
           max_files => pos_integer(),
           owner => pid()}.
 %% <dl>
-%% <dt>`dir'</dt><dd>folder of the recording; made when missing, must not hold one</dd>
+%% <dt>`dir'</dt><dd>the folder of the recording; created if it does not exist; must not
+%%   contain a recording</dd>
 %% <dt>`policy'</dt><dd>`overwrite' (default): the memory keeps the newest events;
-%%   `discard': everything is written to files, and what comes too fast is lost</dd>
-%% <dt>`clock'</dt><dd>`auto' (default) and `counter': the counter of the processor (the
-%%   TSC, or CNTVCT on ARM64) where that is reliable, else `monotonic'</dd>
-%% <dt>`memory'</dt><dd>bytes of the whole recorder, names included, whatever the number
-%%   of threads; default 48 MiB. Each thread that records takes 56 KiB more. The least
-%%   depends on the number of threads of the runtime: 1 MiB is enough for 50</dd>
+%%   `discard': everything is written to files, and new events are lost while the disk
+%%   cannot keep up</dd>
+%% <dt>`clock'</dt><dd>`auto' (default) and `counter': the counter of the processor (TSC on
+%%   x86-64, CNTVCT on ARM64) if it is reliable, else `monotonic'; `monotonic':
+%%   `CLOCK_MONOTONIC'</dd>
+%% <dt>`memory'</dt><dd>bytes of the recorder for all threads together, names included;
+%%   default 48 MiB. Each thread that records takes 56 KiB more. The minimum depends on the
+%%   number of threads of the runtime: 1 MiB is enough for 50</dd>
 %% <dt>`segment_size'</dt><dd>bytes, a power of two, 4096 to 1048576; default: 65536, or
-%%   less where `memory' is small for the number of threads</dd>
+%%   less if `memory' is small for the number of threads</dd>
 %% <dt>`dict_size'</dt><dd>bytes of `memory' for names, 4096 to 1073741824; default: a
-%%   twelfth</dd>
-%% <dt>`tags'</dt><dd>what is recorded of all that is traced; default `all'</dd>
-%% <dt>`calls'</dt><dd>`arity' (default), or the arguments too</dd>
-%% <dt>`returns'</dt><dd>values of `return_from' and `exception_from'; default `none'</dd>
-%% <dt>`messages'</dt><dd>`size' (default) in heap words, as `erts_debug:flat_size/1';
-%%   or the contents too</dd>
-%% <dt>`terms'</dt><dd>exit reasons, arguments of spawned functions, sequential trace;
-%%   default `none'</dd>
-%% <dt>`gc'</dt><dd>heap sizes of garbage collections (default), or not</dd>
-%% <dt>`content_bytes'</dt><dd>bound of each content in bytes, default 512, and never
-%%   more than a quarter of a segment</dd>
-%% <dt>`size_limit'</dt><dd>terms visited to find the size of a message; default 256</dd>
-%% <dt>`sample'</dt><dd>one in so many events, or processes; default 1</dd>
-%% <dt>`limit'</dt><dd>ends the recording by itself: bytes of segments, events,
-%%   or milliseconds</dd>
+%%   twelfth of `memory'</dd>
+%% <dt>`tags'</dt><dd>only these events are recorded; default `all'</dd>
+%% <dt>`calls'</dt><dd>`arity' (default), or `arguments'</dd>
+%% <dt>`returns'</dt><dd>the values of `return_from' and `exception_from': `none' (default)
+%%   or `values'</dd>
+%% <dt>`messages'</dt><dd>`size' (default): in heap words, as `erts_debug:flat_size/1';
+%%   `contents': size and contents; or `none'</dd>
+%% <dt>`terms'</dt><dd>exit reasons, arguments of spawned functions, sequential trace:
+%%   `none' (default) or `contents'</dd>
+%% <dt>`gc'</dt><dd>heap sizes of garbage collections: `sizes' (default) or `none'</dd>
+%% <dt>`content_bytes'</dt><dd>the maximum size of each content in bytes; default 512, at
+%%   most a quarter of a segment</dd>
+%% <dt>`size_limit'</dt><dd>how many terms are visited to find the size of a message, which
+%%   is a lower bound beyond that; default 256</dd>
+%% <dt>`sample'</dt><dd>records one in N events, or the events of one in N processes;
+%%   default 1</dd>
+%% <dt>`limit'</dt><dd>the recording ends after these bytes (of segments), events, or
+%%   milliseconds; default: no limit</dd>
 %% <dt>`file_size', `file_age', `max_files'</dt><dd>policy `discard': bytes and seconds
-%%   after which a new data file is begun, and how many are kept</dd>
-%% <dt>`owner'</dt><dd>process with whose death the recording ends; default none</dd>
+%%   after which a new data file is started, and how many files are kept</dd>
+%% <dt>`owner'</dt><dd>the recording ends when this process does; default: none</dd>
 %% </dl>
 
 -type reason() :: {bad_option, Key :: atom(), Value :: term()}
@@ -118,14 +124,20 @@
                 | {no_library, no_library()}
                 | too_many_recorders
                 | file:posix().
+%% `bad_option': a value that is not allowed; for `memory' with the minimum for this node and
+%% the other options, in bytes. `enospc': the file system has too little space; both numbers
+%% are bytes. `unknown_option': no option has this name. `no_library': see {@link
+%% no_library()}. `too_many_recorders': 64 recorders of this node are open. POSIX codes: the
+%% folder or its files could not be created; `eexist': the folder contains a recording.
+%% {@link kymo:format_error/1} returns a message.
 
 -type no_library() :: {missing | noexec | unusable | refused, File :: string(), Text :: string()}.
-%% Why the library could not be loaded. `missing': `File' is in none of the folders
-%% in `Text'. `noexec': its file system allows no execution. `unusable': it was built
-%% for another system, or needs what this one does not have. `refused': it does not
+%% Why the library could not be loaded. `missing': `File' is in none of the folders in
+%% `Text'. `noexec': its file system does not allow execution. `unusable': it was built for
+%% another system, or needs libraries that this one does not have. `refused': it does not
 %% work with this runtime. Set the environment variable `KYMO_PRIV', or the parameter
-%% `priv_dir' of the application `kymo', to a folder with a library that works, and
-%% call {@link open/1} again.
+%% `priv_dir' of the application `kymo', to a folder with a library that works, and call
+%% {@link open/1} again.
 
 -type info() ::
         #{state := idle | active | paused | stopping | closed,
@@ -158,27 +170,38 @@
                         sampled_out := non_neg_integer(),
                         overwritten := non_neg_integer(),
                         lost := lost()}]}.
-%% `events' are recorded, `sampled_out' left out by sampling; `overwritten' were
-%% recorded, and newer ones have taken their place. `memory' in bytes, and how much of
-%% it has been used. From `complete_from' on, in nanoseconds of
-%% `erlang:system_time/1', nothing was overwritten or removed: that is `horizon'
-%% milliseconds back from now, or from the end. `clock_epochs': how often the counter of
-%% the processor was corrected, after a suspend or a move of the machine. `full'
-%% counts names that found no room. `terms' is `external' on a runtime whose words
-%% for pids and ports the library does not understand: it then asks the runtime for
-%% their external form, and an event costs 0.1 us more. `interface' says how the
-%% runtime tells of events: `raw' on the patched one (see `erts_patches'), unless
-%% the node was started with `KYMO_EVENTS=behaviour' in its environment.
+%% <dl>
+%% <dt>`events', `sampled_out', `overwritten'</dt><dd>numbers of events: recorded, left out
+%%   by sampling, and replaced by newer events after they were recorded</dd>
+%% <dt>`memory', `memory_used'</dt><dd>bytes of the recorder, and how many of them have held
+%%   events or names</dd>
+%% <dt>`complete_from', `horizon'</dt><dd>nothing after `complete_from' (nanoseconds of
+%%   `erlang:system_time/1') was overwritten or removed; `horizon' is the number of
+%%   milliseconds from then until now, or until the end</dd>
+%% <dt>`dict'</dt><dd>bytes used and available for names; `full' counts names for which
+%%   there was no room</dd>
+%% <dt>`clock_epochs'</dt><dd>how often the clock was corrected, after a suspend or a
+%%   migration of the machine</dd>
+%% <dt>`terms'</dt><dd>`external' on a runtime whose representation of pids and ports the
+%%   library does not know: it converts them through the runtime, which adds 0.1 us to
+%%   each event</dd>
+%% <dt>`interface'</dt><dd>how the runtime passes events: `raw' on the patched runtime (see
+%%   `erts_patches'), unless the node was started with `KYMO_EVENTS=behaviour' in its
+%%   environment</dd>
+%% </dl>
 
 -type lost() :: #{ring_full := non_neg_integer(), io := non_neg_integer(),
                   no_slot := non_neg_integer(), too_big := non_neg_integer(),
                   bad_term := non_neg_integer(), reentry := non_neg_integer()}.
-%% Events lost, by cause: the files can't keep up; a file could not be written
-%% (see `io_error'); more threads than slots; larger than a segment; a term that
-%% could not be read; the thread was already recording an event.
+%% Numbers of lost events by cause: the files could not keep up; a file could not be written
+%% (see `io_error'); more threads recorded than there are slots; the event was larger than a
+%% segment; a term could not be read; the thread was already recording an event.
 
 %% Raises badarg in the function that was called, with an explanation of its
 %% own.
+%% Functions whose names are looked up in one go, so that no scheduler is kept for long.
+-define(NOTED_AT_ONCE, 512).
+
 -define(EXPLAIN(Call, Args),
         try
             Call
@@ -192,7 +215,7 @@
 
 %% ---- control ----------------------------------------------------------------
 
-%% @doc Starts a recorder. It records at once, whatever is traced with it.
+%% @doc Starts a recorder. It records immediately, whatever is traced with it.
 -spec open(options()) -> {ok, state()} | {error, reason()}.
 open(#{dir := Dir} = Options) ->
     case open_with_library(Options#{dir := native(Dir)}) of
@@ -219,28 +242,32 @@ threads() ->
     Kinds = [schedulers, dirty_cpu_schedulers, dirty_io_schedulers, thread_pool_size],
     min(4096, 8 + lists:sum([erlang:system_info(Kind) || Kind <- Kinds])).
 
-%% @doc Ends a recording. All files are complete when it returns.
+%% @doc Ends a recording. When it returns, all files are complete. `already_stopped': it was
+%% stopped before. POSIX codes: the last error of writing to its files.
 -spec stop(state()) -> ok | {error, already_stopped | file:posix()}.
 stop(State) ->
     ?EXPLAIN(nif_stop(State), [State]).
 
-%% @doc Records nothing until {@link resume/1}. Trace flags stay.
+%% @doc Pauses the recorder: nothing is recorded until {@link resume/1}. Trace flags stay set.
+%% `already_paused': it is paused. `stopped': it has ended, or is ending.
 -spec pause(state()) -> ok | {error, already_paused | stopped | file:posix()}.
 pause(State) ->
     ?EXPLAIN(nif_pause(State), [State]).
 
-%% @doc Ends a pause.
+%% @doc Continues recording after {@link pause/1}. `not_paused': it is recording. `stopped': it
+%% has ended, or is ending.
 -spec resume(state()) -> ok | {error, not_paused | stopped | file:posix()}.
 resume(State) ->
     ?EXPLAIN(nif_resume(State), [State]).
 
-%% @doc Counters and state, also after the end.
+%% @doc Returns counters and state, also after the end.
 -spec info(state()) -> info().
 info(State) ->
     ?EXPLAIN(nif_info(State), [State]).
 
-%% @doc Copies what the recorder holds now into a new recording in the folder `Dir',
-%% while events go on being recorded.
+%% @doc Copies what the recorder holds now into a new recording in the folder `Dir', without
+%% stopping it. Returns how many segments and events were copied. Errors are those of {@link
+%% open/1}.
 -spec snapshot(state(), Dir :: file:name_all()) ->
           {ok, #{segments := non_neg_integer(), events := non_neg_integer()}} | {error, reason()}.
 snapshot(State, Dir) ->
@@ -249,16 +276,20 @@ snapshot(State, Dir) ->
         Result -> Result
     end.
 
-%% @doc Tells the recording the name and the initial call of a process, for those
-%% that began before the recording did. The name is the registered one, or as UTF-8
-%% any text of up to 255 characters; `undefined' for none.
+%% @doc Writes the name and the initial call of a process into the recording, for processes
+%% that started before it. `Name' is the registered name, or any UTF-8 text of up to 255
+%% characters; `undefined' if there is none. `dict_full': there is no room for it.
+%% `not_recorded': the recorder is paused, or has no slot for this thread. `stopped': it has
+%% ended.
 -spec define_process(state(), pid() | port(), Name :: atom() | binary(), mfa() | undefined) ->
           ok | {error, stopped | not_recorded | dict_full}.
 define_process(State, Pid, Name, MFA) ->
     ?EXPLAIN(nif_define_process(State, Pid, checked_name(Name), MFA, undefined, undefined), [State, Pid, Name, MFA]).
 
-%% @doc The same, with the process that started this one, and the one that it works for:
-%% pids of any node or registered names, `undefined' where there is none or it is not known.
+%% @doc Writes the name, the initial call and the relatives of a process into the recording.
+%% `Parent' is the process that started it, `Caller' the one that it works for: a pid of any
+%% node or a registered name, `undefined' if there is none or it is unknown. See {@link
+%% define_process/4} for the errors `stopped', `not_recorded' and `dict_full'.
 -spec define_process(state(), pid() | port(), Name :: atom() | binary(), mfa() | undefined,
                      Parent :: pid() | atom(), Caller :: pid() | atom()) ->
           ok | {error, stopped | not_recorded | dict_full}.
@@ -266,35 +297,35 @@ define_process(State, Pid, Name, MFA, Parent, Caller) ->
     ?EXPLAIN(nif_define_process(State, Pid, checked_name(Name), MFA, Parent, Caller),
              [State, Pid, Name, MFA, Parent, Caller]).
 
-%% The library refuses what is no name.
+%% The library rejects other terms.
 checked_name(Name) ->
     case is_name(Name) of
         true -> Name;
         false -> 0
     end.
 
-%% @doc Notes in the recording that `Count' of the trace patterns, trace flags and
-%% trace sessions that it was made with were taken away by others. The largest
-%% count is kept; also after the end, while the state exists.
+%% @doc Notes in the recording that other tracers have removed `Count' of its trace patterns,
+%% flags and sessions. The largest count is kept. Allowed after the end, too.
 -spec note_taken(state(), Count :: non_neg_integer()) -> ok.
 note_taken(State, Count) ->
     ?EXPLAIN(nif_note_taken(State, Count), [State, Count]).
 
-%% @doc Notes in the recording which budget it has: millionths of the time of each
-%% scheduler, and events per second; 0 for none.
+%% @doc Notes the recorder's budget in the recording: millionths of the time of each
+%% scheduler, and events per second. 0 means no bound.
 -spec budget(state(), Millionths :: non_neg_integer(), Events :: non_neg_integer()) -> ok.
 budget(State, Millionths, Events) ->
     ?EXPLAIN(nif_budget(State, Millionths, Events), [State, Millionths, Events]).
 
-%% @doc How many events each thread was offered so far (recorded, lost and sampled out), in
-%% an order that stays; and the time, for {@link sample/3}. Takes about a microsecond.
-%% `not_recorded': while paused, and after the end.
+%% @doc Returns how many events each thread has been offered so far (recorded, lost and
+%% sampled out), always in the same order, and the time, for {@link sample/3}. Takes about a
+%% microsecond. `not_recorded': the recorder is paused or has ended.
 -spec rates(state()) -> kymo_budget:rates() | not_recorded.
 rates(State) ->
     ?EXPLAIN(nif_rates(State), [State]).
 
-%% @doc Counts the kinds and functions in a part of the newest records, at most `Most'
-%% functions, the loudest first. `busy': a snapshot is being taken, or the recorder ends.
+%% @doc Counts events by kind and by function in a part of the newest records, not older than
+%% `Since' (see {@link rates/1}). Returns at most `Most' functions, the most frequent first.
+%% `busy': a snapshot is being taken, or the recorder is ending.
 -spec sample(state(), Since :: non_neg_integer(), Most :: 0..65536) -> {ok, kymo_budget:sample()} | {error, busy}.
 sample(State, Since, Most) ->
     case ?EXPLAIN(nif_sample(State, Since, Most), [State, Since, Most]) of
@@ -302,14 +333,38 @@ sample(State, Since, Most) ->
         {error, busy} -> {error, busy}
     end.
 
-%% @doc Notes in the recording that the events of these kinds and the calls of these
-%% functions are no longer recorded, or are recorded again, from now on.
+%% @doc Notes in the recording that from now on events of these kinds and calls of these
+%% functions are no longer recorded (`shed'), or are recorded again (`given_back').
+%% `not_recorded': the recorder is paused or has ended.
 -spec note_shed(state(), shed | given_back, [kymo_tracing:kind()], [mfa()]) -> ok | {error, not_recorded}.
+note_shed(State, What, Kinds, Functions) when length(Functions) > ?NOTED_AT_ONCE ->
+    {Part, Rest} = lists:split(?NOTED_AT_ONCE, Functions),
+    case note_shed(State, What, Kinds, Part) of
+        ok -> note_shed(State, What, Kinds, Rest);
+        {error, not_recorded} = Error -> Error
+    end;
 note_shed(State, What, Kinds, Functions) ->
     ?EXPLAIN(nif_note_shed(State, What, Kinds, Functions), [State, What, Kinds, Functions]).
 
-%% @doc Explains a `badarg' of this module, for the shell and the logger: the
-%% form is that of the extended error information of Erlang/OTP.
+%% @doc Records values of counters of the node, at most 127, as of now, and
+%% `cpu_time': their names are those of `KYMO_COUNTERS_OF_NODE' in `kymo_format.h', the index
+%% is the number of a scheduler, the rank of a process, or 0, and only `busy_process' has a pid. `not_recorded': the recorder is paused or has ended.
+-spec note_counters(state(), [kymo_counters:value()]) -> ok | {error, not_recorded}.
+note_counters(State, Values) ->
+    ?EXPLAIN(nif_note_counters(State, Values), [State, Values]).
+
+%% @doc Records what `erlang:system_monitor/2' has reported, or a note about that: what, of
+%% which process, at which port, with which value, and for `long_schedule' where the process
+%% was scheduled out and in. `not_recorded': the recorder is paused or has ended.
+-spec note_monitor(state(), Kind :: atom(), {pid() | port() | undefined, port() | undefined}, non_neg_integer(),
+                   {mfa() | undefined, mfa() | undefined}) -> ok | {error, not_recorded}.
+note_monitor(State, Kind, {Process, Port} = Whose, Value, {Out, In} = Where) ->
+    ?EXPLAIN(nif_note_monitor(State, Kind, Process, Port, Value, Out, In), [State, Kind, Whose, Value, Where]);
+note_monitor(State, Kind, Whose, Value, Where) ->
+    erlang:error(badarg, [State, Kind, Whose, Value, Where], [{error_info, #{module => ?MODULE}}]).
+
+%% @doc Explains a `badarg' of this module for the shell and the logger, as the extended error
+%% information of Erlang/OTP requires.
 -spec format_error(Reason :: term(), Stack :: [term()]) -> #{pos_integer() | general => binary()}.
 format_error(badarg, [{?MODULE, define_process, [State, Pid, Name, MFA | Relatives], _} | _]) ->
     explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
@@ -333,10 +388,27 @@ format_error(badarg, [{?MODULE, note_shed, [State, What, Kinds, Functions], _} |
              {2, lists:member(What, [shed, given_back]), <<"neither shed nor given_back">>},
              {3, is_list(Kinds), <<"not a list of kinds of events">>},
              {4, is_list(Functions), <<"not a list of {Module, Function, Arity}, at most 65536">>}]);
+format_error(badarg, [{?MODULE, note_counters, [State, Values], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
+             {2, is_values(Values), <<"not a list of at most 127 {Counter, Index, Value}">>}]);
+format_error(badarg, [{?MODULE, note_monitor, [State, Kind, Whose, Value, Where], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
+             {2, is_atom(Kind), <<"not an atom">>},
+             {3, is_pair(Whose, fun is_local/1), <<"not {Process, Port} of this node, undefined if there is none">>},
+             {4, is_uint64(Value), <<"not a number from 0 to 2^64 - 1">>},
+             {5, is_pair(Where, fun is_mfa/1), <<"not a pair of undefined or {Module, Function, Arity}">>}]);
 format_error(badarg, [{?MODULE, _, _, _} | _]) ->
     #{1 => <<"not a recorder of kymo_tracer">>};
 format_error(_, _) ->
     #{}.
+
+is_pair({A, B}, Is) -> lists:all(fun(X) -> X =:= undefined orelse Is(X) end, [A, B]);
+is_pair(_, _) -> false.
+
+%% An improper list makes the guard fail.
+is_values(Values) when length(Values) =< 127 ->
+    lists:all(fun({C, I, V}) -> is_atom(C) andalso is_integer(I) andalso (is_pid(V) orelse is_uint64(V)); (_) -> false end, Values);
+is_values(_) -> false.
 
 is_uint64(N) -> is_integer(N) andalso N >= 0 andalso N < 1 bsl 64.
 
@@ -365,8 +437,8 @@ is_mfa(undefined) -> true;
 is_mfa({M, F, A}) -> is_atom(M) andalso is_atom(F) andalso is_integer(A) andalso A >= 0 andalso A =< 255;
 is_mfa(_) -> false.
 
-%% A file name as the bytes that the operating system takes; what is none comes
-%% back as it is, and is refused.
+%% Converts a file name to the bytes for the operating system. Returns other terms unchanged;
+%% the library rejects them.
 native(Name) when is_atom(Name) ->
     native(atom_to_list(Name));
 native(Name) when is_list(Name) ->
@@ -381,8 +453,8 @@ native(Name) ->
 
 %% ---- loading ----------------------------------------------------------------
 
-%% Without the library the module stays loaded, so that open/1 can say what is
-%% wrong, and try again. During an upgrade the old code must go on instead.
+%% Without the library the module stays loaded, so that open/1 can report the cause and try
+%% again. During an upgrade the load fails instead, and the old code stays current.
 load() ->
     case load_library() of
         ok ->
@@ -398,7 +470,7 @@ load() ->
 load_library() ->
     case file_server_runs() of
         false ->
-            %% While the node boots in embedded mode; open/1 tries again.
+            %% The node is booting in embedded mode; open/1 will try again.
             {error, {missing, ?MODULE_STRING ".so", "the node is starting"}};
         true ->
             load_file(library())
@@ -416,7 +488,7 @@ load_file({error, _} = Error) ->
 load_file({ok, File}) ->
     _ = code:ensure_loaded(erts_debug),
     Fun = fun() -> ok end,
-    %% The library finds out from these how the runtime lays out its terms.
+    %% The library determines the runtime's representation of terms from these.
     Large = list_to_binary([N rem 251 || N <- lists:seq(0, 999)]),
     <<_:3, Offset/bits>> = Large,
     Begun = <<(binary:part(Large, 0, 998))/binary, (binary:at(Large, 998))>>,
@@ -432,13 +504,13 @@ load_file({ok, File}) ->
         ok ->
             ok;
         {error, {reload, _}} ->
-            %% Another process was faster.
+            %% Another process has loaded it in between.
             ok;
         {error, {Why, Text}} ->
             {error, {cause(Why, Text), File ++ ".so", explain_load(lists:flatten(Text))}}
     end.
 
-%% What dlopen says differs between systems in all but these words.
+%% Messages of dlopen differ between systems, except for these words.
 cause(load_failed, Text) ->
     case string:find(Text, "failed to map segment") of
         nomatch -> unusable;
@@ -447,8 +519,8 @@ cause(load_failed, Text) ->
 cause(_, _) ->
     refused.
 
-%% The first folder that has the library. One that was named by the user is the
-%% only one.
+%% The first folder that has the library. If the user has named a folder, only that one is
+%% searched.
 library() ->
     Dirs = priv_dirs(),
     Files = [filename:join(Dir, ?MODULE) || Dir <- Dirs],
@@ -457,11 +529,10 @@ library() ->
         [] -> {error, {missing, ?MODULE_STRING ".so", lists:flatten(lists:join(", ", Dirs))}}
     end.
 
-%% @private Folders that may hold what was compiled from C: the one that is named by
-%% the environment variable `KYMO_PRIV' or the parameter `priv_dir' of the
-%% application; else that of the application, and the one beside the module,
-%% wherever it is loaded from: a release, a checkout, a build folder. During an
-%% upgrade code:which/1 still answers where the old one was.
+%% @private Folders that may contain the compiled C code: the one that the environment variable
+%% `KYMO_PRIV' or the application parameter `priv_dir' names; otherwise the priv folder of the
+%% application, and that beside the module's folder, which may be a release, a checkout or a
+%% build folder. During an upgrade code:which/1 still returns the path of the old module.
 -spec priv_dirs() -> [file:filename()].
 priv_dirs() ->
     case {os:getenv("KYMO_PRIV"), application:get_env(kymo, priv_dir)} of
@@ -475,7 +546,7 @@ priv_dirs() ->
             [Priv || Priv <- [code:priv_dir(kymo)], is_list(Priv)] ++ Near
     end.
 
-%% @private What is wrong with the library, and what can be done.
+%% @private A message with the cause and the remedy.
 -spec format_library(no_library()) -> unicode:chardata().
 format_library({missing, File, Dirs}) ->
     io_lib:format("the library ~ts is not in ~ts; ~ts", [File, Dirs, elsewhere()]);
@@ -492,7 +563,7 @@ elsewhere() ->
     "name the folder of the library in the environment variable KYMO_PRIV, "
     "or with application:set_env(kymo, priv_dir, Dir)".
 
-%% The runtime only passes on the number with which the library refused.
+%% The runtime only passes on the number that the library's load function has returned.
 explain_load(Text) ->
     Reasons = [{1, "the resource type is taken"},
                {2, "the runtime does not tell when it halts"},
@@ -526,13 +597,14 @@ nif_budget(_State, _Millionths, _Events) -> ?NOT_LOADED.
 nif_rates(_State) -> ?NOT_LOADED.
 nif_sample(_State, _Since, _Most) -> ?NOT_LOADED.
 nif_note_shed(_State, _What, _Kinds, _Functions) -> ?NOT_LOADED.
+nif_note_counters(_State, _Values) -> ?NOT_LOADED.
+nif_note_monitor(_State, _Kind, _Process, _Port, _Value, _Out, _In) -> ?NOT_LOADED.
 
 %% ---- the behaviour: for the runtime ------------------------------------------
 %%
-%% `enabled' and its kin answer `trace', or `discard' for what the options leave
-%% out, for a recorder that is paused or has ended, and for a state of another
-%% module. To `trace_status' they answer `remove' in the last two cases.
-%% The trace functions answer `ok', whatever they are given.
+%% The `enabled' functions return `trace', or `discard' for events that the options exclude, for
+%% a recorder that is paused or has ended, and for a state of another module. For `trace_status'
+%% they return `remove' in the last two cases. The trace functions return `ok' for any arguments.
 
 -type answer() :: trace | discard | remove.
 

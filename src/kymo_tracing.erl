@@ -1,22 +1,22 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Sets trace flags and patterns for one recorder, and takes away
-%% exactly what it has set.
+%% @private Sets trace flags and patterns for one recorder, and removes exactly what it has
+%% set.
 %%
 %% Two modes. `session': a trace session of its own (OTP 27 and later), apart
-%% from everything that others trace. `global': the one tracing that older
-%% runtimes have, shared by all. There a process has one tracer and a function
-%% one match specification, so what somebody else has set is left alone, and
-%% clearing looks first whether a thing is still ours.
+%% from all other tracing. `global': the tracing of older runtimes, which all tracers share.
+%% There a process has one tracer and a function one match specification, so settings of
+%% other tracers are left alone, and a setting is removed only if it is still the
+%% recorder's own.
 %%
-%% {@link plan/2} answers what will be set without setting it. Its last
-%% result, given to the janitor before {@link apply_plan/2} runs, makes that no
-%% death in between leaves anything behind: clearing more than was set is harmless.
+%% {@link plan/2} returns what will be set, without setting it. Its last result is passed to the
+%% janitor before {@link apply_plan/2} runs, so that everything is removed even if the server
+%% dies in between: clearing more than was set is harmless.
 -module(kymo_tracing).
 
 -export([modes/0, new/2, watch/1, loaded/1, plan/2, replan/1, unplan/2, apply_plan/2, clear/1, describe/1]).
--export([shed/3, apply_shed/3, give_back/3, apply_give_back/3, can_give_back/2, is_slow/2, kinds/1, around_self/5]).
+-export([shed/3, changed/2, apply_shed/3, give_back/3, apply_give_back/3, can_give_back/2, is_slow/2, kinds/1, around_self/5]).
 -export([is_alive/1, functions/1, tracees/1, is_in_place/2, forget_tracees/2, drain/0]).
--export_type([t/0, mode/0, plan/0, result/0, tracees/0, kind/0]).
+-export_type([t/0, mode/0, plan/0, result/0, tracees/0, kind/0, change/0]).
 
 -type mode() :: session | global.
 
@@ -24,26 +24,29 @@
     mode :: mode(),
     tracer :: kymo:tracer(),
     session = none :: term(),
-    %% What was set, or is about to be; and what the last plan has replaced.
+    %% What was set or is about to be set, and what the last plan has replaced.
     functions = #{} :: kymo_wanted:set(),
     former = #{} :: kymo_wanted:set(),
     patterns = [] :: kymo_wanted:t(),
-    %% Some of those whose flags were set, so that their loss can be noticed.
+    %% A sample of the processes and ports with flags, to detect that flags were removed.
     tracees = #{} :: tracees(),
     senders = false :: boolean(),
-    %% Wanted, but left out for a budget; and the flags of those processes and ports that
-    %% were asked for or taken back, the last first.
+    %% What a budget has shed; and the requests that set or removed flags of processes and
+    %% ports, the last first.
     shed = #{} :: #{mfa() => []},
     muted = [] :: [kind()],
     asked = [] :: [{set | unset, process | port, Who :: atom() | [pid() | port()], Flags :: [atom()]}],
-    %% Is told when code was loaded; known before it is set, too.
+    %% The process that is notified when code was loaded; set before anything is traced.
     watcher = none :: none | pid() | {session, term()}
 }).
 
 -opaque t() :: #tracing{}.
 
 -type kind() :: messages | running | garbage_collection | procs | ports | calls.
-%% Events that a budget sheds as a whole; `calls' only while it sheds functions.
+%% Kinds of events that a budget sheds; `calls' only while it sheds functions.
+
+-opaque change() ::
+    {shed, [mfa()], [kind()]} | {give_back, [mfa()], kymo_wanted:set(), [kind()]}.
 
 -opaque plan() :: #{
     spec := kymo_spec:t(),
@@ -65,18 +68,18 @@
     skipped := [skipped()]
 }.
 
-%% A receive event lacks the sender; a pattern brings it as match spec result.
+%% Receive events have no sender. This pattern adds it as the match specification's result.
 -define(SENDER, [{['_', '$1', '_'], [], [{message, '$1'}]}]).
-%% How many processes and ports are looked at for the loss of their flags.
+%% The size of the sample of processes and ports.
 -define(MAX_SAMPLE, 128).
 %% Flags that the runtime clears itself, or that trace_info does not show.
 -define(PASSING_FLAGS, [set_on_first_spawn, set_on_first_link]).
-%% Functions that are set in a time that needs no thought.
+%% Setting up to this many functions takes a negligible time.
 -define(AT_ONCE, 4).
 -define(LOADED, {erlang, finish_loading, 1}).
 -define(LOADED_SPEC, [{'_', [], [{return_trace}]}]).
 
-%% @doc What this runtime can do, best first.
+%% @doc The modes that this runtime supports, the best first.
 -spec modes() -> [mode()].
 modes() ->
     _ = code:ensure_loaded(api()),
@@ -85,22 +88,23 @@ modes() ->
         false -> [global]
     end.
 
-%% The module `trace' came with OTP 27; a name known at run time only keeps the
-%% code free of warnings on older ones.
+%% The module `trace' came with OTP 27. Calls through this function compile without warnings on
+%% older releases.
 api() -> trace.
 
-%% The specifications of these functions in OTP 25 know neither tracer modules nor
-%% 'receive', so Dialyzer must not see which of them is called.
+%% Hides the called function from Dialyzer: the specs in OTP 25 include neither tracer modules
+%% nor 'receive'.
 runtime(Function, Arguments) -> apply(erlang, Function, Arguments).
 
-%% @doc Nothing is traced yet. A session lives as long as somebody holds it.
+%% @doc The initial state, in which nothing is traced. A session ends with the last reference to
+%% it.
 -spec new(mode(), kymo:tracer()) -> t().
 new(session, Tracer) ->
     #tracing{mode = session, tracer = Tracer, session = session(Tracer)};
 new(global, Tracer) ->
     #tracing{mode = global, tracer = Tracer, watcher = self()}.
 
-%% Where the runtime can, it keeps the patterns itself when code is loaded.
+%% If the runtime supports it, the session keeps its patterns when code is loaded.
 session(Tracer) ->
     try
         (api()):session_create(kymo, Tracer, [keep_patterns])
@@ -108,7 +112,7 @@ session(Tracer) ->
         error:badarg -> (api()):session_create(kymo, Tracer, [])
     end.
 
-%% @doc Looks for conflicts.
+%% @doc Plans what to set, and checks for conflicts with other tracers.
 -spec plan(t(), kymo_spec:t()) -> {ok, plan(), t()} | {error, kymo:trace_error()}.
 plan(T, Spec) ->
     try
@@ -144,7 +148,7 @@ wanted(#tracing{shed = Shed}, Patterns, How) ->
 mfas(Functions) ->
     [{M, F, A} || #{functions := Mods} <- Functions, {M, FAs} <- Mods, {F, A} <- FAs].
 
-%% What is replaced is still ours until the plan was applied.
+%% Replaced settings still belong to the recorder until the plan has been applied.
 wants(#tracing{functions = Old} = T, Patterns, Wanted) ->
     Former = maps:filter(fun(MFA, Set) -> maps:get(MFA, Wanted, none) =/= Set end, Old),
     T#tracing{patterns = Patterns, functions = Wanted, former = Former}.
@@ -186,7 +190,7 @@ check_free(T, Who, _, Missing) when is_list(Who) ->
 check_free(_, _, _, _) ->
     ok.
 
-%% Whose tracee is it?
+%% Which tracer traces this process or port.
 holder(#tracing{tracer = Tracer}, Tracee) ->
     try runtime(trace_info, [Tracee, tracer]) of
         {tracer, Tracer} -> ours;
@@ -203,7 +207,7 @@ free_or_fail(T, Pattern, Skipped) ->
         Free -> Free
     end.
 
-%% Leaves out the functions that somebody else traces.
+%% Leaves out the functions that another tracer holds.
 free(#tracing{mode = session}, Pattern, Skipped) ->
     {Pattern, Skipped};
 free(T, #{functions := Mods} = Pattern, Skipped) ->
@@ -229,13 +233,13 @@ check_senders(T, #{senders := Wanted, process_flags := Flags, port_flags := Port
         false -> {Senders, []}
     end.
 
-%% The pattern that we want may be there already, and is not ours to clear then.
+%% If another tracer has set the same pattern, it must not be cleared.
 free_senders({match_spec, true}) -> {true, []};
 free_senders({match_spec, ?SENDER}) -> {false, []};
 free_senders({match_spec, _}) -> {false, ['receive']}.
 
-%% @doc Sets or takes away what was planned. Of what is set: what has gone since
-%% is not counted.
+%% @doc Sets or removes what was planned. Processes and functions that no longer exist are
+%% not counted.
 -spec apply_plan(t(), plan()) -> {result(), t()}.
 apply_plan(T, #{how := false, spec := Spec, set := Set, unset := Unset}) ->
     #{processes := Processes, process_flags := PFlags, ports := Ports, port_flags := OFlags} = Spec,
@@ -269,13 +273,13 @@ apply_plan(T, #{spec := Spec, set := Set, unset := Unset, senders := Senders, sk
         asked(set, Spec, Sample#tracing{former = #{}})
     }.
 
-%% Existing tracees of somebody else, which the runtime passed over.
+%% The existing tracees of other tracers, which the runtime has skipped.
 others(#tracing{mode = global} = T, Who, Existing) when Who =:= all; Who =:= existing ->
     [One || One <- Existing, holder(T, One) =:= other];
 others(_, _, _) ->
     [].
 
-%% Answers how many functions there were.
+%% Returns the number of functions.
 set_all(T, Set) ->
     set_functions(
         T,
@@ -292,9 +296,9 @@ by_module(Set) ->
         maps:to_list(Set)
     ).
 
-%% One operation for a whole module, then the exceptions: in a runtime that sets
-%% one by one, each operation makes all schedulers agree. Those that set a
-%% function for the second time are not counted.
+%% One operation for the whole module, then one for each exception: on a stock runtime all
+%% schedulers synchronise for each operation. Operations that set a function again have the
+%% factor 0, so that it is counted once.
 set_operations(M, Scope, FAs) ->
     Singly = fun(Count, Ones) -> [{Count, {{M, F, A}, MS, [Scope]}} || {{F, A}, MS} <- Ones] end,
     case is_whole(M, Scope, [FA || {FA, _} <- FAs]) of
@@ -316,7 +320,7 @@ is_whole(M, Scope, FAs) ->
 module_functions(M, local) -> module_info(M, functions);
 module_functions(M, global) -> module_info(M, exports).
 
-%% The module may have gone.
+%% The module may have been deleted.
 module_info(M, What) ->
     try
         erlang:get_module_info(M, What)
@@ -324,8 +328,8 @@ module_info(M, What) ->
         error:badarg -> []
     end.
 
-%% Answers how many functions the operations with factor 1 have set. The runtime of
-%% erts_patches takes all operations at once, and no process ever sees a part of them.
+%% Returns the number of functions that the operations with factor 1 have set. The patched
+%% runtime (erts_patches) applies all operations atomically.
 set_functions(_, []) ->
     0;
 set_functions(T, Operations) ->
@@ -337,7 +341,7 @@ set_functions(T, Operations) ->
         end,
     lists:sum(lists:zipwith(fun(Factor, Count) -> Factor * Count end, Factors, Counts)).
 
-%% How that runtime calls what is traced.
+%% The first argument of the patched runtime's function.
 handle(#tracing{mode = session, session = Session}) -> Session;
 handle(#tracing{mode = global}) -> {legacy, default}.
 
@@ -369,7 +373,7 @@ plural(existing, port) -> existing_ports;
 plural(new, process) -> new_processes;
 plural(new, port) -> new_ports.
 
-%% It may have gone meanwhile.
+%% The process or port may have ended.
 set_tracee(T, Kind, One, How, Flags) ->
     try
         set_flags(T, Kind, One, How, Flags)
@@ -383,7 +387,8 @@ set_flags(#tracing{mode = session, session = Session}, port, Who, How, Flags) ->
     (api()):port(Session, Who, How, Flags);
 set_flags(#tracing{mode = global, tracer = {Module, State}}, _, Who, true, Flags) ->
     erlang:trace(Who, true, [{tracer, Module, State} | Flags]);
-%% Without the tracer the runtime would forget it, and all other flags for new ones with it.
+%% The tracer must be given, or the runtime would remove it, and with it all other flags for new
+%% processes or ports.
 set_flags(#tracing{mode = global, tracer = {Module, State}}, _, Who, false, Flags) when
     Who =:= new_processes; Who =:= new_ports
 ->
@@ -391,8 +396,8 @@ set_flags(#tracing{mode = global, tracer = {Module, State}}, _, Who, false, Flag
 set_flags(#tracing{mode = global}, _, Who, false, Flags) ->
     erlang:trace(Who, false, Flags).
 
-%% @doc Plans to take away what the specification names. Functions that patterns
-%% outside of it want stay, as those want them.
+%% @doc Plans the removal of what the specification names. Functions that other patterns name
+%% stay traced as those patterns require.
 -spec unplan(t(), kymo_spec:t()) -> {ok, plan(), t()}.
 unplan(#tracing{functions = Old} = T, #{functions := Functions} = Spec) ->
     Patterns = kymo_wanted:remove(T#tracing.patterns, Functions),
@@ -406,8 +411,8 @@ unset_tracees(_, _, none, _) ->
     ok;
 unset_tracees(_, _, _, []) ->
     ok;
-%% Whatever flags for new ones are taken away, the runtime forgets the tracer, and with it
-%% those that were to stay: they are set again.
+%% If any flag for new processes or ports is removed, the runtime also removes their tracer and
+%% the other flags, so those are set again.
 unset_tracees(#tracing{mode = session, session = Session} = T, Kind, new, Flags) ->
     {flags, Held} = (api()):info(Session, plural(new, Kind), flags),
     set_flags(T, Kind, new, false, Flags),
@@ -448,7 +453,7 @@ unset_operations(M, FAs, Scope) ->
         false -> [{1, {{M, F, A}, false, [Scope]}} || {F, A} <- FAs]
     end.
 
-%% In a session nobody else sets anything.
+%% No other tracer can set anything in a session.
 is_set(#tracing{mode = session}, _, _) -> true;
 is_set(T, MFA, Scope) -> is_ours(T, MFA, Scope).
 
@@ -461,8 +466,8 @@ kind_flags(Kind) -> [Kind].
 
 muted_flags(#tracing{muted = Kinds}) -> lists:append([kind_flags(K) || K <- Kinds]).
 
-%% Remembers who was to have which flags, as far as that can matter when they are given
-%% back: what names all makes what was said before about these flags void.
+%% Remembers which flags were requested for which processes and ports, to restore them later. A
+%% request for all of them replaces earlier requests for the same flags.
 asked(How, #{processes := Processes, process_flags := PFlags, ports := Ports, port_flags := OFlags}, T) ->
     asked(How, port, Ports, OFlags, asked(How, process, Processes, PFlags, T)).
 
@@ -488,22 +493,35 @@ kinds(#tracing{asked = Asked, muted = Muted}) ->
         lists:any(fun(F) -> lists:member(F, Flags) end, kind_flags(K))
     ].
 
-%% @doc Does setting a function make all schedulers wait for each other, so that a busy node
-%% needs long for many of them? The runtime of erts_patches sets them all at once.
+%% @doc Whether setting this many functions takes long on a busy node. On a stock runtime all
+%% schedulers synchronise for each of them; the patched runtime sets all in one operation.
 -spec is_slow(t(), Functions :: non_neg_integer()) -> boolean().
 is_slow(_, Functions) -> Functions > ?AT_ONCE andalso not erlang:function_exported(api(), patterns, 2).
 
-%% @doc Plans to leave out functions and kinds of events for a while. The new state is to
-%% be known to the janitor before {@link apply_shed/3}.
--spec shed(t(), [mfa()], [kind()]) -> {Unset :: kymo_wanted:set(), t()}.
-shed(#tracing{functions = Old, shed = Shed, muted = Muted} = T, MFAs, Kinds) ->
-    New = T#tracing{
+%% @doc Plans to shed functions and kinds of events. The change must be passed to the janitor
+%% before {@link apply_shed/3} is called.
+-spec shed(t(), [mfa()], [kind()]) -> {Unset :: kymo_wanted:set(), change()}.
+shed(#tracing{functions = Old}, MFAs, Kinds) -> {maps:with(MFAs, Old), {shed, MFAs, Kinds}}.
+
+%% @doc The state after a planned change. Changes are small even if the state is large, so the
+%% janitor is sent only changes.
+-spec changed(t(), change()) -> t().
+changed(#tracing{functions = Old, shed = Shed, muted = Muted} = T, {shed, MFAs, Kinds}) ->
+    T#tracing{
+        functions = maps:without(MFAs, Old),
+        former = maps:with(MFAs, Old),
         shed = maps:merge(Shed, maps:from_list([{MFA, []} || MFA <- MFAs])),
         muted = lists:usort(Kinds ++ Muted)
-    },
-    {maps:with(MFAs, Old), wants(New, New#tracing.patterns, maps:without(MFAs, Old))}.
+    };
+changed(#tracing{functions = Old, shed = Shed, muted = Muted} = T, {give_back, MFAs, Set, Kinds}) ->
+    T#tracing{
+        functions = maps:merge(Old, Set),
+        former = maps:filter(fun(MFA, Was) -> map_get(MFA, Set) =/= Was end, maps:with(maps:keys(Set), Old)),
+        shed = maps:without(MFAs, Shed),
+        muted = Muted -- Kinds
+    }.
 
-%% @doc Does it.
+%% @doc Carries out what {@link shed/3} has planned.
 -spec apply_shed(t(), kymo_wanted:set(), [kind()]) -> t().
 apply_shed(#tracing{tracees = Tracees} = T, Unset, Kinds) ->
     Flags = lists:append([kind_flags(K) || K <- Kinds]),
@@ -515,8 +533,8 @@ apply_shed(#tracing{tracees = Tracees} = T, Unset, Kinds) ->
 flags_of(process, Flags) -> Flags -- [ports, running_ports];
 flags_of(port, Flags) -> Flags -- [call, procs, running_procs, garbage_collection].
 
-%% @doc Is it known who has to get the flags of this kind? It is not of processes that
-%% existed at some time, and of those that inherit flags.
+%% @doc Whether it is known which processes and ports have to get the flags of this kind. That is
+%% unknown for processes of `existing', and for processes that have inherited flags.
 -spec can_give_back(t(), kind()) -> boolean().
 can_give_back(#tracing{asked = Asked}, Kind) ->
     Flags = kind_flags(Kind),
@@ -528,17 +546,16 @@ can_give_back(#tracing{asked = Asked}, Kind) ->
         Asked
     ).
 
-%% @doc Plans to give back what was shed, as far as it is still wanted. What another tracer
-%% has set meanwhile stays shed.
--spec give_back(t(), [mfa()], [kind()]) -> {Set :: kymo_wanted:set(), Stay :: [mfa()], t()}.
-give_back(#tracing{functions = Old, shed = Shed, muted = Muted, patterns = Patterns} = T, MFAs, Kinds) ->
-    Wanted = maps:with(MFAs, wanted(T#tracing{shed = maps:without(MFAs, Shed)}, Patterns, cover)),
+%% @doc Plans to restore what was shed, as far as it is still wanted. Functions that another
+%% tracer has set since stay shed.
+-spec give_back(t(), [mfa()], [kind()]) -> {Set :: kymo_wanted:set(), Stay :: [mfa()], change()}.
+give_back(#tracing{patterns = Patterns} = T, MFAs, Kinds) ->
+    {ok, Wanted} = kymo_wanted:functions(kymo_wanted:only(Patterns, MFAs), cover),
     Stay = [MFA || MFA <- maps:keys(Wanted), T#tracing.mode =/= session, not is_free(T, MFA)],
     Set = maps:without(Stay, Wanted),
-    New = T#tracing{shed = maps:without(MFAs -- Stay, Shed), muted = Muted -- Kinds},
-    {Set, Stay, wants(New, Patterns, maps:merge(Old, Set))}.
+    {Set, Stay, {give_back, MFAs -- Stay, Set, Kinds}}.
 
-%% @doc Does it.
+%% @doc Carries out what {@link give_back/3} has planned.
 -spec apply_give_back(t(), kymo_wanted:set(), [kind()]) -> t().
 apply_give_back(#tracing{asked = Asked} = T, Set, Kinds) ->
     Flags = lists:append([kind_flags(K) || K <- Kinds]),
@@ -575,8 +592,8 @@ around_self(Mode, Tracer, Flags, MFA, Fun) ->
         Mode =:= session andalso (api()):session_destroy(T#tracing.session)
     end.
 
-%% @doc Takes away everything. Works in any process, after the recorder has
-%% ended, and more than once.
+%% @doc Removes everything. Works in any process, after the recorder has ended, and more than
+%% once.
 -spec clear(t()) -> ok.
 clear(#tracing{tracer = Tracer} = T) ->
     unwatch(T),
@@ -600,8 +617,8 @@ clear_mode(T) ->
     end,
     ok.
 
-%% A tracee that is not cleared yet may have spawned another that inherits its
-%% flags, so until none is found.
+%% Repeated until no tracee is found, because one that was not cleared yet may have spawned
+%% another that inherits its flags.
 clear_existing(T, Kind, All) ->
     case [One || One <- All(), holder(T, One) =:= ours] of
         [] ->
@@ -614,12 +631,12 @@ clear_existing(T, Kind, All) ->
 %% ---- code that is loaded later ---------------------------------------------
 
 
-%% @doc Asks the runtime to tell the caller when code was loaded: loading a
-%% module takes away the breakpoints in it. {@link loaded/1} recognises the
-%% message. In mode `global' only when nobody else watches the same function.
+%% @doc Makes the runtime notify the caller when code was loaded: loading a module removes its
+%% breakpoints. {@link loaded/1} recognises the message. In mode `global' this works only if
+%% no other tracer watches the same function.
 -spec watch(t()) -> t().
 watch(#tracing{mode = session} = T) ->
-    %% One of its own: the messages of a session all go to one tracer.
+    %% A session of its own, because all messages of a session go to one tracer.
     Session = (api()):session_create(kymo, self(), []),
     (api()):function(Session, ?LOADED, ?LOADED_SPEC, [meta]),
     T#tracing{watcher = {session, Session}};
@@ -632,7 +649,7 @@ watch(#tracing{watcher = Watcher} = T) ->
             T
     end.
 
-%% @doc Is this message that of the end of a load?
+%% @doc Whether the message reports that code was loaded.
 -spec loaded(term()) -> boolean().
 loaded(Message) ->
     is_tuple(Message) andalso tuple_size(Message) >= 4 andalso
@@ -645,7 +662,7 @@ unwatch(#tracing{watcher = {session, Session}}) ->
     ok;
 unwatch(#tracing{watcher = Watcher}) ->
     case runtime(trace_info, [?LOADED, meta]) of
-        %% [] for a watcher that is dead, as ours when this is the janitor.
+        %% [] if the watcher is dead, as it is when the janitor calls this function.
         {meta, Tracer} when Tracer =:= Watcher; Tracer =:= [] ->
             runtime(trace_pattern, [?LOADED, false, [meta]]),
             ok;
@@ -653,8 +670,8 @@ unwatch(#tracing{watcher = Watcher}) ->
             ok
     end.
 
-%% @doc Plans what code that was loaded since has made necessary: the patterns
-%% in modules that came anew, and with wildcards in modules that came first.
+%% @doc Plans what is necessary because of code loaded since the last plan: patterns in modules
+%% that were loaded again, and wildcards in modules that were loaded for the first time.
 -spec replan(t()) -> {ok, plan(), t()} | unchanged.
 replan(#tracing{patterns = Patterns} = T) ->
     case [{P, Lost} || P <- Patterns, [_ | _] = Lost <- [lost(T, P)]] of
@@ -694,8 +711,8 @@ lost(T, #{scope := Scope} = Pattern) ->
 
 not_shed(#tracing{shed = Shed}, {M, FAs}) -> {M, [FA || {F, A} = FA <- FAs, not is_map_key({M, F, A}, Shed)]}.
 
-%% The breakpoints of a module go all at once, so one function tells, unless the
-%% module came with more functions than before.
+%% All breakpoints of a module are removed together, so one function is enough to check,
+%% unless the new module has more functions than the old one.
 is_module_in_place(_, {_, []}) ->
     true;
 is_module_in_place(#tracing{functions = Set} = T, {M, [{F, A} | _] = FAs}) ->
@@ -706,7 +723,7 @@ traced(T, MFA) -> element(2, trace_info(T, MFA, traced)).
 
 %% ---- what is still in place --------------------------------------------------
 
-%% @doc False when somebody has destroyed the session.
+%% @doc False if the session was destroyed.
 -spec is_alive(t()) -> boolean().
 is_alive(#tracing{mode = global}) ->
     true;
@@ -727,7 +744,7 @@ is_session(Session) ->
 -spec functions(t()) -> kymo_wanted:set().
 functions(#tracing{functions = Functions}) -> Functions.
 
-%% @doc Takes the messages of loads out of the mailbox. Were there any?
+%% @doc Removes messages about loaded code from the mailbox. Returns whether there were any.
 -spec drain() -> boolean().
 drain() -> drain(false).
 
@@ -737,16 +754,16 @@ drain(Any) ->
     after 0 -> Any
     end.
 
-%% @doc Those whose flags are looked at by is_in_place/2, at most ?MAX_SAMPLE.
+%% @doc The sample of processes and ports for is_in_place/2, at most ?MAX_SAMPLE.
 -spec tracees(t()) -> tracees().
 tracees(#tracing{tracees = Tracees}) -> Tracees.
 
-%% @doc Processes that have ended need no flags.
+%% @doc Removes processes and ports that have ended from the sample.
 -spec forget_tracees(t(), [pid() | port()]) -> t().
 forget_tracees(#tracing{tracees = Tracees} = T, Gone) -> T#tracing{tracees = maps:without(Gone, Tracees)}.
 
-%% @doc Is this function or tracee as it was set? `gone': there is no such function,
-%% process or port any more.
+%% @doc Whether the settings of this function or tracee are still in place. `gone': it no longer
+%% exists.
 -spec is_in_place(t(), mfa() | pid() | port() | new_processes | new_ports) -> boolean() | gone.
 is_in_place(#tracing{functions = Set} = T, {_, _, _} = MFA) ->
     #{MFA := {Scope, MatchSpec}} = Set,
@@ -767,8 +784,8 @@ trace_info(#tracing{mode = session, session = Session}, What, Item) ->
 trace_info(#tracing{mode = global}, What, Item) ->
     runtime(trace_info, [What, Item]).
 
-%% The first ones by pid, which are the oldest, and the defaults for new ones. Only
-%% flags that are really there are watched: a sensitive process takes none.
+%% Chooses the first ones in the order of pids, which are the oldest, and the defaults for new
+%% ones. Includes only those that have the flags now: a sensitive process has none.
 sample(T, _, none, _) ->
     T;
 sample(T, _, _, []) ->

@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc The options `triggers' and `on_trigger' of {@link kymo:start/1}: when a recorder takes a
-%% snapshot of itself.
+%% @doc The options `triggers' and `on_trigger' of {@link kymo:start/1}: conditions on which a
+%% recorder takes a snapshot of itself.
 %%
 %% ```
 %% kymo:start(#{dir => "/dev/shm/rec",
@@ -9,20 +9,21 @@
 %% '''
 %%
 %% The recorder starts the command `kymo watch', which reads the recording from outside the
-%% node and judges its events with the analysis of `kymo why'. So a trigger sees what is traced
-%% ({@link kymo:trace/2}) and nothing else: calls need their functions, and that their ends are
-%% recorded (`returns => true', `-> return' or the event `return_to'); requests need `messages',
-%% exits `procs', collections `garbage_collection', schedules `running'. The length of mailboxes, stops
-%% of all schedulers, and funs are looked at in the node, whatever is traced.
+%% node and applies the analysis of `kymo why' to it. So a trigger sees only what is traced
+%% with {@link kymo:trace/2}: calls need the functions and their returns (`returns => true',
+%% `-> return' or the event `return_to'), requests need `messages', exits `procs', collections
+%% `garbage_collection', schedules `running'. Mailboxes, stops of all schedulers, and funs are
+%% checked in the node, whatever is traced. Reports need the option `system_monitor', and
+%% stops, except on the runtime of `erts_patches', the option `counters'.
 %%
-%% Times are milliseconds, and may be floats.
+%% Times are in milliseconds, and may be floats.
 -module(kymo_trigger).
 
--export([parse/2, watched/1, looked/1, format_allowed/1]).
+-export([parse/2, missing/2, watched/1, looked/1, format_allowed/1, format_missing/2]).
 -export_type([trigger/0, on_trigger/0, plan/0, looked/0]).
 
 -type pattern() :: string() | binary() | module() | {module(), Function :: atom()} | mfa().
-%% `"shop:price/1"', `"shop:price"', `"shop"', `"_:handle_call/3"', `"my_*:_/_"'; `_' stands for
+%% `"shop:price/1"', `"shop:price"', `"shop"', `"_:handle_call/3"', `"my_*:_/_"'; `_' matches
 %% anything.
 
 -type trigger() ::
@@ -34,23 +35,31 @@
     | {collection, Ms :: number()}
     | {schedule, Ms :: number()}
     | {stopped, Ms :: number()}
+    | {reported, atom() | string() | binary()}
     | {check, fun(() -> boolean() | {true, term()})}
     | {check, fun(() -> boolean() | {true, term()}), Interval :: pos_integer()}.
 %% <ul>
-%% <li>`call': a call of such a function takes longer.</li>
-%% <li>`request': a request is not answered in that time. The pattern is the registered name of
-%%   the server, the function that it runs, or the one that handles the request; `'_'' is any
-%%   request.</li>
-%% <li>`mailbox': a process has more messages. Up to 2,000 processes are looked at five times a
-%%   second, in turns when there are more; or only the ones named.</li>
-%% <li>`exit': a process exits with this reason, a pattern; of a tuple its first element counts.
-%%   `normal' and `shutdown' never do.</li>
-%% <li>`collection': a garbage collection takes longer. `schedule': a process keeps its scheduler
-%%   longer; dirty schedulers do not count.</li>
-%% <li>`stopped': a process of the highest priority could not run for so long while the runtime
-%%   stopped all schedulers. Only on the runtime of `erts_patches', which counts these stops.</li>
-%% <li>`check': the fun returns `true' or `{true, Why}'. It is called every `Interval' milliseconds
-%%   (1000), in a process of its own that is killed after five seconds.</li>
+%% <li>`call': a call of a matching function takes longer than this.</li>
+%% <li>`request': a request is not answered within this time. The pattern matches the registered
+%%   name of the server, the function that the server runs, or the one that handles the request;
+%%   `` '_' '' matches any request.</li>
+%% <li>`mailbox': a process has more messages than this. Only the named processes are checked, or
+%%   all: up to 2,000 of them five times a second, in turns if there are more.</li>
+%% <li>`exit': a process exits with a reason that matches the pattern; for a tuple, its first
+%%   element. `normal' and `shutdown' never match.</li>
+%% <li>`collection': a garbage collection takes longer than this.</li>
+%% <li>`schedule': a process keeps its scheduler longer than this. Dirty schedulers do not
+%%   count.</li>
+%% <li>`stopped': no process could run for this time. On the runtime of `erts_patches', which
+%%   counts the times that it stops all schedulers: one of the highest priority, because of such
+%%   a stop. Elsewhere the process that samples the counters, with high priority, for longer than
+%%   twice the usual interval, for whatever reason: also because the operating system did not run
+%%   the node.</li>
+%% <li>`reported': the system monitor has reported this: `long_gc', `long_schedule',
+%%   `large_heap', `busy_port', `busy_dist_port', `long_message_queue', or a pattern.</li>
+%% <li>`check': the fun returns `true' or `{true, Why}'. It is called every `Interval'
+%%   milliseconds (default 1000), in a process of its own, which is killed after five
+%%   seconds.</li>
 %% </ul>
 
 -type on_trigger() :: #{
@@ -62,22 +71,23 @@
     keep_bytes => pos_integer() | infinity
 }.
 %% <ul>
-%% <li>`action': take a snapshot (default), stop the recorder, or only note it for {@link
-%%   kymo:info/1}.</li>
-%% <li>`folder': each snapshot is a new folder in it. Default: the folder of the recording with
-%%   `.triggered' behind its name.</li>
-%% <li>`cooldown': for so many milliseconds after it has fired a trigger does not fire again
-%%   (10000); what would have fired is counted.</li>
-%% <li>`max': how many snapshots the recorder takes in all (100).</li>
-%% <li>`keep', `keep_bytes': how many snapshots, and how many bytes of them, stay in the folder;
-%%   the oldest are removed first, the newest is always kept (10, and 1 GiB). Snapshots of earlier
-%%   recorders count, other files do not.</li>
+%% <li>`action': `snapshot' (default) takes a snapshot, `stop' stops the recorder, `note' only
+%%   lists the firing in {@link kymo:info/1}.</li>
+%% <li>`folder': the folder in which each snapshot makes a new folder. Default: the folder of the
+%%   recording with `.triggered' appended to its name.</li>
+%% <li>`cooldown': the time in milliseconds after a firing during which the same trigger does not
+%%   fire again. Default: 10000. Suppressed firings are counted.</li>
+%% <li>`max': the maximum number of snapshots of this recorder. Default: 100.</li>
+%% <li>`keep', `keep_bytes': the maximum number and total size (bytes) of the snapshots in the
+%%   folder. Default: 10, and 1 GiB. The oldest are removed first; the newest is always kept.
+%%   Snapshots of earlier recorders count, other files do not.</li>
 %% </ul>
 
 -type looked() ::
     {mailbox, all | [atom() | pid()], non_neg_integer()}
     | {stopped, Ns :: pos_integer()}
     | {check, fun(() -> boolean() | {true, term()}), Interval :: pos_integer()}.
+%% A trigger that is checked in the node.
 
 -type plan() :: #{
     watched := [binary()],
@@ -89,6 +99,8 @@
     keep := pos_integer() | infinity,
     keep_bytes := pos_integer() | infinity
 }.
+%% Both options, checked, with defaults: `watched' are the triggers that `kymo watch' evaluates,
+%% `looked' those that are checked in the node.
 
 -define(MAX_TRIGGERS, 64).
 -define(MAX_MS, 1000000000).
@@ -101,7 +113,7 @@
     keep_bytes => 1 bsl 30
 }).
 
-%% @doc Both options as they are carried out; `none' without triggers.
+%% @private Checks both options. Returns what the recorder carries out; `none' without triggers.
 -spec parse(term(), term()) -> {ok, plan() | none} | {error, {bad_option, triggers | on_trigger, term()}}.
 parse(Triggers, On) ->
     try {triggers(Triggers), on(On)} of
@@ -111,23 +123,38 @@ parse(Triggers, On) ->
         throw:{bad, Key, Value} -> {error, {bad_option, Key, Value}}
     end.
 
-%% @doc The triggers that the command judges.
+%% @private The first trigger that would never fire without an option of the recorder that is
+%% `none', and that option.
+-spec missing([binary()], #{counters | system_monitor => term(), _ => _}) -> none | {binary(), counters | system_monitor}.
+missing(Watched, Options) ->
+    Needs = [{<<"stopped,">>, counters}, {<<"reported,">>, system_monitor}],
+    Missing = [
+        {Text, Option}
+     || Text <- Watched, {Kind, Option} <- Needs, string:prefix(Text, Kind) =/= nomatch, maps:get(Option, Options, none) =:= none
+    ],
+    case Missing of
+        [] -> none;
+        [First | _] -> First
+    end.
+
+%% @private What to do about it.
+-spec format_missing(binary(), counters | system_monitor) -> iolist().
+format_missing(Text, Option) ->
+    io_lib:format("the trigger ~ts needs the option ~ts of kymo:start/1", [Text, Option]).
+
+%% @private Returns the triggers that the command `kymo watch' evaluates, as its arguments.
 -spec watched(plan()) -> [binary()].
 watched(#{watched := Watched}) -> Watched.
 
-%% @doc Those that the node looks at.
+%% @private Returns the triggers that are checked in the node.
 -spec looked(plan()) -> [{binary(), looked()}].
 looked(#{looked := Looked}) -> Looked.
 
-%% @doc What is allowed, for an error message.
+%% @private Returns the allowed values of an option, for an error message.
 -spec format_allowed(triggers | on_trigger) -> string().
 format_allowed(triggers) ->
     "a list of at most 64 of {call, Functions, Ms}, {request, Functions, Ms}, {mailbox, N}, {mailbox, Names, N}, "
-    "{exit, Reason}, {collection, Ms}, {schedule, Ms}, {check, Fun}, {check, Fun, Ms}" ++
-        case is_counting() of
-            true -> ", {stopped, Ms}";
-            false -> "; {stopped, Ms} needs the runtime of erts_patches"
-        end;
+    "{exit, Reason}, {collection, Ms}, {schedule, Ms}, {stopped, Ms}, {reported, Kind}, {check, Fun}, {check, Fun, Ms}";
 format_allowed(on_trigger) ->
     "a map of action (snapshot, stop, note), folder, cooldown (milliseconds), max, keep and keep_bytes "
     "(each at least 1 or infinity)".
@@ -148,13 +175,26 @@ trigger({mailbox, Names, N} = T) when is_list(Names), Names =/= [] ->
     lists:all(fun is_process/1, Names) orelse bad(triggers, T),
     looked(T, {mailbox, Names, count(T, N)});
 trigger({stopped, Ms} = T) ->
-    is_counting() orelse bad(triggers, T),
-    _ = ms(T, Ms),
-    looked(T, {stopped, round(Ms * 1000000)});
+    Text = ["stopped,", ms(T, Ms)],
+    case is_counting() of
+        true -> looked(T, {stopped, round(Ms * 1000000)});
+        false -> watched(T, Text)
+    end;
+trigger({reported, Kind} = T) when is_atom(Kind); is_list(Kind); is_binary(Kind) ->
+    Pattern = unicode:characters_to_list(pattern(T, Kind)),
+    is_reported(Pattern) orelse bad(triggers, T),
+    watched(T, ["reported,", Pattern]);
 trigger({check, Fun}) -> trigger({check, Fun, 1000});
 trigger({check, Fun, Interval} = T) when is_function(Fun, 0), is_integer(Interval), Interval > 0, Interval =< ?MAX_MS ->
     looked(T, {check, Fun, Interval});
 trigger(T) -> bad(triggers, T).
+
+%% Another one would never fire. What fits a pattern is for the command to say.
+is_reported(Pattern) ->
+    lists:any(fun(C) -> C =:= $* end, Pattern) orelse
+        lists:member(Pattern, [
+            "_", "long_gc", "long_schedule", "large_heap", "busy_port", "busy_dist_port", "long_message_queue"
+        ]).
 
 watched(T, Text) ->
     try unicode:characters_to_binary(Text) of
@@ -164,7 +204,7 @@ watched(T, Text) ->
         error:badarg -> bad(triggers, T)
     end.
 
-%% As text as the command would take it.
+%% With the text in the syntax of the command.
 looked(_, {mailbox, all, N} = L) -> {looked, {text("mailbox,~b", [N]), L}};
 looked(_, {mailbox, Names, N} = L) -> {looked, {text("mailbox,~0tp,~b", [Names, N]), L}};
 looked({stopped, Ms}, L) -> {looked, {text("stopped,~wms", [Ms]), L}};
@@ -198,7 +238,7 @@ characters(Text) ->
         error:badarg -> []
     end.
 
-%% Anything is written without the quotes that the atom has.
+%% The wildcard is written without the quotes of the atom.
 name('_') -> "_";
 name(Name) -> io_lib:format("~tp", [Name]).
 
@@ -216,7 +256,7 @@ is_counting() ->
         error:badarg -> false
     end.
 
-%% ---- what is done -----------------------------------------------------------
+%% ---- actions ----------------------------------------------------------------
 
 on(On) when is_map(On) ->
     case maps:keys(On) -- maps:keys(?DEFAULTS) of

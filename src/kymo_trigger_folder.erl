@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The folder of the snapshots that triggers take: names, what is written beside a
-%% snapshot, and which ones stay.
+%% @private The folder of the snapshots that triggers take: names of snapshots, the file that
+%% describes the firing, and removal of old snapshots.
 -module(kymo_trigger_folder).
 
 -export([check/1, new/3, write/2, remove_old/2]).
@@ -8,7 +8,7 @@
 -define(FIRING, "firing.json").
 -define(UNFINISHED, "firing.json.new").
 
-%% @doc Whether snapshots can be put there: the folder, or the one that it will be made in, exists.
+%% @doc Checks that the folder, or the one in which it will be created, exists.
 -spec check(default | file:name_all()) -> ok | {error, {missing_folder, file:filename_all()}}.
 check(default) ->
     ok;
@@ -19,7 +19,7 @@ check(Folder) ->
         false -> {error, {missing_folder, Parent}}
     end.
 
-%% @doc The name of a new snapshot in the folder. Sorted they are in the order of time.
+%% @doc The name of a new snapshot in the folder. Names sort by time.
 -spec new(file:name_all(), Unix :: integer(), Kind :: binary()) -> file:filename_all().
 new(Folder, UnixMs, Kind) -> new(Folder, UnixMs, Kind, 1).
 
@@ -35,7 +35,7 @@ new(Folder, UnixMs, Kind, N) ->
         _ -> Dir
     end.
 
-%% @doc Writes the firing into the folder of a recording, all of it or nothing.
+%% @doc Writes the firing into the folder of a recording, atomically.
 -spec write(file:name_all(), kymo_trigger_json:object()) -> ok | {error, file:posix()}.
 write(Dir, Firing) ->
     File = filename:join(Dir, ?FIRING),
@@ -51,8 +51,8 @@ write(Dir, Firing) ->
     Written =:= ok orelse file:delete(New),
     Written.
 
-%% @doc Removes the oldest snapshots beyond the bounds; the newest stays in any case, and so does
-%% whatever has another name. How many were removed.
+%% @doc Removes the oldest snapshots beyond the bounds, but never the newest one, and nothing
+%% with another name. Returns the number of removed snapshots.
 -spec remove_old(file:name_all(), #{keep := pos_integer() | infinity, keep_bytes := pos_integer() | infinity, _ => _}) ->
     non_neg_integer().
 remove_old(Folder, #{keep := Keep, keep_bytes := Bytes}) ->
@@ -73,7 +73,7 @@ is_ours(Name) ->
 old([], _, _) -> [];
 old([Newest | Older], Keep, Bytes) -> beyond(Older, less(Keep, 1), less(Bytes, size_of(Newest))).
 
-%% An atom is more than any number.
+%% `infinity' works as a bound, because atoms compare greater than numbers.
 beyond([], _, _) ->
     [];
 beyond([Dir | Older], Keep, Bytes) ->
@@ -94,6 +94,6 @@ size_of(Dir) ->
 
 remove(Dir) ->
     _ = file:delete(filename:join(Dir, ?FIRING)),
-    %% Left by a node that was killed just then.
+    %% Exists if a node was killed while writing it.
     _ = file:delete(filename:join(Dir, ?UNFINISHED)),
     kymo_folder:remove_recording(Dir).

@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The lines of `kymo watch', and the file beside a snapshot: flat JSON objects of
-%% integers, texts, booleans and null.
+%% @private JSON for the lines of `kymo watch' and the file that describes a firing: flat objects
+%% of integers, strings, booleans and null.
 -module(kymo_trigger_json).
 
 -export([decode/1, encode/1]).
@@ -9,10 +9,10 @@
 -type value() :: integer() | binary() | boolean() | null.
 -type object() :: #{binary() => value()}.
 
-%% In lists: with patterns of binaries, the code of an older compiler could not be loaded by
-%% OTP 29, and a node may have another release than the one that kymo was built with.
+%% The parser works on lists, because OTP 29 cannot load code of older compilers that matches
+%% binaries, and a node may run another release than the one that kymo was built with.
 
-%% @doc The object of a line; `error' for anything else.
+%% @doc Returns the object in a line, or `error' if there is none.
 -spec decode(binary()) -> {ok, object()} | error.
 decode(Line) ->
     case binary_to_list(Line) of
@@ -64,7 +64,7 @@ string([$\\, C | Rest], Acc) when C =:= $\\; C =:= $"; C =:= $/ -> string(Rest, 
 string([C | Rest], Acc) when C >= 32, C =/= $\\ -> string(Rest, [C | Acc]);
 string(_, _) -> throw(bad).
 
-%% @doc As JSON in UTF-8; texts must be UTF-8.
+%% @doc Returns the object as JSON. Strings must be UTF-8.
 -spec encode(object()) -> iodata().
 encode(Map) ->
     [${, lists:join($,, [[text(K), $:, encode_value(V)] || {K, V} <- lists:sort(maps:to_list(Map))]), $}].

@@ -1,20 +1,21 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private Triggers that the node itself looks at, a process for each: lengths of mailboxes,
-%% stops of all schedulers, funs. A process sends `{looked, Text, Firing}' to the one that has
-%% started it, and ends with it.
+%% @private Triggers that are checked in the node, each in a process of its own: lengths of
+%% mailboxes, stops of all schedulers, and funs. The process sends `{looked, Text, Firing}' to
+%% its parent, and ends with it.
 -module(kymo_trigger_look).
 
 -export([start_link/2]).
 
-%% Looks at mailboxes, in ms, and how many at most in one look. One takes about a microsecond.
+%% Interval in ms between checks of mailboxes, and how many are checked at a time. One takes
+%% about a microsecond.
 -define(MAILBOX_INTERVAL, 200).
 -define(MAILBOX_PROCESSES, 2000).
 
-%% How long a fun may take, in ms.
+%% The maximum run time of a fun, in ms.
 -define(CHECK_TIME, 5000).
 
-%% @doc Begins to look. What fires is a map with some of the members of an object of {@link
-%% kymo_trigger_json}: `ns' is how long ago it began.
+%% @doc Starts checking. A firing is a map with some of the members of an object of {@link
+%% kymo_trigger_json}; `ns' is how long ago the cause began.
 -spec start_link(Text :: binary(), kymo_trigger:looked()) -> pid().
 start_link(Text, Looked) ->
     Tell = {self(), Text},
@@ -34,7 +35,8 @@ look({check, Fun, Interval}, Tell) -> checks(Fun, Interval, {false, none}, Tell)
 
 %% ---- mailboxes --------------------------------------------------------------
 
-%% Full are those that have fired, until they have half of the messages.
+%% Full contains the processes that have fired. They are removed when their mailbox has shrunk to
+%% half of the limit.
 mailboxes(Which, [], Limit, Full, Tell) when Which =/= all ->
     Living = [P || P <- lists:map(fun pid/1, Which), is_pid(P)],
     Left = lists:foldl(fun(P, F) -> mailbox(P, Limit, F, Tell) end, maps:with(Living, Full), Living),
@@ -83,7 +85,8 @@ name(P) ->
 
 %% ---- stops of all schedulers ------------------------------------------------
 
-%% Late beyond the time that was asked for, and the runtime has stopped all meanwhile.
+%% Fires if this process woke up too late and the runtime has stopped all schedulers in that
+%% time.
 stops(Ns, Before, Tell) ->
     _ = process_flag(priority, max),
     Tick = max(Ns div 2000000, 1),
@@ -106,7 +109,7 @@ stopped_so_far() -> erlang:system_info(kymo_blocking).
 
 %% ---- funs -------------------------------------------------------------------
 
-%% Fires when the answer becomes true, and again when it has been false.
+%% Fires when the result becomes true, and again only after it has been false.
 checks(Fun, Interval, Before, Tell) ->
     Answer = asked(Fun),
     case Answer of
@@ -120,8 +123,9 @@ checks(Fun, Interval, Before, Tell) ->
 checked(Kind, Why) ->
     #{<<"kind">> => Kind, <<"value">> => 0, <<"limit">> => 0, <<"reason">> => text("~0tP", [Why, 30]), ns => 0}.
 
-%% Its process ends normally, as the exit of one of ours is no news. It may be traced: made
-%% sensitive when it runs, it would seem to run for ever.
+%% Runs the fun in a process that always exits normally, so that its exit does not fire a
+%% trigger. The process is not made sensitive: it may be traced already, and its `out' event
+%% would be missing, so that it would seem to run for ever.
 asked(Fun) ->
     Asker = self(),
     {Pid, Monitor} = spawn_monitor(fun() -> Asker ! {self(), answered(Fun)} end),
@@ -132,7 +136,7 @@ asked(Fun) ->
         {'DOWN', Monitor, process, Pid, Reason} ->
             {failed, Reason};
         {'EXIT', _, Reason} ->
-            %% Nobody wants to know any more, and the fun may go on for ever.
+            %% The result is no longer needed, and the fun might run for ever.
             exit(Pid, kill),
             exit(Reason)
     after ?CHECK_TIME ->
@@ -153,7 +157,7 @@ answered(Fun) ->
 
 %% ---- small things -----------------------------------------------------------
 
-%% Whoever has started this process may have ended normally, too.
+%% Waits, and exits if the parent has ended, even normally.
 wait(Ms) ->
     receive
         {'EXIT', _, Reason} -> exit(Reason)

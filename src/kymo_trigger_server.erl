@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The triggers of one recorder: runs the command `kymo watch', which judges the
-%% recording from outside the node, and does what its firings ask for. The process belongs to
-%% the server of the recorder, which starts it again when it is killed; what {@link info/1}
-%% shows is in a table of the server, so it outlives this process.
+%% @private The triggers of one recorder: runs the command `kymo watch', which evaluates the
+%% recording outside the node, and carries out the actions of firings. The process belongs to
+%% the server of the recorder, which restarts it if it is killed. The data for {@link info/1} is
+%% in an ETS table of the server, so it survives this process.
 -module(kymo_trigger_server).
 
 -behaviour(gen_server).
@@ -15,21 +15,21 @@
 
 -type about() :: #{server := pid(), state := reference(), dir := binary(), table := ets:table(), start := integer()}.
 
-%% How long until the command is started again, in ms: doubled until it has run for the
-%% longest of these times.
+%% The delay in ms before the command is restarted. It is doubled each time, up to the maximum,
+%% and reset once the command has run for the maximum.
 -define(FIRST_PAUSE, 1000).
 -define(LONGEST_PAUSE, 60000).
 
-%% Firings that are remembered for info, and to tell those that come twice when the command
-%% was started again.
+%% The number of firings kept for info, and to detect repeated ones after a restart of the
+%% command.
 -define(REMEMBERED, 100).
 -define(SHOWN, 20).
 
-%% While so many messages wait no snapshot is taken: one takes longer than a firing takes to
-%% arrive, and nothing slows the command down.
+%% No snapshot is taken while more messages than this wait: a snapshot takes longer than it takes
+%% for another firing to arrive, and the command has no flow control.
 -define(MOST_WAITING, 100).
 
-%% What info shows of one.
+%% The keys of a firing that info returns.
 -define(KEYS, [
     trigger, kind, value, limit, open, start_ns, end_ns, process, process_pid, server, server_pid, function, reason,
     fired_ms, held
@@ -48,7 +48,7 @@
 
 %% ---- for the server of the recorder ------------------------------------------
 
-%% @doc Starts the triggers of the calling process, just after its recorder was opened.
+%% @doc Starts the triggers for the calling process, the server, after it has opened its recorder.
 -spec new(kymo_trigger:plan() | none, reference()) -> handle().
 new(none, _) ->
     none;
@@ -64,7 +64,7 @@ new(Plan, State) ->
     true = ets:insert(Table, {info, first_info(Plan, Folder)}),
     started(#{plan => Plan#{folder := Folder}, about => About, process => none}).
 
-%% A binary, as `dir' is.
+%% Converts a name to a binary, like that of `dir'.
 native(Name) when is_list(Name) -> unicode:characters_to_binary(Name, unicode, file:native_name_encoding());
 native(Name) -> Name.
 
@@ -95,8 +95,8 @@ first_info(#{action := Action} = Plan, Folder) ->
         firings => []
     }.
 
-%% @doc A message to the server of the recorder. When it says that the triggers' process has died, which
-%% it does not by itself before the recorder does, the message `triggers' comes soon.
+%% @doc Handles a message to the server. If it reports that the triggers' process was killed
+%% before the recorder has ended, the message `triggers' follows after a delay.
 -spec down(term(), handle()) -> handle().
 down({'DOWN', Monitor, process, _, _}, #{process := {_, Monitor}, about := #{table := Table}} = Handle) ->
     [{info, #{restarts := N} = Info}] = ets:lookup(Table, info),
@@ -106,12 +106,12 @@ down({'DOWN', Monitor, process, _, _}, #{process := {_, Monitor}, about := #{tab
 down(_, Handle) ->
     Handle.
 
-%% @doc Starts the process that has died again.
+%% @doc Restarts the process after its death.
 -spec again(handle()) -> handle().
 again(#{process := none} = Handle) -> started(Handle);
 again(Handle) -> Handle.
 
-%% @doc What `triggers' of kymo:info/1 is.
+%% @doc The value of `triggers' in kymo:info/1.
 -spec info(handle()) -> none | map().
 info(none) ->
     none;
@@ -121,7 +121,7 @@ info(#{about := #{table := Table}}) ->
         suppressed := Here + There, firings := lists:sublist(Firings, ?SHOWN)
     }.
 
-%% @doc Nothing fires any more. The command notices the end of its standard input.
+%% @doc Stops the triggers. The command ends when its standard input is closed.
 -spec stop(handle()) -> handle().
 stop(#{process := {Pid, Monitor}} = Handle) ->
     exit(Pid, kill),
@@ -131,7 +131,7 @@ stop(#{process := {Pid, Monitor}} = Handle) ->
 stop(Handle) ->
     Handle.
 
-%% Its port ends with the process; this is what info says.
+%% Updates the state in info. The port itself is closed when the process ends.
 close_watcher(#{about := #{table := Table}}) ->
     [{info, Info}] = ets:lookup(Table, info),
     case Info of
@@ -209,7 +209,8 @@ micros(Ns) -> integer_to_list(Ns div 1000) ++ "us".
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
-%% It follows the recording to its end, which ends this process too; any other end is an error.
+%% The command exits with status 0 at the end of the recording, which ends this process as well.
+%% Any other exit is an error.
 ended(Status, #triggers{info = #{watcher_error := Error}} = S) ->
     again_later(
         case Status of
@@ -246,7 +247,7 @@ line({ok, #{<<"kind">> := _, <<"number">> := Number, <<"start_ns">> := Start, <<
 line(_, Line, S) ->
     noted(S, #{watcher_error => Line}).
 
-%% ---- what the node has seen -----------------------------------------------------
+%% ---- checks in the node ---------------------------------------------------------
 
 looked(Text, #{<<"kind">> := failed, <<"reason">> := Why}, S) ->
     noted(S, #{error => text("~ts: ~ts", [Text, Why])});
@@ -302,12 +303,13 @@ snapshot(Firing, #triggers{plan = #{folder := Folder} = Plan, about = #{server :
 taken(gone) -> {error, already_stopped};
 taken(Answer) -> Answer.
 
-%% What was overwritten until after the snapshot may be missing in it, and nothing else.
+%% Whether the snapshot has the whole cause. Only events that were overwritten before the
+%% snapshot was complete can be missing in it.
 is_held(#{<<"start_unix_ns">> := Start}, #triggers{about = #{state := State}}) ->
     #{complete_from := From} = kymo_tracer:info(State),
     Start >= From.
 
-%% The server ends this process too: what is to be done is done before.
+%% Everything else is done first, because the server ends this process when it stops.
 stop_recorder(Firing, #triggers{about = #{server := Server, dir := Dir}} = S) ->
     Whole = Firing#{<<"held">> => is_held(Firing, S)},
     Written = kymo_trigger_folder:write(Dir, Whole),

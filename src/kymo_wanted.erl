@@ -1,10 +1,10 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @private The patterns of one recorder, and the trace pattern that each function
-%% gets from them. A function that several patterns name gets the union of what
-%% they want, whatever the order in which they were given.
+%% @private The patterns of one recorder, and the resulting trace pattern of each function. A
+%% function that several patterns name gets their union, independent of the order in which they
+%% were given.
 -module(kymo_wanted).
 
--export([add/2, remove/2, found/2, functions/2]).
+-export([add/2, remove/2, found/2, only/2, functions/2]).
 -export_type([t/0, set/0]).
 
 -type t() :: [kymo_spec:functions()].
@@ -20,12 +20,12 @@ add(Patterns, New) ->
 is_same(#{scope := S, match_spec := MS} = A, #{scope := S, match_spec := MS} = B) -> is_same_text(A, B);
 is_same(_, _) -> false.
 
-%% Different spellings of the same pattern are the same.
+%% Different spellings of the same pattern are equal.
 is_same_text(#{compiled := A}, #{compiled := B}) -> kymo_pattern:is_same(A, B).
 
-%% @doc Removes patterns. One that was added is forgotten; functions that other
-%% patterns name as well stay wanted. From one that was not added, its functions
-%% are taken out of all patterns, also for code that is loaded later.
+%% @doc Removes patterns. If a pattern was added before, it is removed, and functions that other
+%% patterns name stay wanted. If it was not added, its functions are excluded from all patterns,
+%% also when code is loaded later.
 -spec remove(t(), [kymo_spec:functions()]) -> t().
 remove(Patterns, Removed) ->
     lists:foldl(fun remove_one/2, Patterns, Removed).
@@ -50,7 +50,7 @@ without(Functions, Removed) ->
      || {M, FAs} <- Functions, [_ | _] = Left <- [FAs -- maps:get(M, ByModule, [])]
     ].
 
-%% @doc The functions that a pattern stands for now.
+%% @doc The functions that a pattern matches now.
 -spec found(kymo_spec:functions(), local | global) -> kymo_pattern:functions().
 found(#{compiled := Compiled, except := Except}, Scope) ->
     lists:foldl(
@@ -65,9 +65,22 @@ functions_of(Compiled, Scope) ->
         {error, {no_functions, _}} -> []
     end.
 
-%% @doc What to set for each function. With both scopes wanted, `local' covers
-%% the calls of both. A union that is too large is an error with `exact'; with
-%% `cover', where there is nobody to answer to, all calls of the function are traced.
+%% @doc The patterns restricted to these functions. The cost depends on their number only.
+-spec only(t(), [mfa()]) -> t().
+only(Patterns, MFAs) ->
+    Wanted = maps:from_list([{MFA, []} || MFA <- MFAs]),
+    Modules = maps:from_list([{M, []} || {M, _, _} <- MFAs]),
+    [
+        P#{functions := [
+            {M, [FA || {F, A} = FA <- FAs, is_map_key({M, F, A}, Wanted)]}
+         || {M, FAs} <- Functions, is_map_key(M, Modules)
+        ]}
+     || #{functions := Functions} = P <- Patterns
+    ].
+
+%% @doc The match specification and scope for each function. If both scopes are wanted, `local'
+%% is used, which includes global calls. If a union is too large, `exact' returns an error, and
+%% `cover' traces all calls of the function.
 -spec functions(t(), exact | cover) -> {ok, set()} | {error, {too_many_patterns, mfa()}}.
 functions(Patterns, How) ->
     Wanted = lists:foldl(fun wanted/2, #{}, Patterns),
@@ -93,7 +106,7 @@ wanted(#{scope := Scope, match_spec := MatchSpec, functions := Functions}, Wante
         [{M, F, A} || {M, FAs} <- Functions, {F, A} <- FAs]
     ).
 
-%% Few combinations serve many functions.
+%% Many functions share few combinations, so results are cached.
 combined(How, {MFA, Ones}, Cache) ->
     case Cache of
         #{Ones := Combined} ->
