@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Started by live_run: what a call of a traced process costs, watched and not watched. Processor
-%% time, because others that use the machine change the time that passes.
+%% Started by live_run: the cost of a call of a traced process, watched and not watched.
+%% Measures processor time, because other programs on the machine affect elapsed time.
 -module(live_bench).
 
 -export([main/0, work/1]).
@@ -32,7 +32,7 @@ rotated(N, List) ->
     {A, B} = lists:split(N rem length(List), List),
     B ++ A.
 
-%% Processor time of the node for each call, in ns.
+%% The node's processor time per call in ns.
 round_of(Dir, Seconds, Worker, Mode) ->
     Watcher = watch(Mode, Dir),
     Worker ! {run, self(), Seconds},
@@ -47,7 +47,8 @@ stop(Watcher) ->
 
 ended(Port) -> receive {Port, {exit_status, _}} -> ok; {Port, _} -> ended(Port) end.
 
-%% A process group of its own, as each child of the runtime is, at work when this returns.
+%% Each child of the runtime has a process group of its own; the command is at work when this
+%% returns.
 watch(alone, _) -> none;
 watch(top, Dir) -> shell("exec '" ++ kymo:cli_path() ++ "' top --json '" ++ Dir ++ "'");
 watch(live, Dir) ->
@@ -66,7 +67,7 @@ worker(Load) ->
         worker(Load)
     end.
 
-%% Of all threads of the node, in ns.
+%% The processor time of all threads of the node in ns.
 cpu() ->
     lists:sum([begin
                    {ok, Text} = file:read_file(File),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cheapest tracer module there can be: what any tracer in C costs at least.
+ * The cheapest possible tracer module: the minimum cost of any tracer in C.
  * Its state is what `enabled` answers: the atom trace or the atom discard.
- * cpu_time/0 is the processor time of the calling thread in nanoseconds. Under
- * callgrind, count_from/0 sets its counters to zero, and count_to/1 writes them
- * out under a name; they answer false elsewhere. */
+ * cpu_time/0 returns the processor time of the calling thread in nanoseconds. Under
+ * callgrind, count_from/0 resets its counters, and count_to/1 writes them out under
+ * a name; otherwise both return false. */
 #define _GNU_SOURCE
 #include <erl_nif.h>
 #include <time.h>

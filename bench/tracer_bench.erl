@@ -1,12 +1,11 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What a traced event costs the traced process, with kymo and with other
-%% tracers. All tracers take turns in every round, so that whatever else the
-%% machine does hits them alike; what is printed is the median of the rounds and
-%% the median of the ratios within each round. `cpu' is processor time of the
-%% scheduler thread that the traced process is bound to; `wall' is what passes
-%% meanwhile, with the times in which a tracer makes the process wait, and with
-%% those in which other programs have the processor.
+%% The cost of a traced event to the traced process, with kymo and with other tracers. All
+%% tracers take turns in every round, so that other work on the machine affects them alike.
+%% Prints the median of the rounds, and the median of the ratios within each round. `cpu' is the
+%% processor time of the scheduler thread that the traced process is bound to. `wall' is the
+%% elapsed time, including the time for which a tracer blocks the process and the time in which
+%% other programs use the processor.
 %%
 %% Arguments of the runtime: -out Dir (scratch), -rounds N, -events N.
 -module(tracer_bench).
@@ -34,9 +33,9 @@ argument(Key, Default) ->
         error -> Default
     end.
 
-%% {Title, kind of event, base, [{tracer, limit}]}. The limit is that of the ratio
-%% to the base in processor time; {times, N} is how many times more than kymo with
-%% the policy discard a tracer costs by the clock.
+%% {Title, kind of event, base, [{tracer, limit}]}. The limit applies to the ratio to the base
+%% in processor time. {times, N} means that the elapsed time of a tracer is at least N times that
+%% of kymo with the policy discard.
 parts() ->
     [{"call, arity", call, null, [{kymo(discard, #{}), 1.15}, {kymo(overwrite, #{}), 1.15},
                                   {process, {times, 2.3}}, {port, {times, 4.0}}]},
@@ -97,8 +96,8 @@ column(N, Column) ->
 ratio(N, Column, Base) ->
     median([element(N, A) / element(N, B) || {A, B} <- lists:zip(Column, Base)]).
 
-%% Two processes on two schedulers, 250,000 calls each second each, for two
-%% seconds, everything written to files.
+%% Two processes on two schedulers make 250,000 calls per second each for two seconds, and
+%% everything is written to files.
 rate(Dir) ->
     {_, State} = Tracer = start({kymo, discard, #{max_files => 1000000}}, Dir),
     T0 = erlang:monotonic_time(microsecond),
@@ -155,7 +154,7 @@ drain() ->
         _ -> drain()
     end.
 
-%% How many events were lost.
+%% The number of lost events.
 stop(untraced) -> 0;
 stop({null_tracer, _}) -> 0;
 stop(Pid) when is_pid(Pid) -> Pid ! stop, 0;
@@ -167,7 +166,7 @@ stop({kymo_tracer, State}) ->
 
 %% ---- one run --------------------------------------------------------------------
 
-%% {Cpu, Wall} nanoseconds for each event, in a process of its own.
+%% {Cpu, Wall} nanoseconds per event, measured in a separate process.
 run(Kind, Tracer, Events) ->
     {Pid, Ref} = spawn_opt(fun() -> exit({ns, tracee(Kind, Events)}) end,
                            [monitor, {min_heap_size, 100000}, {scheduler, 1}]),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * usage FILE COMMAND...: runs the command and writes what it took into FILE:
+ * usage FILE COMMAND...: runs the command and writes its resource usage to FILE:
  * processor time in microseconds (its own and the kernel's for it), passed time in
  * microseconds, and the peak of its resident memory in KiB. Exits as the command
  * does; 128 and more after a signal. */

@@ -1,15 +1,14 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What a budget keeps of the throughput of RabbitMQ while all its functions are traced.
-%% Rounds in turns: untraced, traced with the budget, and once in a while without. See
+%% The throughput of RabbitMQ with a budget while all its functions are traced. Rounds alternate
+%% between untraced and traced with the budget; the last one has no budget. See
 %% bench/budget_run.
 -module(budget_bench).
 
 -export([main/0]).
-%% In the node of RabbitMQ.
+%% Called in the node of RabbitMQ.
 -export([ping/1]).
 
--define(CLIENTS, 2).
 
 main() ->
     [Dir, Rounds, Seconds, Percent] = [argument(Name) || Name <- [out, rounds, seconds, percent]],
@@ -58,7 +57,8 @@ medians(Results) ->
 
 median(List) -> lists:nth((length(List) + 1) div 2, lists:sort(List)).
 
-%% The load is there when the tracing begins: the round in which it does, and the next one.
+%% The load is already running when tracing begins. Measures the round in which it begins, and
+%% the next one.
 traced(Subject, Amqp, Dir, Seconds, Options) ->
     Folder = filename:join(Dir, "rec"),
     {ok, R} = kymo_subject:call(Subject, kymo, start, [Options#{dir => Folder, owner => none}]),
@@ -76,30 +76,18 @@ traced(Subject, Amqp, Dir, Seconds, Options) ->
 round_of(Subject, Amqp, Seconds) -> element(2, loaded(Subject, Amqp, Seconds, fun() -> ok end)).
 
 loaded(Subject, Amqp, Seconds, Before) ->
-    Clients = [client(Amqp, Seconds) || _ <- lists:seq(1, ?CLIENTS)],
-    ["ready" = line(C) || C <- Clients],
-    [port_command(C, "go\n") || C <- Clients],
+    Clients = amqp_clients:start(filename:join(argument(scripts), "load.py"), Amqp),
+    ok = amqp_clients:load(Clients, Seconds),
     Done = Before(),
     P99 = kymo_subject:call(Subject, ?MODULE, ping, [Seconds * 1000 - 1000]),
-    Counts = [list_to_integer(line(C)) || C <- Clients],
-    [receive {C, {exit_status, 0}} -> ok end || C <- Clients],
-    {Done, {round(lists:sum(Counts) / Seconds), P99}}.
-
-client(Amqp, Seconds) ->
-    Script = filename:join(argument(scripts), "load.py"),
-    open_port({spawn_executable, "/usr/bin/python3"},
-              [{args, [Script, integer_to_list(Amqp), integer_to_list(Seconds)]}, {line, 1000}, exit_status, use_stdio, hide]).
-
-line(Port) ->
-    receive
-        {Port, {data, {eol, Line}}} -> Line;
-        {Port, {exit_status, Status}} -> error({client, Status})
-    end.
+    Count = amqp_clients:counts(Clients),
+    ok = amqp_clients:stop(Clients),
+    {Done, {round(Count / Seconds), P99}}.
 
 %% ---- in the node --------------------------------------------------------------------
 
-%% A message to another process and back, a thousand times per second: the time that 99 %
-%% do not exceed, in microseconds.
+%% The round trip of a message to another process, measured a thousand times per second: the
+%% 99th percentile in microseconds.
 ping(Milliseconds) ->
     Pong = spawn_link(fun pong/0),
     Times = ping(Pong, erlang:monotonic_time(millisecond) + Milliseconds, []),

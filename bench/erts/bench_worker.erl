@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Another runtime behind a port, for benchmarks that measure several side by side:
-%% requests and replies are terms in external format.
+%% Another runtime behind a port, for benchmarks that measure several side by side. Requests and
+%% replies are terms in external format.
 -module(bench_worker).
 
 -export([start/3, ask/2, stop/1, serve/1]).
@@ -15,7 +15,7 @@ start(Erl, Flags, Module) ->
                                      " -s ", atom_to_list(Module), " worker"])},
               [{packet, 4}, binary, exit_status, nouse_stdio]).
 
-%% @doc Sends a request and waits for its reply; error if the runtime ends.
+%% @doc Sends a request and waits for its reply. Raises an error if the runtime ends.
 -spec ask(port(), term()) -> term().
 ask(Port, Request) ->
     port_command(Port, term_to_binary(Request)),
@@ -24,7 +24,7 @@ ask(Port, Request) ->
         {Port, {exit_status, Status}} -> error({worker_stopped, Status})
     end.
 
-%% @doc Ends the runtime and waits until it has.
+%% @doc Ends the runtime and waits until it has ended.
 -spec stop(port()) -> ok.
 stop(Port) ->
     port_command(Port, term_to_binary(stop)),

@@ -1,17 +1,16 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Calls of every kind, none of them traced, for the instructions of each to be
-%% counted from outside.
+%% Untraced calls of every kind, whose instructions are counted from outside.
 -module(call_bench).
 
 -export([main/0, exported/1]).
 
-%% @doc Entry point of `bench/erts/call_run'. Flag of the command line: `-n N', how
-%% often each kind of call is done. Prints nothing.
+%% @doc Entry point of `bench/erts/call_run'. Flag of the command line: `-n N', the number of
+%% calls of each kind. Prints nothing.
 -spec main() -> no_return().
 main() ->
     {ok, [[N]]} = init:get_argument(n),
-    %% Names that the compiler can't see through.
+    %% Hides the names from the compiler.
     M = list_to_atom("call_bench"),
     F = list_to_atom("exported"),
     X = length(init:get_plain_arguments()),
@@ -32,6 +31,6 @@ loop(N, M, F, Local, External, X) ->
     X = exported(X),
     loop(N - 1, M, F, Local, External, X).
 
-%% @doc What is called.
+%% @doc The functions that are called.
 -spec exported(X) -> X.
 exported(X) -> X.

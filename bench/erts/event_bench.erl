@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What an event costs the traced process until the tracer has it, on an unpatched
-%% and a patched runtime side by side, taking turns: in processor time, in words of
-%% the tracee's heap, and in instructions.
+%% The cost of an event to the traced process until the tracer has it, on an unpatched and a
+%% patched runtime in alternating rounds: processor time, words of the tracee's heap, and
+%% instructions.
 -module(event_bench).
 
 -export([main/0, worker/0, count/0, kinds/0, callee/1, counted/1]).
@@ -10,19 +10,18 @@
 -define(EVENTS, 100000).
 -define(COUNTED, 20000).
 
-%% Two schedulers count calls in slices that both begin together. They are so short
-%% that most are over before another program gets one of the processors.
+%% Two schedulers count calls in slices that begin at the same time. Slices are so short that
+%% most end before another program gets one of the processors.
 -define(SLICES, 1000).
 -define(SLICE, 2000).
 
-%% {Kind, what it is, events in a turn of its loop, kind that costs the same
-%% without events, target}. The target is that of the patched runtime's cost to
-%% that of the stock one, for each event, without what the loop costs. kymo, which
-%% gets raw events on the patched runtime, is compared with a NIF that does nothing
-%% on the stock one.
+%% {Kind, description, events per iteration of its loop, kind with the same costs except for
+%% events, target}. The target limits the ratio of the patched runtime's cost to the stock
+%% runtime's, per event and without the cost of the loop. kymo gets raw events on the patched
+%% runtime; it is compared with a NIF that does nothing on the stock runtime.
 kinds() ->
     [{call_untraced, "call, not traced", 1, none, none},
-     {call_other, "call, breakpoint, other process traced", 1, call_untraced, 1.0},
+     {call_other, "call, breakpoint, other process traced", 1, call_untraced, 0.5},
      {call_discard, "call, NIF discards", 1, call_untraced, 0.2},
      {call_null, "call, NIF returns at once", 1, call_untraced, 0.25},
      {call_arguments, "call with arguments, same NIF", 1, call_untraced, none},
@@ -40,6 +39,8 @@ kinds() ->
      {send_request_untraced, "send of a gen_server's request, not traced", 1, none, none},
      {send_request_kymo, "the same, kymo, discard (stock: the NIF)", 1, send_request_untraced, none},
      {receive_null, "receive, NIF returns at once", 1, send_untraced, 1 / 3},
+     {send_messages_kymo, "send and receive, kymo, discard (stock: the NIF)", 1, send_untraced, none},
+     {send_taken_kymo, "the same and taken, kymo, discard (stock: the NIF)", 1, send_untraced, none},
      {yield_untraced, "yield, not traced", 1, none, none},
      {running_null, "running, NIF returns at once", 2, yield_untraced, 1 / 3},
      {gc_untraced, "collection, not traced", 1, none, none},
@@ -82,8 +83,8 @@ medians(Pairs, Skip) ->
 median(L) ->
     lists:nth((length(L) + 1) div 2, lists:sort(L)).
 
-%% Time decides where there should be less; instructions, where there should not be
-%% more: the load of the machine doesn't change them.
+%% Times are compared where the cost should decrease, and instructions, which do not depend on
+%% the load of the machine, where it should not increase.
 line({Kind, Text, Events, Base, Target}, Times, Counts, Heap) ->
     [S, P] = net(Kind, Base, Events, fun(K) -> proplists:get_value(K, Times) end),
     [IS, IP] = net(Kind, Base, Events, fun(K) -> [maps:get(K, C, 0.0) || C <- Counts] end),
@@ -146,8 +147,8 @@ request(contended) ->
     1 = erlang:trace_pattern({?MODULE, counted, 1}, false, [call_count]),
     lists:max(Times).
 
-%% @doc Entry point of the run under callgrind: all kinds, one after the other,
-%% each counted apart.
+%% @doc Entry point of the run under callgrind: runs all kinds one after the other, and counts
+%% each separately.
 -spec count() -> no_return().
 count() ->
     ok = null_tracer:load(flag(out)),
@@ -168,7 +169,7 @@ run(Kind, Fun) ->
     Undo(),
     Result.
 
-%% Large enough for no collection to come of itself; small where each turn is one.
+%% Large enough to avoid collections, or small if each iteration makes one.
 heap_size(gc_untraced) -> 233;
 heap_size(gc_null) -> 233;
 heap_size(_) -> 4000000.
@@ -181,7 +182,7 @@ time(Kind) ->
     loop(Loop, ?EVENTS),
     (null_tracer:cpu_time() - T0) / ?EVENTS.
 
-%% Words of garbage that a turn leaves: what a collection then takes away.
+%% Words of garbage per iteration, as measured by the collection that follows.
 heap(Kind) when Kind =:= gc_untraced; Kind =:= gc_null ->
     0.0;
 heap(Kind) ->
@@ -256,6 +257,8 @@ trace(Kind, Pid) ->
         send_null -> trace(Pid, Pid, [send], trace, nothing());
         send_kymo -> to_kymo(discard, Pid, [send], nothing());
         send_request_kymo -> to_kymo(discard, Pid, [send], nothing());
+        send_messages_kymo -> to_kymo(discard, Pid, [send, 'receive'], [send, 'receive'], senders());
+        send_taken_kymo -> to_kymo(discard, Pid, [send, 'receive'], all, senders());
         send_process -> to_process(Pid, [send], nothing());
         receive_null -> trace(Pid, Pid, ['receive'], trace, nothing());
         running_null -> trace(Pid, Pid, [running], trace, nothing());
@@ -269,9 +272,11 @@ trace(Keep, Pid, Flags, State, Undo) ->
     1 = erlang:trace(Pid, true, [{tracer, null_tracer, State} | Flags]),
     fun() -> erlang:trace(all, false, [all]), Undo() end.
 
-to_kymo(Policy, Pid, Flags, Undo) ->
+to_kymo(Policy, Pid, Flags, Undo) -> to_kymo(Policy, Pid, Flags, all, Undo).
+
+to_kymo(Policy, Pid, Flags, Tags, Undo) ->
     case is_patched() of
-        true -> kymo(Policy, Pid, Flags, Undo);
+        true -> kymo(Policy, Pid, Flags, Tags, Undo);
         false -> trace(Pid, Pid, Flags, trace, Undo)
     end.
 
@@ -282,9 +287,9 @@ is_patched() ->
         error:badarg -> false
     end.
 
-kymo(Policy, Pid, Flags, Undo) ->
+kymo(Policy, Pid, Flags, Tags, Undo) ->
     Dir = filename:join(flag(out), "recording-" ++ integer_to_list(erlang:unique_integer([positive]))),
-    {ok, State} = kymo_tracer:open(#{dir => Dir, policy => Policy, memory => 48 bsl 20,
+    {ok, State} = kymo_tracer:open(#{dir => Dir, policy => Policy, memory => 48 bsl 20, tags => Tags,
                                      file_size => 64 bsl 20, max_files => 2}),
     #{interface := raw} = kymo_tracer:info(State),
     1 = erlang:trace(Pid, true, [{tracer, kymo_tracer, State} | Flags]),
@@ -302,6 +307,11 @@ drain() ->
 pattern(Spec, Flags) ->
     1 = erlang:trace_pattern({?MODULE, callee, 1}, Spec, Flags),
     fun() -> 1 = erlang:trace_pattern({?MODULE, callee, 1}, false, [F || F <- [hd_flag(F) || F <- Flags]]) end.
+
+%% The match specification for receive that kymo:trace/2 sets by default.
+senders() ->
+    erlang:trace_pattern('receive', [{['_', '$1', '_'], [], [{message, '$1'}]}], []),
+    fun() -> erlang:trace_pattern('receive', true, []) end.
 
 hd_flag({meta, _, _}) -> meta;
 hd_flag(Flag) -> Flag.

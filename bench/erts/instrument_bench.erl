@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What memory maps find and cost, and what the flags for them cost for each
-%% block: an unpatched and a patched runtime side by side, taking turns.
+%% What memory maps find and cost, and the cost of their flags per block, on an unpatched and a
+%% patched runtime in alternating rounds.
 -module(instrument_bench).
 
 -export([main/0, pairs/0, worker/0]).
@@ -13,7 +13,7 @@
 -define(STEP_OBJECTS, 100000).
 -define(STEP_MAPS, 60).
 
-%% Targets: nanoseconds for a pair, steps in nanoseconds, memory in KiB.
+%% Targets: nanoseconds per pair of operations, step durations in nanoseconds, memory in KiB.
 -define(MAX_PAIR, 15).
 -define(MAX_STEP, 60000).
 -define(MAX_MEMORY, 8192).
@@ -78,9 +78,9 @@ whole(Stock, Patched, Tags, Objects, Dir) ->
                target("stored with at most 8 MiB", Memory =< ?MAX_MEMORY),
                target("folded in less than 50 ns for a block", Fold < 50)]).
 
-%% The longest steps of maps, in CPU time. What the machine does besides is
-%% charged to whoever runs: as often as not if it is busy. A process that only
-%% reads the clock, for as long as a map takes, tells how much that is.
+%% The longest steps of maps in CPU time. On a busy machine, work of the kernel for other
+%% programs is often charged to the running process. A process that only reads the clock for as
+%% long as a map takes shows how much that is.
 steps(Patched) ->
     {Steps, Gaps} =
         with(Patched, ["+Mim", "true"],
@@ -113,9 +113,9 @@ churn(Stock, Patched, Tags) ->
                lists:min(S), lists:max(S)]),
     target("all scans right", Right(P) =:= ?SCANS).
 
-%% The minimum of many short rounds of each runtime: whatever else the machine
-%% does makes rounds longer. What flags cost is the difference to the patched
-%% runtime without.
+%% The minimum of many short rounds of each runtime, because other work on the machine only
+%% makes rounds longer. The cost of flags is the difference to the patched runtime without
+%% flags.
 cost(Stock, Patched, Tags, Rounds) ->
     Kinds = [{"stock", Stock, []}, {"stock +MEatags", Stock, Tags},
              {"patched", Patched, []}, {"patched +Mis", Patched, ["+Mis", "true"]},
@@ -181,8 +181,7 @@ fill(Objects) ->
 insert(_T, 0) -> ok;
 insert(T, N) -> ets:insert(T, {N, N}), insert(T, N - 1).
 
-%% Blocks of ETS objects and bytes that have not been looked at. With pids: of
-%% these processes.
+%% ETS blocks, and bytes that were not inspected: of all processes, or of the given ones.
 allocations([]) ->
     {ok, {_, Unscanned, Map}} = instrument:allocations(),
     {count_types(Map), Unscanned};
@@ -286,8 +285,8 @@ count_owned(<<"EMAP", Kind:16/little, _:16, N:32/little, _:52/binary,
                                     M#{T => maps:get(T, M, 0) + 1}
                             end, Acc, Types)).
 
-%% Objects of processes that do nothing meanwhile, between those of others that
-%% come and go on all schedulers.
+%% Objects of idle processes, between those of others that are created and exit on all
+%% schedulers.
 churned(Count) ->
     Self = self(),
     N = erlang:system_info(schedulers),

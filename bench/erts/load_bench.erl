@@ -1,8 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What it costs to load, replace, delete and purge a tiny module, by the number
-%% of modules that are there already: an unpatched and a patched runtime side by
-%% side, taking turns.
+%% The cost of loading, replacing, deleting and purging a tiny module, by the number of loaded
+%% modules, on an unpatched and a patched runtime in alternating rounds.
 -module(load_bench).
 
 -export([main/0, worker/0]).
@@ -10,7 +9,7 @@
 -define(SIZES, [150, 1000, 4000]).
 -define(EXPORTS, 50).
 
-%% What a cycle measures, in this order; see cycle/2.
+%% The measurements of a cycle in this order; see cycle/2.
 -define(OPS, [first, load, replace, refused, delete, purge, on_load]).
 
 %%
@@ -52,7 +51,7 @@ kilobytes(Times) -> [round(maps:get(memory, T) / 1024) || T <- Times].
 
 code_ratio([S, P]) -> maps:get(memory, P) / maps:get(memory, S).
 
-%% The targets are of the load of a new module.
+%% The targets apply to loading a new module.
 judge(Results) ->
     Load = [{Loaded, [maps:get(load, T) || T <- Times]} || {_, {Loaded, Times}} <- Results],
     {_, [_, Small]} = hd(Load),
@@ -75,7 +74,7 @@ run_size(Workers, Size, Rounds, Cycles) ->
     Memory = [ask(W, memory) || W <- Workers],
     {Loaded, [(summary(S))#{memory => M} || {S, M} <- lists:zip(Samples, Memory)]}.
 
-%% Every other round starts with the other one.
+%% The order of the runtimes alternates between rounds.
 turns(R, Pair) when R rem 2 =:= 0 -> lists:reverse(Pair);
 turns(_, Pair) -> Pair.
 
@@ -88,7 +87,7 @@ lower_quartile(Ns) ->
     Us = [N / 1000 || N <- lists:sort(Ns)],
     lists:nth(max(1, length(Us) div 4), Us).
 
-%% Processor time, for the elapsed time of a start is mostly that of others.
+%% Processor time, because the elapsed time of a start depends mostly on other programs.
 boot_times(Erls, N) ->
     Times = [[boot_time(E) || E <- Erls] || _ <- lists:seq(1, N)],
     [lists:sum([lists:nth(I, T) || T <- Times]) / N || I <- [1, 2]].
@@ -143,8 +142,8 @@ worker_loop(Tiny) ->
     io:format("answer ~0p.~n", [Answer]),
     worker_loop(Tiny).
 
-%% Load modules of 50 exports until there are so many. One commit for many, or
-%% an unpatched runtime takes minutes.
+%% Loads modules of 50 exports until so many are loaded. Many modules per commit, because single
+%% loads would take an unpatched runtime minutes.
 grow(Size) ->
     Have = length(erlang:loaded()),
     Template = 'kymo_big_000000',
@@ -162,11 +161,10 @@ load_many(Mods) ->
     ok = erlang:finish_loading([erlang:prepare_loading(M, B) || {M, B} <- Now]),
     load_many(Later).
 
-%% Tiny modules come in, one is replaced by another version, and goes. The times
-%% are in nanoseconds. `first' and `load' are the same operation, but the first
-%% one has to wake schedulers that have gone to sleep meanwhile, which costs what
-%% the operating system takes for it. `refused' is a load that ends with an
-%% error, because there is old code.
+%% Loads tiny modules, replaces one by another version, and removes it. Times are in
+%% nanoseconds. `first' and `load' are the same operation, but the first one has to wake
+%% schedulers that have gone to sleep, at the cost of the operating system's wake-up. `refused'
+%% is a load that fails because there is old code.
 cycle(I, {Name, V1, V2, OnLoad}) ->
     M = list_to_atom(lists:flatten(io_lib:format("kymo_tiny_~6..0b", [I]))),
     Other = list_to_atom(lists:flatten(io_lib:format("kymo_othr_~6..0b", [I]))),
@@ -208,6 +206,6 @@ compile(M, Functions, OnLoad) ->
     {ok, M, Bin} = compile:forms(Forms, [deterministic]),
     Bin.
 
-%% Names of the same length: all that the file has of the name is its atom.
+%% New names have the same length, because only the atom of the name is replaced in the file.
 rename(From, To, Bin) ->
     {To, binary:replace(Bin, atom_to_binary(From, utf8), atom_to_binary(To, utf8), [global])}.

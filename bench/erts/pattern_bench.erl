@@ -1,8 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What it costs to set and clear trace patterns, by the number of modules that
-%% are loaded, and many of them at once: an unpatched and a patched runtime side
-%% by side, taking turns.
+%% The cost of setting and clearing trace patterns, by the number of loaded modules, and of many
+%% patterns at once, on an unpatched and a patched runtime in alternating rounds.
 -module(pattern_bench).
 
 -export([main/0, worker/0]).
@@ -10,12 +9,12 @@
 -define(SIZES, [150, 1000, 4000]).
 -define(EXPORTS, 50).
 
-%% Patterns of one batch, each of another module, and the processes that keep
-%% the schedulers busy meanwhile.
+%% The number of patterns in a batch, each for another module, and of processes that keep the
+%% schedulers busy.
 -define(BATCH, 1000).
 -define(BUSY, 4).
 
-%% What is measured, and by which flags.
+%% The operations that are measured, and their flags.
 -define(MFA_OPS, [{local, [local]}, {global, [global]}, {meta, [meta]},
                   {call_count, [call_count]}, {call_time, [call_time]},
                   {call_memory, [call_memory]}]).
@@ -52,14 +51,13 @@ flag(F) ->
 name({What, How}) ->
     io_lib:format("~s ~s", [What, How]).
 
-%% Runtimes of all sizes live at the same time, so that what else happens on the
-%% machine is spread over all of them, and each round has its own, as a runtime
-%% stays in the way of scheduling and of using memory that it once came upon. The
-%% first round is thrown away.
+%% Runtimes of all sizes run at the same time, so that other work on the machine affects all of
+%% them alike. Each round starts new ones, because a runtime keeps its placement in memory and
+%% on processors. The first round is discarded.
 %%
-%% Schedulers do not poll for I/O. One of those that are idle would; when it is the
-%% one whose process waits for the others, each wait costs two system calls more,
-%% whatever is loaded and in both runtimes, and chance decides which one it is.
+%% Schedulers do not poll for I/O. Otherwise an idle scheduler would do so, and if that is the
+%% scheduler of the process that waits for the others, each wait would cost two more system
+%% calls, at random in both runtimes and for any number of modules.
 run_sizes(Erls, Rounds, Cycles) ->
     [_ | Samples] = [round(Erls, Cycles) || _ <- lists:seq(0, Rounds)],
     [{element(1, hd(Size)), [merge([lists:nth(I, Maps) || {_, Maps} <- Size]) || I <- [1, 2]]}
@@ -83,7 +81,7 @@ merge([First | _] = Maps) ->
 lower_quartile(L) ->
     lists:nth(length(L) div 4 + 1, lists:sort(L)) / 1000.
 
-%% Fresh runtimes with as many schedulers as busy processes.
+%% New runtimes, with as many schedulers as busy processes.
 run_batch(Erls, Rounds) ->
     Workers = [bench_worker:start(Erl, io_lib:format("+S ~b:~b", [?BUSY, ?BUSY]), ?MODULE) || Erl <- Erls],
     [bench_worker:ask(W, {load, ?BATCH}) || W <- Workers],
@@ -104,7 +102,7 @@ run_batch(Erls, Rounds) ->
     [{maps:get(Op, Stock), maps:get(Batch, Patched)}
      || {Op, Batch} <- [{set, set_batch}, {clear, clear_batch}]].
 
-%% The targets are of the local pattern of one function, and of the batch.
+%% The targets apply to the local pattern of one function, and to the batch.
 judge(Sizes, Batch) ->
     {_, [_, First]} = hd(Sizes),
     {_, [Stock, Patched]} = lists:last(Sizes),
@@ -203,7 +201,7 @@ busy() ->
     _ = lists:seq(1, 100),
     busy().
 
-%% All in one go, as loading them one by one takes longer than the benchmark.
+%% All in one commit, because loading them one at a time takes longer than the benchmark.
 load_up_to(Size) ->
     case Size - length(code:all_loaded()) of
         More when More > 0 ->
@@ -218,7 +216,7 @@ load_up_to(Size) ->
 mod(I) ->
     list_to_atom(lists:flatten(io_lib:format("pattern_bench_~5..0b", [I]))).
 
-%% One module under many names, which are as long as the one compiled.
+%% One module under many names, all as long as the compiled one.
 modules(From, To) ->
     Template = mod(0),
     Funs = [list_to_atom("f" ++ integer_to_list(J)) || J <- lists:seq(1, ?EXPORTS)],

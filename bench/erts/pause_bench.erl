@@ -1,11 +1,11 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% For how long operations stop the schedulers: an unpatched and a patched runtime
-%% side by side, taking turns.
+%% For how long operations stop the schedulers, on an unpatched and a patched runtime in
+%% alternating rounds.
 -module(pause_bench).
 
 -export([main/0, worker/0]).
-%% What is traced.
+%% The function that is traced.
 -export([traced/1]).
 
 %% Scheduler 1 runs the operation, 2 measures, 3 is in native calls.
@@ -15,7 +15,7 @@
 
 -define(OPERATIONS, [trace_all, trace_info, system_monitor, system_profile]).
 
-%% Who measures, by scheduler.
+%% The process that measures, and its scheduler.
 -define(PLACES, [{other, 2}, {caller, 1}]).
 
 %%
@@ -56,14 +56,13 @@ row(Workers, Op, {Where, Scheduler}, Rounds) ->
 transpose([[] | _]) -> [];
 transpose(Rows) -> [[hd(R) || R <- Rows] | transpose([tl(R) || R <- Rows])].
 
-%% The longest gap of a round is easily made longer by what else happens on the
-%% machine.
+%% Other work on the machine easily makes the longest gap of a round longer.
 lower_quartile(L) ->
     lists:nth(length(L) div 4 + 1, lists:sort(L)).
 
-%% Stock has to wait for the native call, or this measures nothing. The patched
-%% runtime is to do as if nothing happened, but for what the machine does by
-%% chance. The caller's own scheduler also runs the caller.
+%% The stock runtime must wait for the native call, otherwise the benchmark measures nothing. On
+%% the patched runtime the operation must have no effect beyond random disturbances. The
+%% caller's own scheduler also runs the caller.
 judge(Rows) ->
     Checks = [{"stock waits for the native call", Op, Where, S, ">=", ?NATIVE_MS * 0.7}
               || {Op, Where, S, _, _, _} <- Rows, Where =:= other]
@@ -121,7 +120,7 @@ idle() ->
 traced(0) -> ok;
 traced(N) -> traced(N - 1).
 
-%% The scheduler can't do anything else meanwhile; the processor can.
+%% Blocks the scheduler, but not the processor.
 native_calls(Ends) ->
     true = erts_debug:set_internal_state(sleep, ?NATIVE_MS),
     erlang:yield(),
@@ -138,7 +137,7 @@ longest_gap(Last, Max, Ends) ->
         false -> Longest
     end.
 
-%% Whoever repeats it leaves the scheduler to others in between.
+%% Yields between operations, so that other processes can run.
 repeat(Ends, Operation, Tracer, N) ->
     operation(Operation, Tracer),
     receive after 2 -> ok end,
@@ -148,7 +147,7 @@ repeat(Ends, Operation, Tracer, N) ->
     end.
 
 operation(nothing, _) ->
-    %% As busy as any of them.
+    %% As busy as the others.
     lists:foldl(fun(_, _) -> lists:sum(lists:seq(1, 1000)) end, 0, lists:seq(1, 1000));
 operation(trace_all, Tracer) ->
     N = erlang:trace(all, true, [garbage_collection, {tracer, Tracer}]),

@@ -1,32 +1,32 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Whom an operation makes wait: an unpatched and a patched runtime side by side,
-%% taking turns. One scheduler is in a native call, so that whoever waits for all
-%% schedulers waits for that; the longest gap of a process on another scheduler
-%% tells whether the operation has made all of them wait.
+%% Which processes an operation delays, on an unpatched and a patched runtime in alternating
+%% rounds. One scheduler is in a native call, so an operation that waits for all schedulers
+%% waits for that call. The longest gap of a process on another scheduler shows whether the
+%% operation has stopped all schedulers.
 %%
 %% To measure another operation, add it to operations/0.
 -module(reload_bench).
 
 -export([main/0, worker/0, native_call/1]).
 
-%% Microseconds of one native call, and milliseconds of one interval.
+%% The duration of a native call in microseconds, and of an interval in milliseconds.
 -define(NATIVE, 20000).
 -define(INTERVAL, 1000).
 
-%% Who runs where.
+%% The processes and their schedulers.
 -define(SCHEDULERS, 3).
 -define(ON_OPERATION, 1).
 -define(ON_NATIVE, 2).
 -define(ON_MEASURE, 3).
 
-%% Loads for each latency.
+%% The number of loads for each latency.
 -define(LOADS, 200).
 
 %%
-%% The operations, which mustn't make anyone wait in a patched runtime: name, what
-%% is to be done before the intervals, again and again, and afterwards. The first
-%% fun returns the argument of the other ones. All run in the same process.
+%% The operations that must not delay other processes in a patched runtime: name, setup, the
+%% repeated operation, teardown. The setup returns the argument of the other funs. All run in
+%% the same process.
 %%
 
 operations() ->
@@ -153,7 +153,7 @@ merge([First | _] = Maps) ->
 median(L) ->
     lists:nth((length(L) + 1) div 2, lists:sort(L)).
 
-%% A patched runtime that stopped would wait for half of a native call or more.
+%% If a patched runtime stopped its schedulers, it would wait for half of a native call or more.
 judge(Gaps, {Stock, Patched}) ->
     Native = ?NATIVE / 1000,
     Untraced = maps:get(untraced, Stock),
@@ -182,7 +182,7 @@ worker() ->
                          [monitor, {scheduler, ?ON_OPERATION}]),
     receive {'DOWN', Ref, _, _, _} -> halt(1) end.
 
-%% What an operation needs is kept from one request to the next.
+%% The state that an operation needs is kept between requests.
 request(Request) ->
     {Reply, State} = request(Request, get(state)),
     put(state, State),
@@ -205,7 +205,7 @@ request(latency, State) ->
                      {call_count, loads([call_count])}]),
      State}.
 
-%% Nanoseconds of the longest gap, and how often something has been done.
+%% The longest gap in nanoseconds, and the number of operations.
 interval(Do) ->
     Self = self(),
     Native = spawn_opt(fun native_loop/0, [link, {scheduler, ?ON_NATIVE}]),
@@ -234,7 +234,7 @@ repeat(Op, State, Until, N) ->
         false -> N + 1
     end.
 
-%% Others get the scheduler in between.
+%% Yields, so that other processes on the scheduler can run.
 native_loop() ->
     ok = native_call(?NATIVE),
     erlang:yield(),
@@ -251,15 +251,15 @@ measure(Last, Longest, Parent) ->
     after 0 -> measure(Now, Gap, Parent)
     end.
 
-%% How long erlang:finish_loading/1 takes that replaces code which is traced by
-%% these flags, in nanoseconds.
+%% The duration of erlang:finish_loading/1 in nanoseconds, if it replaces code that is traced
+%% with these flags.
 loads(Flags) ->
     {_, M, _, Code} = State = setup(Flags),
     load(State),
     Times = [begin
                  erts_code_purger:purge(M),
                  trace_all(State),
-                 %% Those who wait have the other schedulers awake in any case.
+                 %% Makes sure that the other schedulers are awake.
                  wake(State),
                  Prepared = erlang:prepare_loading(M, Code),
                  T0 = erlang:monotonic_time(nanosecond),

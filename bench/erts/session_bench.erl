@@ -1,23 +1,26 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What trace sessions cost: many patterns in one module, a session that is destroyed,
-%% and loading code while sessions come and go. An unpatched and a patched runtime side by
-%% side, taking turns.
+%% The cost of trace sessions on an unpatched and a patched runtime in alternating rounds: many
+%% patterns in one module, destroying a session, loading code while sessions are created and
+%% destroyed, and for how long a pattern for all functions keeps other processes from running.
 -module(session_bench).
 
 -export([main/0, worker/0]).
 
 -define(FUNCTIONS, 5000).
 
-%% What there is in the system when an unused session is destroyed: modules of so many
-%% functions, and processes that wait.
+%% The system in which an unused session is destroyed: {modules with so many functions, waiting
+%% processes}.
 -define(SIZES, [{150, 0}, {1000, 0}, {4000, 0}, {4000, 100000}]).
 -define(EXPORTS, 50).
 
-%% Processes that make sessions and leave them to the garbage collector, while code is
-%% loaded for so long.
+%% Processes that create sessions and leave them to the garbage collector while code is loaded
+%% for so long.
 -define(OWNERS, 4).
 -define(LOAD_SECONDS, 5).
+
+%% Modules with so many exports, for a pattern that matches all functions.
+-define(ALL_MODULES, 1000).
 
 %%
 %% The driver
@@ -33,7 +36,7 @@ main() ->
          || F <- [stock, patched, rounds, parts]],
     Erls = [Stock, Patched],
     N = list_to_integer(Rounds),
-    Checks = [part(Part, Erls, N) || Part <- ["patterns", "destroy", "permission"],
+    Checks = [part(Part, Erls, N) || Part <- ["patterns", "destroy", "permission", "steps"],
                                      Parts =:= ["all"] orelse lists:member(Part, Parts)],
     io:nl(),
     halt(lists:max([0 | [check(C) || C <- lists:append(Checks)]])).
@@ -69,15 +72,25 @@ part("permission", Erls, Rounds) ->
               "~-34s ~12s ~12s ~10s~n", [?OWNERS, "", "stock", "patched", "stock/p."]),
     [Stock, Patched] = rounds(Erls, "+S 2:2", permission, min(Rounds, 3)),
     table(Stock, Patched),
-    [{"longest load, patched, ms", maps:get(longest, Patched), 50}].
+    [{"longest load, patched, ms", maps:get(longest, Patched), 50}];
+part("steps", Erls, Rounds) ->
+    io:format("~none scheduler, a pattern that all functions of ~b modules match, ms: lower quartile~n"
+              "gap: for how long a process that always could run did not~n"
+              "~-34s ~12s ~12s ~10s~n", [?ALL_MODULES, "", "stock", "patched", "stock/p."]),
+    [Stock, Patched] = rounds(Erls, "+S 1:1", steps, Rounds),
+    table(Stock, Patched),
+    [].
 
 table(Stock, Patched) ->
     [case maps:find(What, Stock) of
-         {ok, S} -> io:format("~-34s ~12.2f ~12.2f ~10.1f~n", [What, S, P, S / P]);
-         error -> io:format("~-34s ~12s ~12.2f~n", [What, "", P])
+         {ok, S} -> io:format("~-34s ~12.2f ~12.2f ~10.1f~n", [name(What), S, P, S / P]);
+         error -> io:format("~-34s ~12s ~12.2f~n", [name(What), "", P])
      end || {What, P} <- lists:sort(maps:to_list(Patched))].
 
-%% Fresh runtimes in each round. What they measure, in ms.
+name({Flag, What, Of}) -> io_lib:format("~s, ~s: ~s", [Flag, What, Of]);
+name(What) -> atom_to_list(What).
+
+%% Starts new runtimes in each round. Returns their measurements in ms.
 rounds(Erls, Flags, Request, Rounds) ->
     Samples = [[begin
                     W = bench_worker:start(Erl, Flags, ?MODULE),
@@ -87,7 +100,7 @@ rounds(Erls, Flags, Request, Rounds) ->
                 end || Erl <- Erls] || _ <- lists:seq(1, Rounds)],
     [merge([lists:nth(I, S) || S <- Samples]) || I <- [1, 2]].
 
-%% Of what is longest the longest, of all else the lower quartile.
+%% Maxima are merged by their maximum, everything else by its lower quartile.
 merge([First | _] = Maps) ->
     maps:map(fun(What, _) ->
                      L = lists:sort(lists:append([maps:get(What, M) || M <- Maps])),
@@ -119,7 +132,7 @@ request({destroy, {Modules, Processes}}) ->
     Tracer = spawn(fun tracer/0),
     Unused = fun() -> true = trace:session_destroy(trace:session_create(unused, Tracer, [])) end,
     Unused(),
-    %% Processes are cleaned from sessions behind the caller's back.
+    %% Sessions are removed from processes asynchronously.
     Settle = fun() -> timer:sleep(500) end,
     Settle(),
     Cpu = cpu(),
@@ -132,7 +145,39 @@ request(permission) ->
     _ = [spawn_link(fun() -> leave_sessions(Tracer) end) || _ <- lists:seq(1, ?OWNERS)],
     Code = module(session_bench_mod, 1),
     Times = loads(Code, erlang:monotonic_time(second) + ?LOAD_SECONDS),
-    #{load => Times, longest => Times}.
+    #{load => Times, longest => Times};
+request(steps) ->
+    load_many(?ALL_MODULES),
+    Tracer = spawn(fun tracer/0),
+    collect(lists:append([steps(Tracer, Flags) || Flags <- [local, call_count], _ <- [1, 2, 3]])).
+
+%% The duration of each operation, and the longest gap of another process during it.
+steps(Tracer, Flag) ->
+    S = trace:session_create(?MODULE, Tracer, []),
+    Set = fun(How) -> trace:function(S, {'_', '_', '_'}, How, [Flag]) end,
+    lists:append(
+      [begin
+           Prepare(),
+           {Gap, Time} = gap(Op),
+           [{{Flag, What, gap}, Gap}, {{Flag, What, time}, Time}]
+       end || {What, Prepare, Op} <- [{set, fun() -> ok end, fun() -> Set(true) end},
+                                      {clear, fun() -> ok end, fun() -> Set(false) end},
+                                      {destroy, fun() -> Set(true) end, fun() -> trace:session_destroy(S) end}]]).
+
+gap(Op) ->
+    Self = self(),
+    {Runner, Ref} = spawn_monitor(fun() -> Self ! running, exit({gap, run(0, erlang:monotonic_time(nanosecond))}) end),
+    receive running -> ok end,
+    Time = time(Op),
+    Runner ! stop,
+    receive {'DOWN', Ref, process, Runner, {gap, Gap}} -> {Gap, Time} end.
+
+run(Longest, Before) ->
+    Now = erlang:monotonic_time(nanosecond),
+    receive
+        stop -> max(Longest, Now - Before)
+    after 0 -> run(max(Longest, Now - Before), Now)
+    end.
 
 options() ->
     case erlang:function_exported(trace, patterns, 2) of
@@ -194,7 +239,7 @@ load(M, Code) ->
     erts_code_purger:purge(M),
     ok = erlang:finish_loading([Prepared]).
 
-%% One module under many names, which are as long as the one compiled.
+%% One module under many names, all as long as the compiled one.
 load_many(Count) ->
     Template = mod(0),
     Code = module(Template, ?EXPORTS),
