@@ -90,7 +90,7 @@ demo: ## record a web server under load, explain its slowest request, write a re
 bench: ## what tracing costs here, against other tracers, and what reading costs
 	@scripts/bootstrap build bench
 	@$(MAKE) --no-print-directory all
-	@status=0; for b in bench/run bench/reader_run bench/live_run bench/perfetto_run bench/budget_run; do $$b || status=1; done; exit $$status
+	@status=0; for b in bench/run bench/reader_run bench/live_run bench/attach_run bench/perfetto_run bench/budget_run; do $$b || status=1; done; exit $$status
 
 bench-erts: ## what the patches gain: stock and patched side by side
 	@scripts/bootstrap build bench otp

@@ -3,6 +3,29 @@
 # For projects that build with mix: without it, mix would need rebar3 to compile kymo.
 # Name, version and modules are those of src/kymo.app.src.
 
+# The documentation for `h :kymo` in iex. Without edoc there is none.
+defmodule Mix.Tasks.Compile.KymoDocs do
+  @moduledoc false
+  use Mix.Task.Compiler
+
+  @impl true
+  def run(_) do
+    sources = Path.wildcard("src/*.erl")
+    doc = Path.join(Mix.Project.app_path(), "doc")
+    made = Path.join([doc, "chunks", "kymo.chunk"])
+
+    if Mix.Utils.stale?(sources, [made]) and :code.which(:edoc) != :non_existing do
+      options = [doclet: :edoc_doclet_chunks, layout: :edoc_layout_chunks, preprocess: true]
+      :edoc.files(Enum.map(sources, &to_charlist/1), [{:dir, to_charlist(doc)} | options])
+    end
+
+    {:ok, []}
+  end
+
+  @impl true
+  def clean, do: File.rm_rf!(Path.join(Mix.Project.app_path(), "doc"))
+end
+
 defmodule Mix.Tasks.Compile.KymoNative do
   @moduledoc false
   use Mix.Task.Compiler
@@ -33,7 +56,7 @@ defmodule Kymo.MixProject do
       version: to_string(app(:vsn)),
       description: to_string(app(:description)),
       language: :erlang,
-      compilers: [:kymo_native, :erlang, :app],
+      compilers: [:kymo_native, :erlang, :app, :kymo_docs],
       erlc_options: [:debug_info, :nowarn_behaviours],
       deps: []
     ]

@@ -1,24 +1,24 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The application that `make demo' records: a web server that compiles and
-%% pretty-prints Erlang sources, with clients that keep it busy. Run by scripts/demo.
+%% The application that `make demo' records: a web server that compiles and pretty-prints Erlang
+%% sources, with clients that keep it busy. Run by scripts/demo.
 %%
-%% A request for /File goes from a process of httpd to a pool, from there to a
-%% free worker, and the worker answers; so a request is to be seen as calls, as
-%% messages between processes, as waiting and as garbage.
+%% A request for /File goes from a process of httpd to a pool, from there to a free worker, and
+%% the worker answers. A request is therefore visible as calls, as messages between processes,
+%% as waiting and as garbage.
 %%
-%% Before it compiles, a worker asks demo_cache, a gen_server, when the file was last
-%% requested. Every second that server looks through all that it knows (check/2), which takes long.
-%% Requests that arrive during that time wait: the planted cause, which `kymo why' names.
+%% Before it compiles, a worker asks demo_cache, a gen_server, when the file was last requested.
+%% Every second that server scans all its entries (check/2), which takes long. Requests that
+%% arrive during the scan wait: this is the planted cause that `kymo why' names.
 -module(demo).
 -behaviour(gen_server).
 
 -include_lib("inets/include/httpd.hrl").
 
 -export([main/0]).
-%% Called by httpd, and processes of the pool.
+%% Called by httpd, and entry points of processes.
 -export([do/1, pool/0, worker/1, client/3]).
-%% demo_cache.
+%% Callbacks of demo_cache.
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(CLIENTS, 6).
@@ -29,14 +29,16 @@
 %% -demo SourceDir OutDir Seconds
 main() ->
     {ok, [[Sources, Out, Seconds]]} = init:get_argument(demo),
-    %% A process of its own, that dies with any of those it starts: this one traps exits.
+    %% A separate process, which dies with any process that it starts, because this one traps
+    %% exits.
     {_, Run} = spawn_monitor(fun() -> run(Sources, Out, list_to_integer(Seconds) * 1000) end),
     receive
         {'DOWN', Run, process, _, normal} ->
             halt(0);
         {'DOWN', Run, process, _, Reason} ->
             io:format(standard_error, "demo: ~tp~n", [Reason]),
-            halt(1)
+            %% halt/1 can lose output that is still queued at a port.
+            init:stop(1)
     end.
 
 run(Sources, Out, Time) ->
@@ -64,12 +66,12 @@ run(Sources, Out, Time) ->
     {ok, #{processes := Processes, functions := Functions}} = kymo:trace(Recorder, Spec),
     receive after Time -> ok end,
     {ok, Info} = kymo:stop(Recorder),
-    io:format("  ~b processes, ~b functions traced; ~b requests answered meanwhile~n", [
+    io:format("  ~b processes, ~b functions traced; ~b requests answered~n", [
         Processes, Functions, requests() - Before
     ]),
     summary(Info),
 
-    io:format("Flying with a recorder that keeps the newest only, then a snapshot of it ...~n"),
+    io:format("Recording again, with the newest events in memory only, and taking a snapshot ...~n"),
     {ok, Flight} = kymo:start(#{dir => filename:join(Out, "flight"), memory => 4 bsl 20}),
     {ok, _} = kymo:trace(Flight, Spec),
     receive after 1000 -> ok end,
@@ -77,8 +79,9 @@ run(Sources, Out, Time) ->
     {ok, FlightInfo} = kymo:stop(Flight),
     io:format("  the snapshot holds ~b events~n", [Held]),
     summary(FlightInfo),
-    %% Each ends its request first. The server itself goes with the node: stopped while
-    %% connections of it end, it sometimes leaves reports, which are not of this show.
+    %% Each client finishes its request first. The server ends with the node: if it is stopped
+    %% while its connections end, it sometimes logs reports that do not belong to the
+    %% demonstration.
     Ended = [begin C ! stop, monitor(process, C) end || C <- Clients],
     [receive {'DOWN', E, process, _, normal} -> ok end || E <- Ended].
 
@@ -115,7 +118,7 @@ start_server(Sources, Out) ->
     [{port, Port}] = httpd:info(Server, [port]),
     lists:flatten(io_lib:format("http://127.0.0.1:~b/", [Port])).
 
-%% A module of httpd: called in the process of the connection.
+%% Callback of an httpd module: called in the process of the connection.
 do(#mod{request_uri = "/" ++ File}) ->
     Ref = make_ref(),
     demo_pool ! {job, self(), Ref, File},
@@ -125,7 +128,7 @@ do(#mod{request_uri = "/" ++ File}) ->
 
 pool() -> pool(queue:new(), []).
 
-%% Jobs that wait, and workers that are free: never both.
+%% Waiting jobs and free workers: at most one of the lists is non-empty.
 pool(Jobs, Free) ->
     receive
         {free, Worker} ->
@@ -182,7 +185,7 @@ handle_info(check, {_, Known} = State) ->
     false = check(500, Known),
     {noreply, State}.
 
-%% Makes no garbage: all of it is running time.
+%% Creates no garbage, so its whole duration is running time.
 check(0, _) -> false;
 check(N, Known) -> lists:member(-N, Known) orelse check(N - 1, Known).
 
@@ -201,8 +204,8 @@ client(Url, [File | Files]) ->
         client(Url, Files ++ [File])
     end.
 
-%% From OTP 26 on httpc asks for the certificates of the system, also where there is
-%% nothing to be checked and they are not installed, unless it is told otherwise.
+%% Since OTP 26, httpc loads the system's certificates even if the request needs none and they are
+%% not installed, unless it gets explicit options.
 fetch(Url) ->
     Options = [{timeout, 30000}, {ssl, []}],
     {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {Url, []}, Options, [{body_format, binary}]),

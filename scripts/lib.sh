@@ -64,3 +64,8 @@ side_by_side() {
 # per program, the seconds only where something was run.
 RESULTS=${KYMO_RESULTS:-$TOP/build/test/results.tsv}
 record() { printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "$5" "${6:-0}" >>"$RESULTS"; }
+
+# failures_in LOG: which cases failed, of OTP's suites, of ours, of C tests, or what a build said.
+failures_in() {
+    grep -aE '_SUITE:.* failed on line|^Reason:|^##   FAILED|\[  FAILED  \]|[Ee]rror: |ERROR: |\*\*\* \[' "$1" | head -n 6
+}

@@ -1,13 +1,12 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% A Common Test hook for scripts/otp-blocking: counts by suite how often the
-%% schedulers of the node that runs it were stopped, and why.
+%% A Common Test hook for scripts/otp-blocking: counts for each suite how often the schedulers
+%% of the node that runs it were stopped, and why.
 -module(otp_blocking).
 
 -export([init/2, pre_init_per_suite/3, post_end_per_suite/4, terminate/1]).
 
-%% The option is the file that the counts are added to: a line for each suite and
-%% cause.
+%% The option is the file to which the counts are appended: one line for each suite and cause.
 init(_Id, File) ->
     {ok, {lists:flatten(File), counts()}}.
 

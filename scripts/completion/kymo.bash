@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Completion of kymo(1) for bash. The commands and options are those that `kymo help` of the
-# same program prints, so there is no list to maintain here.
+# Completion of kymo(1) for bash. Commands and options are taken from the output of `kymo help`
+# of the same program, so no list has to be maintained here.
 
 _kymo() {
     local cur=${COMP_WORDS[COMP_CWORD]} kymo=${COMP_WORDS[0]} words=
@@ -13,7 +13,7 @@ _kymo() {
     elif [[ $cur == -* ]]; then
         words=$("$kymo" help "${COMP_WORDS[1]}" 2>/dev/null | grep -oE '(^|[ ,])--?[a-z][a-z-]*' | tr -d ' ,')
     fi
-    # Without a word of ours: files and folders, by `-o default`.
+    # If no word matches, `-o default` completes files and folders.
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur" | sort -u)
 }
 complete -o default -F _kymo kymo

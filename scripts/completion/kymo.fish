@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Completion of kymo(1) for fish. The commands and options are those that `kymo help` of the
-# same program prints, so there is no list to maintain here.
+# Completion of kymo(1) for fish. Commands and options are taken from the output of `kymo help`
+# of the same program, so no list has to be maintained here.
 
 function __kymo_commands
     kymo help 2>/dev/null | sed -n 's/^  kymo \([a-z]*\) .*/\1/p' | sort -u
