@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Sourced by the *_test.sh programs: cases that report as cmocka does, for
-# scripts/run-prog. A case is a function; it runs in a subshell with errexit, in
-# an empty folder of its own under $WORK.
+# Sourced by the *_test.sh programs. Runs cases and reports in cmocka's format, for
+# scripts/run-prog. A case is a function; it runs in a subshell with errexit, in an empty folder
+# under $WORK.
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 export TOP
@@ -16,12 +16,12 @@ fail() {
     exit 1
 }
 
-# run_case NAME: status 77 means that the case said why it can't run here.
+# run_case NAME: status 77 means that the case cannot run here and has printed the reason.
 run_case() {
     local rc
     printf '[ RUN      ] %s\n' "$1"
     mkdir -p "$WORK/$1"
-    # Not in a condition: errexit must work inside.
+    # Not in a condition, where errexit would have no effect.
     (
         set -euo pipefail
         cd "$WORK/$1"
@@ -38,7 +38,7 @@ run_case() {
     esac
 }
 
-# has TEXT FILE: the file contains the text, else it is shown.
+# has TEXT FILE: fails, and shows the file, unless it contains the text.
 has() {
     grep -qF -- "$1" "$2" && return 0
     sed 's/^/    | /' "$2" >&2

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The classic example tracer. What it reports is compared with what the
-%% runtime's own process tracer reports for the same work.
+%% The classic example tracer. What it reports is compared with what the runtime's own process
+%% tracer reports for the same work.
 -module(erl_msg_tracer_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -68,13 +68,13 @@ nothing_for_other_tags(_Config) ->
     Got = traced(Work, fun(T) -> Flags ++ [{tracer, erl_msg_tracer, T}] end),
     Reference = traced(Work, fun(T) -> Flags ++ [{tracer, T}] end),
     erlang:trace_pattern({lists, reverse, '_'}, false, [local]),
-    %% The reference saw much more than messages: what was left out did happen.
+    %% The reference has more than messages, so events that the tracer leaves out did occur.
     Tags = lists:usort([element(3, E) || E <- Reference]),
     ?assertEqual([], [call, gc_major_start, in, link, out, 'receive', register, send, spawn, unregister] -- Tags),
     ?assertEqual([kind(To) || {trace, _, send, _, To} <- Reference], [kind(To) || {trace, _, To} <- Got]),
     ?assertEqual([pid, erl_msg_tracer_suite_name, pid], [kind(To) || {trace, _, To} <- Got]).
 
-%% Ports trace too: the runtime calls the NIF outside any process.
+%% Ports are traced, too: the runtime then calls the NIF outside of any process.
 messages_of_ports(_Config) ->
     ok = erl_msg_tracer:load(),
     Self = self(),
@@ -86,7 +86,7 @@ messages_of_ports(_Config) ->
     ?assertEqual([{trace, Port, Self}], collected(Tracer, Port)),
     port_close(Port).
 
-%%% The tracer's end
+%%% The end of the tracer
 
 dead_tracer(_Config) ->
     ok = erl_msg_tracer:load(),
@@ -136,7 +136,7 @@ not_a_local_pid(_Config) ->
          ?assertEqual(ok, erl_msg_tracer:trace(send, State, self(), x, not_a_map))
      end || State <- [[], undefined, 17, {self()}, make_ref(), remote_pid()]].
 
-%% Processes that send all the time while tracers come and die.
+%% Processes send continuously while tracers exit and are replaced.
 tracer_dies_under_load(_Config) ->
     ok = erl_msg_tracer:load(),
     Sink = collector(),
@@ -172,7 +172,7 @@ upgrade_while_tracing(Config) ->
     {module, _} = code:load_binary(erl_msg_tracer, ?config(beam, Config), Bin),
     ok = erl_msg_tracer:load(),
     true = code:soft_purge(erl_msg_tracer),
-    %% Between the two, the new code had no NIFs and the runtime took the tracer off.
+    %% Between the two loads the new code had no NIFs, so the runtime removed the tracer.
     1 = erlang:trace(Tracee, true, [send, {tracer, erl_msg_tracer, Tracer}]),
     Run(self()),
     Self = self(),
@@ -191,7 +191,7 @@ upgrade_refuses_strangers(Config) ->
     ?assertMatch({error, {upgrade, _}}, erl_msg_tracer:load()),
     ?assertEqual(error, erl_msg_tracer:enabled(send, self(), self())).
 
-%%% The session that the documentation of erl_tracer prints
+%%% The session that the documentation of erl_tracer shows
 
 printed_session(Config) ->
     Dir = filename:join(?config(priv_dir, Config), "session"),
@@ -222,7 +222,7 @@ printed_session(Config) ->
     ct:log("~ts", [Text]),
     Traces = [L || L <- binary:split(Text, <<"\n">>, [global]), binary:match(L, <<"{trace,">>) =/= nomatch],
     ?assert(length(Traces) >= 2),
-    %% An event may be printed behind a prompt; it has three elements, never more.
+    %% An event may be printed after a prompt; it always has three elements.
     [?assertMatch({match, _},
                   re:run(L, "\\{trace,(<0\\.[0-9]+\\.0>|#Port<0\\.[0-9]+>),<0\\.[0-9]+\\.0>\\}$"))
      || L <- Traces],
@@ -230,7 +230,7 @@ printed_session(Config) ->
 
 %%% Helpers
 
-%% A fresh module without its native half.
+%% Loads the module again, without its library.
 reload(Beam) ->
     code:purge(erl_msg_tracer),
     code:delete(erl_msg_tracer),
@@ -252,14 +252,14 @@ cc(Source, So) ->
     Out = os:cmd("gcc -I '" ++ include_dir() ++ "' -fPIC -shared -o '" ++ So ++ "' '" ++ Source ++ "' 2>&1"),
     ?assertEqual({"", true}, {Out, filelib:is_regular(So)}).
 
-%% Where erl_nif.h is: told by the build, else that of the installed runtime.
+%% The folder of erl_nif.h: given by the build, else that of the installed runtime.
 include_dir() ->
     Dirs = [Dir || Dir <- [os:getenv("ERTS_INCLUDE_DIR")], is_list(Dir)] ++
         [filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "include"]),
          filename:join([code:root_dir(), "usr", "include"])],
     hd([Dir || Dir <- Dirs, filelib:is_regular(filename:join(Dir, "erl_nif.h"))]).
 
-%% Runs Work in a process traced with the flags that Flags makes for a tracer.
+%% Runs Work in a process that is traced with the flags that Flags returns for a tracer.
 traced(Work, Flags) ->
     Tracer = collector(),
     {Tracee, Run} = tracee(Work),
@@ -270,7 +270,7 @@ traced(Work, Flags) ->
     kill(Tracee),
     Events.
 
-%% 300 messages, to a pid, a registered name and through send/3.
+%% Sends 300 messages: to a pid, to a registered name, and with send/3.
 chatter(Peer) ->
     register(erl_msg_tracer_suite_peer, Peer),
     [begin
@@ -280,7 +280,7 @@ chatter(Peer) ->
      end || N <- lists:seq(1, 100)],
     unregister(erl_msg_tracer_suite_peer).
 
-%% Which pid is which differs from run to run.
+%% Replaces pids, which differ between runs.
 shape(Pairs) ->
     [From] = lists:usort([From || {From, _} <- Pairs]),
     [{is_pid(From), To =:= self(), kind(To)} || {_, To} <- Pairs].
@@ -288,8 +288,8 @@ shape(Pairs) ->
 kind(Pid) when is_pid(Pid) -> pid;
 kind(Name) -> Name.
 
-%% A process that runs Work(Peer) whenever Run(Peer) asks for it. Only what Work
-%% sends is seen: the answer to Run is an exit of a helper process.
+%% A process that runs Work(Peer) when Run(Peer) is called. Only the messages of Work are
+%% traced: Run gets its answer through the exit of a helper process.
 tracee(Work) ->
     Pid = spawn(fun() -> tracee_loop(Work) end),
     {Pid, fun(Peer) -> tracee_run(Pid, Peer) end}.
@@ -315,7 +315,7 @@ collect(Acc) ->
         Event when element(1, Event) =:= trace -> collect([Event | Acc])
     end.
 
-%% What the collector got, once all that Tracee caused has been delivered.
+%% The messages of the collector, once all trace messages caused by Tracee have been delivered.
 collected(Tracer, Tracee) when is_pid(Tracee) ->
     Ref = erlang:trace_delivered(Tracee),
     receive {trace_delivered, Tracee, Ref} -> ok end,
@@ -342,7 +342,7 @@ kill(Pid) ->
     exit(Pid, kill),
     receive {'DOWN', Ref, process, Pid, _} -> ok end.
 
-%% In external term format: NEW_PID_EXT of a node that does not exist.
+%% A pid in external term format: NEW_PID_EXT of a node that does not exist.
 remote_pid() ->
     Node = <<"nowhere@nowhere">>,
     binary_to_term(<<131, 88, 119, (byte_size(Node)), Node/binary, 1:32, 2:32, 3:32>>).

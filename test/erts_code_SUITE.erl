@@ -1,13 +1,11 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Loading, deleting and purging code: all that is visible from Erlang must be
-%% as if every load had copied all tables. A model of the modules says what must
-%% be seen; an unpatched runtime passes the same cases, and so vouches for the
-%% model.
+%% Loading, deleting and purging code: everything that is visible from Erlang must be as if
+%% every load had copied all tables. A model of the modules defines what must be visible. An
+%% unpatched runtime passes the same cases, which confirms the model.
 %%
-%% What a staged copy misses shows when its code index is used again, up to
-%% three commits later. Hence the changes are followed by other loads before
-%% they are looked at a last time.
+%% An error in a staged table may only show when its code index is used again, up to three
+%% commits later. The changes are therefore followed by other loads before the last check.
 -module(erts_code_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -81,7 +79,7 @@ init_per_testcase(_Case, Config) ->
 
 end_per_testcase(_Case, _Config) ->
     process_flag(error_handler, error_handler),
-    %% What a case that failed has left traced must not fail others.
+    %% What a failed case has left traced must not make other cases fail.
     _ = erlang:trace_pattern({'_', '_', '_'}, false, [global]),
     _ = erlang:trace_pattern({'_', '_', '_'}, false, [local, meta, call_count, call_time]),
     ok.
@@ -91,7 +89,7 @@ series() ->
     catch error:badarg -> none
     end.
 
-%% Calls that reach no code end here, without the code server's help.
+%% Calls of functions that do not exist end here, without the code server.
 undefined_function(M, F, As) when M =:= ?MODULE; M =:= ct; M =:= io; M =:= io_lib ->
     error_handler:undefined_function(M, F, As);
 undefined_function(M, F, As) ->
@@ -104,7 +102,7 @@ undefined_lambda(M, _F, _As) ->
     throw({undefined_lambda, M}).
 
 %%
-%% The series says who it is.
+%% The series number
 %%
 
 series_number(_Config) ->
@@ -118,8 +116,7 @@ series_not_in_stock(_Config) ->
 %% Exports
 %%
 
-%% Each version exports a function of its own; the functions of the version
-%% before are gone.
+%% Each version exports a function of its own; the functions of the previous version are gone.
 exports_follow_versions(_Config) ->
     M = name(exports),
     Bins = versions(M),
@@ -135,9 +132,9 @@ exports_follow_versions(_Config) ->
     load_fillers(Filler, fun() -> check(S#{curr := none, old := none}) end),
     unload_fillers(Filler).
 
-%% A module that calls one that isn't there has made stubs for its functions:
-%% they become the functions when that is loaded, and stubs again when it is
-%% deleted, also when more loads come in between.
+%% A module that calls a missing module creates stubs for its functions. They become functions
+%% when the module is loaded, and stubs again when it is deleted, also with other loads in
+%% between.
 stub_becomes_function(_Config) ->
     Callee = name(stub_callee),
     Caller = name(stub_caller),
@@ -163,8 +160,8 @@ stub_becomes_function(_Config) ->
     true = erlang:delete_module(Caller),
     true = erlang:purge_module(Caller).
 
-%% Calls and funs of modules that have no code make stubs too, at any time, and
-%% in any of the tables.
+%% Calls and funs of modules without code create stubs, too, at any time and in any of the
+%% tables.
 apply_makes_stub(_Config) ->
     Filler = fillers(3),
     [begin
@@ -190,7 +187,7 @@ apply_makes_stub(_Config) ->
      end || I <- lists:seq(1, 12)],
     unload_fillers(Filler).
 
-%% Loads that are refused change nothing, in whatever round they come.
+%% Loads that are refused change nothing, in whichever round they occur.
 aborted_loads(_Config) ->
     A = name(abort_a),
     B = name(abort_b),
@@ -208,7 +205,7 @@ aborted_loads(_Config) ->
               check(S1), check(T1),
               ?assertMatch({duplicated, [_ | _]},
                            erlang:finish_loading([Prep(B, 2, BinsB), Prep(B, 3, BinsB)])),
-              %% A module that no table knows is forgotten with the load.
+              %% A module that is in no table is forgotten when its load fails.
               ?assertEqual({duplicated, [New]},
                            erlang:finish_loading([prepare_new(New, I), prepare_new(New, I)])),
               ?assertEqual(false, erlang:module_loaded(New)),
@@ -228,7 +225,7 @@ aborted_loads(_Config) ->
 prepare_new(New, I) ->
     erlang:prepare_loading(New, compile_module(New, [{const, x, I}])).
 
-%% Modules of one load come in together.
+%% Modules of one load become current together.
 many_in_one_load(_Config) ->
     Ms = [name("many" ++ integer_to_list(I)) || I <- lists:seq(1, 60)],
     Bins = [{M, compile_module(M, [{const, x, M}])} || M <- Ms],
@@ -247,8 +244,8 @@ many_in_one_load(_Config) ->
 %% Funs
 %%
 
-%% Funs belong to their version. They work while its code is there, current or
-%% old, stop when it is purged, and work again when the same code comes back.
+%% Funs belong to their version of the code. They work while that is current or old, stop
+%% working when it is purged, and work again when the same code is loaded again.
 funs_follow_code(_Config) ->
     M = name(funs),
     Bins = versions(M),
@@ -264,7 +261,7 @@ funs_follow_code(_Config) ->
                     end, new_state(M), Ops),
     unload(S), unload_fillers(Filler).
 
-%% A fun whose module isn't loaded when it arrives.
+%% A fun whose module is not loaded when the fun is decoded.
 fun_from_external_format(_Config) ->
     M = name(ext_funs),
     Bins = versions(M),
@@ -287,7 +284,7 @@ fun_from_external_format(_Config) ->
      end || N <- [0, 1, 2, 3, 0]],
     unload_fillers(Filler).
 
-%% A purge that is called off leaves the funs as they were.
+%% A purge that is aborted leaves the funs unchanged.
 soft_purge_abort(_Config) ->
     M = name(soft),
     Bins = versions(M),
@@ -340,8 +337,8 @@ on_load(M, Result) ->
       end, new_state(M), [{N, C} || N <- [1, 2, 3, 4], C <- [false, true, true]]),
     unload_fillers(Filler).
 
-%% The code is deleted while its successor's on_load function runs: the
-%% deletion takes the functions of both away, as it always did.
+%% The code is deleted while its successor's on_load function runs: as in unpatched runtimes,
+%% the deletion removes the functions of both.
 deleted_while_on_load(_Config) ->
     M = name(on_load_deleted),
     Bins = versions(M),
@@ -368,10 +365,10 @@ deleted_while_on_load(_Config) ->
     unload_fillers(Filler).
 
 %%
-%% What else is kept per code index: breakpoints, NIF libraries, line numbers.
+%% Other data kept per code index: breakpoints, NIF libraries, line numbers
 %%
 
-%% Tracing writes the active tables at any time between two loads.
+%% Tracing modifies the active tables at any time between two loads.
 global_trace_survives_loads(_Config) ->
     trace_survives_loads(name(gtrace), [], global).
 
@@ -407,8 +404,8 @@ trace_survives_loads(M, Flags, Kind) ->
     true = erlang:purge_module(M),
     unload_fillers(Filler).
 
-%% The same, of all functions at once: between loads, one that is aborted, and
-%% calls that make stubs.
+%% The same with all functions at once: between loads, an aborted load, and calls that create
+%% stubs.
 all_traced_survives_loads(_Config) ->
     M = name(atrace),
     Refused = name(atrace_refused),
@@ -420,7 +417,7 @@ all_traced_survives_loads(_Config) ->
     Tracee = start_tracee(),
     All = fun(How) -> erlang:trace_pattern({'_', '_', '_'}, How, [global]) end,
     Look = fun(Traced) ->
-                   %% It holds old code.
+                   %% It still has old code.
                    {error, not_purged} = erlang:load_module(Refused, maps:get(3, RefusedBins)),
                    Stub = name("stub" ++ integer_to_list(erlang:unique_integer([positive]))),
                    ?assertEqual({undefined_function, {Stub, f, 0}}, catch Stub:f()),
@@ -465,7 +462,8 @@ stop_tracee({Pid, Ref}) ->
     Pid ! stop,
     receive {'DOWN', Ref, process, Pid, normal} -> ok end.
 
-%% What a process does is traced in order: once its answer is, its call has been.
+%% The events of a process are in order: once its answer has arrived, the event of its call has,
+%% too.
 is_call_traced({Pid, _}, M, F) ->
     Ref = make_ref(),
     Pid ! {call, self(), Ref, M, F},
@@ -475,7 +473,7 @@ is_call_traced({Pid, _}, M, F) ->
     after 0 -> false
     end.
 
-%% Breakpoints go with the code that had them; the new code starts without.
+%% Breakpoints are removed with their code; new code starts without any.
 traced_module_is_replaced(_Config) ->
     M = name(retraced),
     Bins = versions(M),
@@ -503,8 +501,8 @@ traced_module_is_replaced(_Config) ->
     stop_tracee(Tracee),
     unload_fillers(Filler).
 
-%% A native record is that of the code that is current, or whose -on_load() function
-%% runs: through loads of this and other modules, until its module is deleted.
+%% A native record is that of the current code, or of the code whose -on_load() function runs:
+%% while this and other modules are loaded, and until its module is deleted.
 records_follow_code(_Config) ->
     User = name(record_user),
     Filler = fillers(4),
@@ -519,7 +517,7 @@ records_follow_code(_Config) ->
          [begin
               load_record(M, V, OnLoad),
               load_fillers(lists:sublist(Filler, N), fun() -> ?assertEqual(V, Fields()) end),
-              %% The first has none before it.
+              %% There is no old code before the first version.
               ?assertEqual(V > 1, erlang:check_old_code(M)),
               _ = code:purge(M),
               ?assertEqual(V, Fields())
@@ -537,8 +535,8 @@ load_record(M, V, OnLoad) ->
                         integer_to_list(V), "}.\n", OnLoad]),
     {module, M} = code:load_binary(M, "", Bin).
 
-%% The module table knows the NIF library of a module: it must be there, once,
-%% after more loads.
+%% The module table has the NIF library of a module: it must still be there exactly once after
+%% more loads.
 nif_survives_loads(_Config) ->
     Filler = fillers(4),
     {module, crypto} = code:ensure_loaded(crypto),
@@ -549,16 +547,15 @@ nif_survives_loads(_Config) ->
                  end),
     unload_fillers(Filler).
 
-%% erlang:load_nif/2 only works from within the module, so ask for the list of
-%% its NIFs, which is made from the library in the module table.
+%% erlang:load_nif/2 can only be called by the module itself, so this gets the list of its NIFs,
+%% which is made from the library in the module table.
 reload_nif() ->
     case lists:member({hash_info, 1}, crypto:module_info(nifs)) of
         true -> {error, {reload, ""}};
         false -> {error, not_loaded}
     end.
 
-%% Return addresses are found in all modules, in all orders of loading and
-%% purging.
+%% Return addresses are found in all modules, for all orders of loading and purging.
 stacktrace_in_every_module(_Config) ->
     Ms = [name("st" ++ integer_to_list(I)) || I <- lists:seq(1, 160)],
     Bins = maps:from_list([{M, compile_module(M, [crash])} || M <- Ms]),
@@ -581,7 +578,7 @@ stacktrace_in_every_module(_Config) ->
      end || _ <- [1, 2, 3]],
     [Unload(M) || M <- shuffle(Ms)].
 
-%% The BIFs and the preloaded modules, which came in before the first commit.
+%% The BIFs and the preloaded modules, which were added before the first commit.
 preloaded_and_bifs(_Config) ->
     Filler = fillers(4),
     load_fillers(Filler ++ Filler,
@@ -607,15 +604,15 @@ random_model(_Config) ->
     ct:pal("seed ~p", [rand:export_seed_s(Seed)]),
     random_ops(name(random), 1000, Seed).
 
-%% As many as there are schedulers, and more, at the same time: each of them has
-%% its own modules, and they all share the tables.
+%% At least as many processes as schedulers at the same time: each has its own modules, but they
+%% share the tables.
 parallel_random_model(_Config) ->
     {_, Seed} = rand:uniform_s(rand:seed_s(exsss)),
     ct:pal("seed ~p", [rand:export_seed_s(Seed)]),
     parallel_model(Seed, erts_reload_work:stress_until()).
 
-%% With more schedulers than processors each of them stands still at any place, while
-%% others get ahead.
+%% With more schedulers than processors, each scheduler is preempted at arbitrary points while
+%% others continue.
 parallel_on_many_schedulers(_Config) ->
     {_, Seed} = rand:uniform_s(rand:seed_s(exsss)),
     ct:pal("seed ~p", [rand:export_seed_s(Seed)]),
@@ -625,10 +622,10 @@ parallel_on_many_schedulers(_Config) ->
     ok = peer:call(Peer, ?MODULE, model_in_peer, [rand:export_seed_s(Seed), Millis], infinity),
     peer:stop(Peer).
 
-%% Those who trace, load and delete, and purge code with funs all go on, whatever
-%% they hold while they wait for each other. In a peer, which else would stay as
-%% it is for ever. All of them end by themselves: where the permissions are not given
-%% in order, those who trace may keep the others waiting until then.
+%% Processes that trace, that load and delete, and that purge code with funs all make progress,
+%% whatever they hold while they wait for each other. Runs in a peer, which would otherwise hang
+%% forever. All processes end by themselves: without ordered permissions, those that trace may
+%% delay the others until then.
 trace_load_and_purge(_Config) ->
     {ok, Peer, _} = peer:start_link(#{connection => standard_io, shutdown => halt,
                                       args => ["+S", "8:8" | erts_reload_work:emulator_flags()]}),
@@ -657,16 +654,17 @@ trace_and_clear(N) ->
     1 = erlang:trace_pattern({lists, reverse, 1}, false, [local]),
     trace_and_clear(N - 1).
 
-%% Permissions are given in the order in which they were asked for: those who load, delete
-%% and purge are not kept waiting by others who trace over and over. Where they are, those
-%% who trace come to their last operation before the others have done theirs.
+%% Permissions are granted in the order of the requests: processes that load, delete and purge
+%% are not delayed by others that trace continuously. With ordered permissions, the tracing
+%% processes reach their last operation before the others have finished.
 loads_among_endless_tracing(_Config) ->
     {ok, Peer, _} = peer:start_link(#{connection => standard_io, shutdown => halt,
                                       args => ["+S", "8:8" | erts_reload_work:emulator_flags()]}),
     ok = peer:call(Peer, ?MODULE, load_in_peer, [50, 50], infinity),
     peer:stop(Peer).
 
-%% As many operations of tracing for each load, deletion and purge are too many.
+%% If there are so many trace operations for each load, deletion and purge, permissions are not
+%% in order.
 load_in_peer(Rounds, TooMany) ->
     Modules = [{M, maps:get(1, versions(M))}
                || I <- lists:seq(1, 6), M <- [name("among_" ++ integer_to_list(I))]],
@@ -693,7 +691,7 @@ trace_while_left(Left) ->
             ok
     end.
 
-%% Nothing is loaded any more once processes have another error handler.
+%% Nothing is loaded on demand any more once processes have another error handler.
 model_in_peer(Seed, Millis) ->
     [begin
          _ = application:load(App),
@@ -751,8 +749,8 @@ random_ops(Count, Ms, Bins, States, Seed0) ->
     [check(X) || X <- maps:values(States1)],
     random_ops(Count - 1, Ms, Bins, States1, Seed3).
 
-%% Others call while a module is loaded over and over: they see one version or
-%% the next, whole, and never go back to one that they have left.
+%% Processes call a module while it is loaded repeatedly: each call sees one complete version,
+%% and never an earlier one than the call before.
 parallel_callers(_Config) ->
     M = name(callers),
     Rounds = 60,
@@ -774,7 +772,7 @@ parallel_callers(_Config) ->
     true = erlang:purge_module(M).
 
 caller(M, Stop, Last, N) ->
-    %% Both are local calls: of one version.
+    %% Both are local calls, so they are in the same version.
     {V, V} = M:pair(),
     true = V >= Last,
     case N rem 64 =:= 0 andalso atomics:get(Stop, 1) of
@@ -783,9 +781,9 @@ caller(M, Stop, Last, N) ->
     end.
 
 %%
-%% The model: what is current, what is old, whether the module has ever been in
-%% the module table, and funs that are held, by version. While an on_load
-%% function is pending: also the version that it is for, whose funs are code.
+%% The model: the current and the old version, whether the module has ever been in the module
+%% table, and the funs that are held, by version. While an on_load function is pending: also the
+%% version that it belongs to, whose funs have code.
 %%
 
 new_state(M) ->
@@ -822,7 +820,7 @@ op(purge, _V, _Bins, #{module := M} = S) ->
 op(hold, _V, _Bins, #{curr := none} = S) ->
     S;
 op(hold, _V, _Bins, #{module := M, curr := Curr, funs := Funs} = S) ->
-    %% Versions with an on_load function are other code.
+    %% Versions with an on_load function have different code.
     S#{funs := lists:ukeysort(1, [{Curr, {M:f(), M:g(Curr)}} | Funs])};
 op({on_load, Result, During}, V, Bins, #{module := M, curr := Curr, old := Old} = S) ->
     Prepared = erlang:prepare_loading(M, maps:get(V, Bins)),
@@ -842,8 +840,8 @@ op({on_load, Result, During}, V, Bins, #{module := M, curr := Curr, old := Old} 
             end
     end.
 
-%% Before OTP 27 the purger forgets a finish_after_on_load request that arrives
-%% while it purges; the code server never does that to it, but these tests would.
+%% Before OTP 27 the purger loses a finish_after_on_load request that arrives while it purges.
+%% The code server never sends one then, but these tests would.
 one_at_a_time(Fun) ->
     case list_to_integer(erlang:system_info(otp_release)) < 27 of
         true -> global:trans({?MODULE, self()}, Fun, [node()]);
@@ -860,7 +858,7 @@ unload(S0) ->
 op_if_old(#{old := none} = S) -> S;
 op_if_old(S) -> op(purge, 0, #{}, S).
 
-%% All that can be seen of a module.
+%% Everything that is visible of a module.
 check(#{module := M, curr := Curr, old := Old, funs := Funs} = S) ->
     Pending = maps:get(pending, S, none),
     ?assertEqual(Curr =/= none, erlang:module_loaded(M)),
@@ -915,14 +913,14 @@ exports_of(M) ->
 %% Code
 %%
 
-%% Unrelated modules: each of them loaded is a commit.
+%% Unrelated modules: each load of one is a commit.
 fillers(N) ->
     [begin
          M = name("filler" ++ integer_to_list(erlang:unique_integer([positive]))),
          {M, compile_module(M, [{const, x, I}])}
      end || I <- lists:seq(1, N)].
 
-%% Look, then load one and look again, and so on.
+%% Calls Look, then loads a module and calls Look again, and so on.
 load_fillers(Filler, Look) ->
     Look(),
     [begin

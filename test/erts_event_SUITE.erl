@@ -1,9 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% How events reach a tracer NIF: what it is asked, what its answers do, what it
-%% is told, and that all of it stays so while the tracer is loaded anew, purged,
-%% and taken off; and what calls are counted. An unpatched runtime is checked too
-%% where it does the same: it is what the patched one has to agree with.
+%% How events reach a tracer NIF: which calls of it are made, what its answers do, and that this
+%% does not change while the tracer is loaded again, purged and removed; and which calls are
+%% counted. Where an unpatched runtime behaves in the same way, it is checked, too, as the
+%% reference for the patched one.
 -module(erts_event_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -21,10 +21,12 @@
          dirty_senders_with_token/1, send_spec_clears_tracer/1, spec_sets_flags_anew/1, raises/1,
          raw_reload/1, raw_under_load/1, raw_sessions_under_load/1, raw_header/1,
          meta_questions/1, port_questions/1, no_garbage/1, collections_in_two_sessions/1,
-         count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1, count_memory/1]).
+         count_exact/1, count_restart/1, count_pause/1, count_many/1, count_grows/1, count_memory/1, breakpoints_of_others/1]).
+-export([breakpoint/3]).
 -export([f/1, g/2, counted/1, quits/1, memory_of_counters/1]).
 
 -import(erts_tracer_nif, [cc/3, header_dir/0, code_with/3]).
+-import(erts_worker, [do/2, stop/1, told/1, flush/0]).
 
 -define(TRACER, event_tracer).
 -define(RAW, event_tracer_raw).
@@ -38,7 +40,7 @@ all() ->
      silent_and_sensitive, process_tracer_dies, running_tracer_dies, process_traces_itself,
      reload_takes_effect, reload_under_load, purge_under_load, many_tracers,
      dirty_collections, dirty_senders, count_exact, count_restart, count_pause, count_many,
-     count_grows, {group, patched}].
+     count_grows, breakpoints_of_others, {group, patched}].
 
 groups() ->
     [{patched, [], [raw_registration, raw_answers, raw_questions_of_each_tag, raw_like_behaviour, raw_meta, raw_spec,
@@ -56,7 +58,7 @@ init_per_suite(Config) ->
                {V, code_with(?TRACER, So, 0)}
            end || V <- [1, 2]],
     RawSo = filename:join(Dir, "event_tracer_raw"),
-    cc(Source, RawSo ++ ".so", ["-DMODULE=event_tracer_raw", "-DVERSION=1", "-DRAW", "-I", header_dir()]),
+    cc(Source, RawSo ++ ".so", ["-DMODULE=event_tracer_raw", "-DVERSION=1", "-DRAW=1", "-I", header_dir()]),
     [{versions, Versions}, {raw_so, RawSo} | Config].
 
 end_per_suite(_Config) ->
@@ -86,16 +88,15 @@ end_per_testcase(_Case, _Config) ->
 %%--------------------------------------------------------------------------
 %% Questions and answers
 
-%% What follows from the answers to trace_status and call: only `remove' to the
-%% former matters; the latter decides, and all but trace and discard remove the
-%% tracer.
+%% Effects of the answers to trace_status and call. For trace_status only `remove' matters. The
+%% answer to call decides: all but trace and discard remove the tracer.
 answers(_Config) ->
     [begin
          Got = call_with(Status, Call),
          ?assertEqual({Status, Call, expected(Status, Call)}, {Status, Call, Got})
      end || Status <- [trace, discard, remove, raise, nonsense],
             Call <- [trace, discard]],
-    %% The debug emulator of an unpatched runtime aborts on these.
+    %% The debug emulator of an unpatched runtime aborts with these answers.
     [?assertEqual({trace, Call, {0, false}}, {trace, Call, call_with(trace, Call)})
      || Call <- [remove, raise, nonsense], is_patched() orelse not is_debug()].
 
@@ -103,9 +104,9 @@ expected(remove, _) -> {0, false};
 expected(_, trace) -> {1, true};
 expected(_, discard) -> {0, true}.
 
-%% {Events of one call, is the process traced after it}.
+%% {Events of one call, whether the process is still traced afterwards}.
 call_with(Status, Call) ->
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
     1 = erlang:trace(Tracee, true, [call, {tracer, ?TRACER, {Status, Call, none, none}}]),
     {_, _, Before} = ?TRACER:counts(),
@@ -115,11 +116,11 @@ call_with(Status, Call) ->
     stop(Tracee),
     {After - Before, Traced}.
 
-%% A call is two questions, in this order; everything else is one, or none. What
-%% is asked is what the module has functions for. (trace_status is also asked when a
-%% process comes to run.)
+%% A call is two questions to the tracer, in this order; every other event is one or none. Which
+%% questions are asked depends on the functions that the module exports. (trace_status is also
+%% asked when a process is scheduled in.)
 questions(_Config) ->
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
     trace_asking(Tracee, [call, send, 'receive', garbage_collection, running, return_to]),
     do(Tracee, fun() ->
@@ -140,9 +141,8 @@ questions(_Config) ->
                             {gc_major_start, enabled, trace}, {gc_major_end, enabled, trace},
                             {in, enabled, trace}, {out, enabled, trace}]].
 
-%% How many questions an event is, by its tag, on all runtimes. Two it is where the
-%% answers may differ: `remove' to trace_status, and what the tracer says to the
-%% event itself.
+%% The number of questions per event for each tag, on all runtimes. There are two where the
+%% answers may differ: `remove' to trace_status, and the answer to the event itself.
 questions_of_each_tag(_Config) ->
     asked_for_each_tag(?TRACER, fun({_, Questions, _}) -> Questions end).
 
@@ -156,18 +156,18 @@ asked_for_each_tag(Tracer, Expected) ->
          Status = [{enabled, trace_status}],
          [?assertEqual({Flags, Spec, Tag, Qs -- Status}, {Flags, Spec, Tag, for_each(Tag, Told)})
           || {Tag, Qs} <- Questions],
-         %% It has no tag, and is also asked when a process comes to run, but that is
-         %% seldom, and when tracing begins.
+         %% trace_status has no tag. It is also asked when a process is scheduled in, but that
+         %% is rare, and when tracing begins.
          Often = length([T || {asked, _, trace_status} = T <- Told]) >= ?MANY - 3,
          ?assertEqual({Flags, Spec, lists:member(Status, [Qs -- (Qs -- Status) || {_, Qs} <- Questions])},
                       {Flags, Spec, Often})
      end || {Flags, Spec, Fun, Events} <- tags()],
     ok.
 
-%% {Trace flags, match spec of f/1, what is done, [{Tag, questions for each
-%% event, those of a tracer that wants raw events}]}. (There an event is a question
-%% too.) Ports are traced by themselves. (Of spawn the tracer is asked while locks are
-%% held, so it can't tell this process.)
+%% {Trace flags, match spec of f/1, action, [{Tag, questions per event, questions of a tracer
+%% that wants raw events}]}. (For a raw tracer an event is a question, too.) Ports are traced on
+%% their own. (For spawn the tracer is called while locks are held, so it cannot send to this
+%% process.)
 tags() ->
     Status = {enabled, trace_status},
     Call = {enabled_call, call},
@@ -210,7 +210,7 @@ asked_by(Tracer, [port | Flags], _, _) ->
     lists:append(Told);
 asked_by(Tracer, Flags, Spec, Fun) ->
     [1 = erlang:trace_pattern({?MODULE, F, A}, Spec, [local]) || {F, A} <- [{f, 1}, {g, 2}]],
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     1 = erlang:trace(Tracee, true, [{tracer, Tracer, {trace, trace, self(), self()}} | Flags]),
     do(Tracee, fun() -> repeat(?MANY, Fun) end),
     Told = told(Tracee),
@@ -220,16 +220,16 @@ asked_by(Tracer, Flags, Spec, Fun) ->
     flush(),
     Told.
 
-%% All that comes before the echo.
+%% Everything that arrives before the echo.
 echoed(Port) ->
     receive
         {Port, {data, <<"echo">>}} -> [];
         M -> [M | echoed(Port)]
     end.
 
-%% What is asked as often as there are events of this tag. Questions and events may
-%% overtake each other on their way here, so they are counted, and the last ones may
-%% be missing.
+%% The questions that are asked as often as there are events with this tag. Questions and events
+%% may overtake each other on their way here, so they are counted, and the last ones may be
+%% missing.
 for_each(Tag, Told) ->
     Events = length([T || T <- Told, element(1, T) =/= asked, tag(T) =:= Tag]),
     ?assertEqual({Tag, true}, {Tag, Events >= ?MANY - 3}),
@@ -256,23 +256,23 @@ asked_once_for_each(Tag, Ask, Fun, Told) ->
     {Asked, Others} = lists:partition(fun(T) -> T =:= {asked, Ask} end, Of),
     Asked =/= [] andalso Others =:= [{told, Fun} || _ <- Asked].
 
-%% Meta tracing asks the same functions as other tracing.
+%% Meta tracing calls the same functions as other tracing.
 meta_questions(_Config) ->
     Self = self(),
     erlang:trace_pattern({?MODULE, f, 1}, true, [{meta, ?TRACER, {trace, trace, Self, Self}}]),
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     do(Tracee, fun() -> ?MODULE:f(7) end),
     ?assertMatch([{asked, enabled, trace_status}, {asked, enabled_call, call},
                   {trace_call, call, Tracee, {?MODULE, f, [7]}, #{timestamp := timestamp}}],
                  told(Tracee)),
     stop(Tracee),
-    %% Told to go away while it is asked.
+    %% The tracer answers remove.
     erlang:trace_pattern({?MODULE, f, 1}, false, [meta]),
     erlang:trace_pattern({?MODULE, f, 1}, true, [{meta, ?TRACER, {remove, trace, none, none}}]),
     ?MODULE:f(8),
     ?assertMatch({meta, X} when X =:= false; X =:= [], erlang:trace_info({?MODULE, f, 1}, meta)).
 
-%% A port's message to a process that does not exist.
+%% A port sends a message to a process that does not exist.
 port_questions(_Config) ->
     {Owner, Ref} = spawn_monitor(fun() ->
                                          Port = open_port({spawn, "cat"}, [binary]),
@@ -295,7 +295,7 @@ port_questions(_Config) ->
     Owner ! stop,
     receive {'DOWN', Ref, process, Owner, _} -> ok end.
 
-%% All kinds of answers, on all schedulers, and tracing that is set again.
+%% All kinds of answers, on all schedulers, while tracing is set repeatedly.
 random_answers(_Config) ->
     _ = [?assert(is_patched()) || is_debug()],
     erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
@@ -313,9 +313,9 @@ trace_until_asked(Workers, Enough) ->
         _ -> trace_until_asked(Workers, Enough)
     end.
 
-%% A match spec that takes the trace flags off: its own call is still told.
+%% A match spec clears the trace flags: the call that it is run for is still reported.
 spec_clears_tracer(_Config) ->
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     erlang:trace_pattern({?MODULE, f, 1}, [{['$1'], [], [{trace, [all], []}, {message, '$1'}]}], [local]),
     [begin
          trace(Tracee, [call]),
@@ -326,9 +326,9 @@ spec_clears_tracer(_Config) ->
      end || N <- lists:seq(1, 100)],
     stop(Tracee).
 
-%% The unpatched runtime uses what it has freed.
+%% The unpatched runtime uses freed memory here.
 send_spec_clears_tracer(_Config) ->
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     erlang:trace_pattern(send, [{'_', [], [{trace, [all], []}]}], []),
     [begin
          1 = erlang:trace(Tracee, true, [send, {tracer, Tracer, {trace, trace, self(), none}}]),
@@ -338,9 +338,9 @@ send_spec_clears_tracer(_Config) ->
      end || N <- lists:seq(1, 100), Tracer <- [?TRACER, ?RAW]],
     stop(Tracee).
 
-%% The event has the flags that there are in the end.
+%% The event reflects the flags that are set in the end.
 spec_sets_flags_anew(_Config) ->
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     S = trace:session_create(?MODULE, self(), []),
     Flags = [call, arity, timestamp],
     1 = trace:process(S, Tracee, true, Flags),
@@ -353,11 +353,11 @@ spec_sets_flags_anew(_Config) ->
     trace:session_destroy(S),
     stop(Tracee).
 
-%% What a tracer raises stays with it.
+%% An exception in a tracer does not affect the tracee.
 raises(_Config) ->
     Tracer = {tracer, ?TRACER, {trace, trace, raise, none}},
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     1 = erlang:trace(Tracee, true, [call, send, 'receive', running, garbage_collection, Tracer]),
     do(Tracee, fun() ->
                        [begin
@@ -382,7 +382,7 @@ largest_arity(_Config) ->
                                   {function, 1, f, 255, [{clause, 1, Args, [], [lists:last(Args)]}]}], []),
     {module, M} = code:load_binary(M, "", Bin),
     1 = erlang:trace_pattern({M, f, 255}, true, [local]),
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     Terms = [{I, [I, <<I:4000>>]} || I <- lists:seq(1, 255)],
     trace(Tracee, [call]),
     do(Tracee, fun() -> apply(M, f, Terms) end),
@@ -391,10 +391,11 @@ largest_arity(_Config) ->
     true = code:delete(M),
     code:purge(M).
 
-%% A silent process is asked for, and told nothing; a sensitive one isn't asked.
+%% The tracer is asked about a silent process, but gets no events. It is not asked about a
+%% sensitive process.
 silent_and_sensitive(_Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     trace_asking(Tracee, [call, silent]),
     do(Tracee, fun() -> ?MODULE:f(1) end),
     ?assertEqual([{asked, enabled, trace_status}, {asked, enabled_call, call}], lists:usort(told(Tracee))),
@@ -402,11 +403,11 @@ silent_and_sensitive(_Config) ->
     ?assertEqual([], [T || {asked, enabled_call, _} = T <- told(Tracee)]),
     stop(Tracee).
 
-%% Its tracer is found dead by the first call, and is gone after it.
+%% The first call finds that the tracer is dead, and removes it.
 process_tracer_dies(_Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
     [begin
-         Tracee = spawn_link(fun worker/0),
+         Tracee = spawn_link(fun erts_worker:worker/0),
          {Tracer, Ref} = spawn_monitor(fun() -> receive stop -> ok end end),
          1 = erlang:trace(Tracee, true, [call, {tracer, Tracer}]),
          do(Tracee, fun() -> ?MODULE:f(1) end),
@@ -420,10 +421,10 @@ process_tracer_dies(_Config) ->
          stop(Tracee)
      end || _ <- lists:seq(1, 50)].
 
-%% The same, found when the tracee comes to run.
+%% The same, found when the tracee is scheduled in.
 running_tracer_dies(_Config) ->
     [begin
-         Tracee = spawn_link(fun worker/0),
+         Tracee = spawn_link(fun erts_worker:worker/0),
          {Tracer, Ref} = spawn_monitor(fun() -> collect([]) end),
          1 = erlang:trace(Tracee, true, [Flag, {tracer, Tracer}]),
          do(Tracee, fun() -> erlang:yield() end),
@@ -442,15 +443,15 @@ running_tracer_dies(_Config) ->
          stop(Tracee)
      end || Flag <- [running, set_on_spawn], _ <- lists:seq(1, 20)].
 
-%% Discarded, and kept.
+%% The event is discarded, the tracing is kept.
 process_traces_itself(_Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, true, [local, {meta, Self = self()}]),
-    Tracer = spawn_link(fun worker/0),
+    Tracer = spawn_link(fun erts_worker:worker/0),
     1 = erlang:trace(Self, true, [call, {tracer, Tracer}]),
     ?MODULE:f(1),
     erlang:trace(Self, false, [all]),
     erlang:trace_pattern({?MODULE, f, 1}, false, [meta]),
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     1 = erlang:trace(Tracee, true, [call, {tracer, Tracer}]),
     do(Tracee, fun() -> ?MODULE:f(2) end),
     do(Tracer, fun() ->
@@ -463,10 +464,10 @@ process_traces_itself(_Config) ->
 %%--------------------------------------------------------------------------
 %% The tracer's code changes
 
-%% From the moment that the new code is in, it is the new code that is called.
+%% Once the new code is current, only the new code is called.
 reload_takes_effect(Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
-    Tracees = [spawn_opt(fun worker/0, [link, {scheduler, S}]) || S <- lists:seq(1, schedulers())],
+    Tracees = [spawn_opt(fun erts_worker:worker/0, [link, {scheduler, S}]) || S <- lists:seq(1, schedulers())],
     [1 = erlang:trace(T, true, [call, {tracer, ?TRACER, {trace, trace, none, none}}]) || T <- Tracees],
     [begin
          load_tracer(?TRACER, V, Config),
@@ -487,8 +488,8 @@ reload_under_load(Config) ->
     [?assertMatch({tracer, {?TRACER, _}}, erlang:trace_info(W, tracer)) || W <- Workers],
     stop_load(Workers).
 
-%% No tracer is there for a while. A process finds that out when it calls a
-%% traced function, and is traced no more.
+%% There is no tracer for some time. A process notices when it calls a traced function, and is
+%% then no longer traced.
 purge_under_load(Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
     Workers = load_of(schedulers() + 1, fun everything/0),
@@ -504,7 +505,7 @@ purge_under_load(Config) ->
                 end),
     stop_load(Workers).
 
-%% More of them than a scheduler keeps, in turns.
+%% More tracers than a scheduler caches, used in turn.
 many_tracers(Config) ->
     Names = [list_to_atom("event_tracer_copy_" ++ integer_to_list(I)) || I <- lists:seq(1, 9)],
     Base = filename:join(?config(priv_dir, Config), "copy_"),
@@ -515,7 +516,7 @@ many_tracers(Config) ->
          load_code(M, code_with(M, So, 0))
      end || M <- Names],
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
-    Tracees = [{M, spawn_link(fun worker/0)} || M <- Names],
+    Tracees = [{M, spawn_link(fun erts_worker:worker/0)} || M <- Names],
     [1 = erlang:trace(T, true, [call, {tracer, M, {trace, trace, none, none}}]) || {M, T} <- Tracees],
     [[do(T, fun() -> ?MODULE:f(1) end) || {_, T} <- Tracees] || _ <- lists:seq(1, 100)],
     ?assertEqual([{M, 100} || M <- Names], [{M, element(3, M:counts())} || M <- Names]),
@@ -557,8 +558,8 @@ dirty_collections(Config) ->
     ?assert(Events > 0),
     stop_load(Workers).
 
-%% A process on a dirty scheduler sends, and comes to run there and elsewhere; its
-%% tracer is loaded anew, and asked and told in threads that keep no tracers.
+%% A process on a dirty scheduler sends, and is scheduled there and elsewhere. Its tracer is
+%% loaded again, and called in threads that have no tracer cache.
 dirty_senders(Config) ->
     Tracers = [{?TRACER, ?RAW, [proplists:get_value(V, ?config(versions, Config)) || V <- [2, 1]]} |
                [{?RAW, ?TRACER, [code_with(?RAW, ?config(raw_so, Config), How) || How <- [1, 0]]} || is_patched()]],
@@ -589,7 +590,7 @@ dirty_senders(Config) ->
          ?assertMatch({Tracer, [_ | _]}, {Tracer, [T || {trace_send, send, P, from_dirty, _} = T <- Told, P =:= W]})
      end || {Tracer, Sender, Codes} <- Tracers].
 
-%% The system tracer is unloaded, and replaced, meanwhile.
+%% The system tracer is unloaded and replaced at the same time.
 dirty_senders_with_token(Config) ->
     Work = fun() ->
                    seq_trace:set_token(send, true),
@@ -613,7 +614,7 @@ dirty_senders_with_token(Config) ->
     ?assertMatch([_ | _], [T || {trace, seq_trace, _, {send, _, P, P, from_dirty}, _} = T <- Told,
                                 lists:member(P, Workers)]).
 
-%% In both kinds of dirty schedulers.
+%% On both kinds of dirty schedulers.
 dirty_work(Sender) ->
     [begin
          ok = Sender:Send(self(), from_dirty),
@@ -627,13 +628,13 @@ collect_large(L) ->
 %%--------------------------------------------------------------------------
 %% Raw events
 
-%% Mistakes are refused, with an error, and the behaviour is used then. So is
-%% whoever comes after load.
+%% An invalid registration is refused with an error, and the behaviour is used instead. The same
+%% applies to a registration after load.
 raw_registration(Config) ->
     [begin
          load_code(?RAW, code_with(?RAW, ?config(raw_so, Config), How)),
          ?assertEqual({How, {Error, 22}}, {How, ?RAW:registering()}),
-         Tracee = spawn_link(fun worker/0),
+         Tracee = spawn_link(fun erts_worker:worker/0),
          1 = erlang:trace(Tracee, true, [send, {tracer, ?RAW, {trace, trace, none, self()}}]),
          flush(),
          do(Tracee, fun() -> ok end),
@@ -641,16 +642,16 @@ raw_registration(Config) ->
          ?assertEqual({How, [if Error =:= 0 -> raw_event; true -> enabled_send end]}, {How, lists:usort(Asked)}),
          stop(Tracee)
      end || {How, Error} <- [{0, 0}, {1, 22}, {2, 95}, {3, 95}, {4, 22}, {5, 22}, {6, 22}, {8, 22}, {0, 0}]],
-    %% Once is enough.
+    %% A module can register only once.
     load_code(?RAW, code_with(?RAW, ?config(raw_so, Config), 7)),
     ?assertEqual({22, 22}, ?RAW:registering()).
 
-%% remove takes the tracer off as an answer to a call; trace_status is still asked
-%% when tracing is looked at.
+%% The answer remove to a call removes the tracer; trace_status is still asked when tracing is
+%% inspected.
 raw_answers(_Config) ->
     1 = erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
     [begin
-         Tracee = spawn_link(fun worker/0),
+         Tracee = spawn_link(fun erts_worker:worker/0),
          1 = erlang:trace(Tracee, true, [call, send, {tracer, ?RAW, {trace, Answer, self(), none}}]),
          do(Tracee, fun() -> self() ! x, receive x -> ok end, ?MODULE:f(1) end),
          Calls = length([T || {trace_call, call, _, _, _} = T <- told(Tracee)]),
@@ -658,19 +659,19 @@ raw_answers(_Config) ->
                       {Answer, {Calls, {tracer, []} =/= erlang:trace_info(Tracee, tracer)}}),
          stop(Tracee)
      end || {Answer, Expected, Traced} <- [{trace, 1, true}, {discard, 0, true}, {remove, 0, false}]],
-    Gone = spawn_link(fun worker/0),
+    Gone = spawn_link(fun erts_worker:worker/0),
     1 = erlang:trace(Gone, true, [send, {tracer, ?RAW, {remove, trace, none, none}}]),
     do(Gone, fun() -> ok end),
     ?assertEqual({tracer, []}, erlang:trace_info(Gone, tracer)),
-    %% Discarded calls don't return.
-    Tracee = spawn_link(fun worker/0),
+    %% Discarded calls have no return events.
+    Tracee = spawn_link(fun erts_worker:worker/0),
     1 = erlang:trace(Tracee, true, [call, return_to, {tracer, ?RAW, {trace, discard, self(), none}}]),
     do(Tracee, fun() -> [?MODULE:f(1)] end),
     ?assertEqual([], told(Tracee)),
     stop(Tracee),
     stop(Gone).
 
-%% Two sessions trace the same, one with each interface.
+%% Two sessions trace the same events, one through each interface.
 raw_like_behaviour(_Config) ->
     [same_events(Flags, Spec)
      || Flags <- [[], [arity], [timestamp], [monotonic_timestamp], [strict_monotonic_timestamp]],
@@ -682,7 +683,7 @@ same_events(Flags, Spec) ->
              Collector = spawn_link(fun() -> collect([]) end),
              {Collector, trace:session_create(M, {M, {trace, trace, Collector, none}}, [])}
          end || M <- [?TRACER, ?RAW]],
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     [begin
          [1 = trace:function(S, {?MODULE, F, A}, Spec, [local]) || {F, A} <- [{f, 1}, {g, 2}]],
          1 = trace:process(S, Tracee, true,
@@ -706,7 +707,7 @@ same_events(Flags, Spec) ->
     Tags = lists:usort([element(2, E) || E <- EB]),
     [?assertEqual({Flags, Tag, true}, {Flags, Tag, lists:member(Tag, Tags)})
      || Tag <- [call, return_to, send, 'receive', spawn, register, in, out, gc_major_start, gc_major_end]],
-    %% One session begins before the other, and ends before it.
+    %% One session begins before the other and ends before it.
     Of = fun(Es) ->
                  Began = lists:dropwhile(fun(E) -> element(2, E) =/= 'receive' end,
                                          [E || E <- Es, element(3, E) =:= Tracee]),
@@ -722,7 +723,7 @@ collect(Events) ->
 
 raw_meta(_Config) ->
     1 = erlang:trace_pattern({?MODULE, f, 1}, true, [{meta, ?RAW, {trace, trace, self(), none}}]),
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     do(Tracee, fun() -> ?MODULE:f(7) end),
     ?assertMatch([{trace_call, call, Tracee, {?MODULE, f, [7]}, #{timestamp := timestamp}}], told(Tracee)),
     stop(Tracee),
@@ -731,13 +732,13 @@ raw_meta(_Config) ->
     ?MODULE:f(8),
     ?assertMatch({meta, X} when X =:= false; X =:= [], erlang:trace_info({?MODULE, f, 1}, meta)).
 
-%% Before a match spec is run there is a question: what it does must not be done
-%% for a call that is discarded. It may take the tracer off.
+%% The tracer is asked before a match spec is run, because a discarded call must not have the
+%% side effects of the match spec. The answer may remove the tracer.
 raw_spec(_Config) ->
     Silence = [{'_', [], [{silent, true}]}],
     1 = erlang:trace_pattern({?MODULE, f, 1}, Silence, [local]),
     [begin
-         Tracee = spawn_link(fun worker/0),
+         Tracee = spawn_link(fun erts_worker:worker/0),
          1 = erlang:trace(Tracee, true, [call, {tracer, ?RAW, {trace, Answer, none, self()}}]),
          do(Tracee, fun() -> ?MODULE:f(1) end),
          ?assertEqual({Answer, [raw_enabled]}, {Answer, [F || {asked, F, call} <- told(Tracee)]}),
@@ -747,16 +748,16 @@ raw_spec(_Config) ->
      end || Answer <- [trace, discard]],
     Off = [{['$1'], [], [{trace, [all], []}, {message, '$1'}]}],
     1 = erlang:trace_pattern({?MODULE, f, 1}, Off, [local]),
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     1 = erlang:trace(Tracee, true, [call, {tracer, ?RAW, {trace, trace, self(), none}}]),
     do(Tracee, fun() -> ?MODULE:f(5), ?MODULE:f(5) end),
     ?assertMatch([{trace_call, call, Tracee, {?MODULE, f, [5]}, #{match_spec_result := 5}}],
                  [T || T <- told(Tracee), element(1, T) =/= asked]),
     stop(Tracee).
 
-%% Each version of the code registers for itself, or doesn't.
+%% Each version of the code registers by itself, or not at all.
 raw_reload(Config) ->
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     1 = erlang:trace(Tracee, true, [send, {tracer, ?RAW, {trace, trace, none, self()}}]),
     [begin
          load_code(?RAW, code_with(?RAW, ?config(raw_so, Config), How)),
@@ -791,19 +792,20 @@ raw_under_load(Config) ->
     [done = ask(W) || W <- Workers],
     stop_load(Workers).
 
-%% kymo's copy of the header is the runtime's, in each series.
+%% kymo's copy of the header equals the runtime's in each series with an overlay;
+%% scripts/otp-patch check compares it with the other series.
 raw_header(_Config) ->
-    Series = filename:join([header_dir(), "..", "..", "erts_patches", "otp-*"]),
+    Series = filename:join([header_dir(), "..", "..", "erts_patches", "otp-*", "overlay"]),
     {ok, Bytes} = file:read_file(filename:join(header_dir(), "erl_nif_tracer.h")),
     Dirs = [_ | _] = filelib:wildcard(Series),
     [?assertEqual({ok, Bytes},
-                  file:read_file(filename:join([Dir, "overlay", "erts", "emulator", "beam", "erl_nif_tracer.h"])))
+                  file:read_file(filename:join([Dir, "erts", "emulator", "beam", "erl_nif_tracer.h"])))
      || Dir <- Dirs].
 
 %%--------------------------------------------------------------------------
 %% What is left behind
 
-%% Words that a collection takes away after so many events.
+%% Words that a collection reclaims after so many events.
 no_garbage(_Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
     erlang:trace_pattern({?MODULE, g, 2}, [{'_', [], [{return_trace}]}], [local]),
@@ -821,7 +823,7 @@ no_garbage(_Config) ->
          ?assert(With - Without < N)
      end || {Kind, Flags, Fun} <- Kinds].
 
-%% Other processes have garbage too: the least of some runs.
+%% Other processes produce garbage, too, so this is the minimum of several runs.
 garbage(N, Flags, Fun) ->
     lists:min([garbage_once(N, Flags, Fun) || _ <- lists:seq(1, 3)]).
 
@@ -840,10 +842,10 @@ garbage_once(N, Flags, Fun) ->
     Tracee ! go,
     receive {Tracee, Words} -> Words end.
 
-%% Both are told the same, and all of it.
+%% Both sessions get the same events, and all of them.
 collections_in_two_sessions(_Config) ->
     Self = self(),
-    Tracee = spawn_link(fun worker/0),
+    Tracee = spawn_link(fun erts_worker:worker/0),
     Ss = [trace:session_create(N, {?TRACER, {trace, trace, Self, none}}, []) || N <- [one, two]],
     [1 = trace:process(S, Tracee, true, [garbage_collection]) || S <- Ss],
     do(Tracee, fun() -> [garbage_collect() || _ <- lists:seq(1, 100)] end),
@@ -867,7 +869,7 @@ count_exact(_Config) ->
     in_parallel(4 * schedulers(), fun() -> repeat(N, fun() -> ?MODULE:counted(1) end) end),
     ?assertEqual({call_count, 4 * schedulers() * N}, erlang:trace_info({?MODULE, counted, 1}, call_count)).
 
-%% Counts go from zero again, and never below.
+%% Counts restart from zero, and are never negative.
 count_restart(_Config) ->
     1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
     Workers = load_of(schedulers(), fun() -> ?MODULE:counted(1) end),
@@ -892,7 +894,7 @@ count_pause(_Config) ->
     1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
     ?assertEqual({call_count, 0}, erlang:trace_info({?MODULE, counted, 1}, call_count)).
 
-%% More than a block of counters, set and cleared in any order: each counts its own
+%% More counters than in one block, set and cleared in any order: each counts only its own
 %% function, from zero.
 count_many(_Config) ->
     M = count_many_mod,
@@ -907,7 +909,7 @@ count_many(_Config) ->
               Off = [F || F <- Fs, erlang:phash2({Round, F}, 3) > 0],
               [1 = erlang:trace_pattern({M, F, 0}, false, [call_count]) || F <- Off],
               [?assertEqual({F, {call_count, false}}, {F, erlang:trace_info({M, F, 0}, call_count)}) || F <- Off],
-              %% The others start anew with the next round.
+              %% The others restart in the next round.
               [1 = erlang:trace_pattern({M, F, 0}, restart, [call_count]) || F <- Fs -- Off],
               Fs -- Off
       end, [], lists:seq(1, 5)),
@@ -916,7 +918,8 @@ count_many(_Config) ->
 
 count_of(_Kept, I) -> I * schedulers().
 
-%% Whoever reads while others call sees no count twice nor less than before.
+%% A process that reads while others call sees no call counted twice, and never a decreasing
+%% count.
 count_grows(_Config) ->
     1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
     Workers = load_of(schedulers(), fun() -> ?MODULE:counted(1) end),
@@ -927,9 +930,9 @@ count_grows(_Config) ->
                 end, 0, lists:seq(1, 2000)),
     stop_load(Workers).
 
-%% Counters take memory for the schedulers that have counted calls of these functions or
-%% of their neighbours, and not for the others. The numbers are those of the first and the
-%% last scheduler that find their words in the same place, and of the last one of all.
+%% Counters use memory only for the schedulers that have counted calls of these functions or of
+%% their neighbours. The numbers are those of the first and the last scheduler whose words are
+%% in the same place, and of the very last scheduler.
 count_memory(_Config) ->
     N = 1280,
     Schedulers = [1, 64, 65, 129],
@@ -941,7 +944,7 @@ count_memory(_Config) ->
         end,
     ct:log("~p functions: ~p bytes when set, ~p after calls on each of schedulers ~w~n",
            [N, Set, Counted, Schedulers]),
-    %% 8 bytes for each scheduler would be 1040 for each counter.
+    %% With 8 bytes for each scheduler, each counter would need 1040.
     ?assert(Set < 400 * N),
     Grown = [B - A || {A, B} <- lists:zip([Set | lists:droplast(Counted)], Counted)],
     [?assert(G >= 8 * N andalso G =< 24 * N) || G <- Grown].
@@ -962,7 +965,7 @@ memory_of_counters({N, Schedulers}) ->
     wait_for_free(Before + N),
     {Set, Counted}.
 
-%% Breakpoints are freed some time after they have been cleared.
+%% Breakpoints are freed some time after they were cleared.
 wait_for_free(Most) ->
     case bytes_of_breakpoints() < Most of
         true -> ok;
@@ -974,7 +977,7 @@ bytes_of_breakpoints() ->
     {sizes, Bytes, _, _} = lists:keyfind(sizes, 1, Infos),
     Bytes.
 
-%% A module of functions f1 to fN.
+%% Loads a module with functions f1 to fN.
 load_functions(M, N) ->
     Fs = [list_to_atom("f" ++ integer_to_list(I)) || I <- lists:seq(1, N)],
     {ok, M, Bin} = compile:forms([{attribute, 1, module, M}, {attribute, 1, export, [{F, 0} || F <- Fs]}
@@ -1014,44 +1017,15 @@ load_code(M, Bin) ->
     code:purge(M),
     ok.
 
-%% Trace with this process as the one that is told of events.
+%% Traces a process; this process receives the events.
 trace(Tracee, Flags) ->
     1 = erlang:trace(Tracee, true, [{tracer, ?TRACER, {trace, trace, self(), none}} | Flags]),
     ok.
 
-%% And of questions.
+%% The same, and this process receives the questions, too.
 trace_asking(Tracee, Flags) ->
     1 = erlang:trace(Tracee, true, [{tracer, ?TRACER, {trace, trace, self(), self()}} | Flags]),
     ok.
-
-%% All that this process was told so far of a tracee. The runtime keeps messages of
-%% tracers until the tracee is scheduled out.
-told(Tracee) ->
-    Ref = erlang:trace_delivered(Tracee),
-    receive {trace_delivered, Tracee, Ref} -> flush() end.
-
-flush() ->
-    receive M -> [M | flush()] after 0 -> [] end.
-
-%% A process that does what it is told to, and nothing else.
-worker() ->
-    receive
-        {do, Fun, From} -> Fun(), From ! {done, self()}, worker();
-        stop -> ok
-    end.
-
-do(Worker, Fun) ->
-    Ref = monitor(process, Worker),
-    Worker ! {do, Fun, self()},
-    receive
-        {done, Worker} -> demonitor(Ref, [flush]), ok;
-        {'DOWN', Ref, process, Worker, Reason} -> error(Reason)
-    end.
-
-stop(Worker) ->
-    Ref = monitor(process, Worker),
-    Worker ! stop,
-    receive {'DOWN', Ref, process, Worker, _} -> ok end.
 
 repeat(0, _) -> ok;
 repeat(N, Fun) -> Fun(), repeat(N - 1, Fun).
@@ -1061,7 +1035,7 @@ in_parallel(N, Fun) ->
     [receive {'DOWN', Ref, process, _, Reason} -> ?assertEqual(normal, Reason) end || Ref <- Refs],
     ok.
 
-%% Processes that do something again and again, and answer in between.
+%% Processes that do something repeatedly, and answer in between.
 load_of(N, Fun) ->
     [spawn_opt(fun() -> load_loop(Fun) end, [link, {scheduler, I rem schedulers() + 1}]) || I <- lists:seq(1, N)].
 
@@ -1081,7 +1055,7 @@ stop_load(Workers) ->
     [stop(W) || W <- Workers],
     ok.
 
-%% Each kind of event.
+%% Produces each kind of event.
 everything() ->
     X = ?MODULE:f([1, 2, 3]),
     Self = self(),
@@ -1090,3 +1064,82 @@ everything() ->
     _ = catch ?MODULE:f(a) + 1,
     garbage_collect(Self, [{type, minor}]),
     erlang:yield().
+
+%%--------------------------------------------------------------------------
+%% Breakpoints that a process runs into which is not traced
+
+%% A breakpoint of a session that traces other processes does nothing. It does not hide what
+%% another session does in all processes: counting, meta tracing and the debugger's breakpoints.
+breakpoints_of_others(_Config) ->
+    case code:ensure_loaded(trace) of
+        {error, _} -> {skip, "this runtime has no trace sessions"};
+        _ -> [breakpoints_of_others(First, Second) || {First, Second} <- [{calls, all}, {all, calls}]]
+    end.
+
+breakpoints_of_others(First, Second) ->
+    MFA = {?MODULE, counted, 1},
+    Traced = caller(),
+    Other = caller(),
+    Sessions = #{calls := Calls, all := All} =
+        maps:from_list([{Name, trace:session_create(Name, self(), [])} || Name <- [First, Second]]),
+    1 = trace:process(Calls, Traced, true, [call]),
+    Set = #{calls => fun() -> 1 = trace:function(Calls, MFA, true, [local]) end,
+            all => fun() -> 1 = trace:function(All, MFA, true, [call_count]) end},
+    [(maps:get(Name, Set))() || Name <- [First, Second]],
+    call(Other, 100),
+    ?assertEqual({call_count, 100}, trace:info(All, MFA, call_count)),
+    ?assertEqual([], events_of(Other)),
+    1 = trace:function(All, MFA, pause, [call_count]),
+    call(Other, 1),
+    ?assertEqual({call_count, 100}, trace:info(All, MFA, call_count)),
+    1 = trace:function(All, MFA, false, [call_count]),
+    1 = trace:function(All, MFA, true, [meta]),
+    call(Other, 3),
+    ?assertEqual(lists:duplicate(3, meta), events_of(Other)),
+    call(Traced, 1),
+    ?assertEqual([call, meta], lists:sort(events_of(Traced))),
+    1 = trace:function(All, MFA, false, [meta]),
+    call(Other, 1),
+    ?assertEqual([], events_of(Other)),
+    true = trace:session_destroy(All),
+    1 = erts_debug:breakpoint(MFA, true),
+    try
+        ?assertEqual({broken, [1]}, call(Other, 1)),
+        ?assertEqual([], events_of(Other))
+    after
+        1 = erts_debug:breakpoint(MFA, false),
+        true = trace:session_destroy(map_get(calls, Sessions))
+    end,
+    ?assertEqual(1, call(Other, 1)),
+    [exit(P, kill) || P <- [Traced, Other]].
+
+%% A process that makes calls, with the error handler that the debugger's breakpoints call.
+caller() ->
+    spawn(fun() -> process_flag(error_handler, ?MODULE), calls_made() end).
+
+calls_made() ->
+    receive
+        {From, Ref, N} ->
+            From ! {Ref, lists:last([?MODULE:counted(I) || I <- lists:seq(1, N)])},
+            calls_made()
+    end.
+
+call(Pid, N) ->
+    Ref = make_ref(),
+    Pid ! {self(), Ref, N},
+    receive {Ref, Answer} -> Answer after 10000 -> error(timeout) end.
+
+breakpoint(?MODULE, counted, Args) -> {broken, Args}.
+
+%% Which events of the process have arrived, after all of them have.
+events_of(Pid) ->
+    Ref = erlang:trace_delivered(Pid),
+    receive {trace_delivered, Pid, Ref} -> ok end,
+    events_of(Pid, []).
+
+events_of(Pid, Told) ->
+    receive
+        {trace, Pid, call, {?MODULE, counted, _}} -> events_of(Pid, [call | Told]);
+        {trace_ts, Pid, call, {?MODULE, counted, _}, _} -> events_of(Pid, [meta | Told])
+    after 0 -> Told
+    end.

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The memory status (+Mis true) and the memory map (+Mim true) of the ERTS
-%% patches: what the emulator writes. Everything that needs flags runs in nodes of
-%% their own; the functions that run there begin with do_.
+%% The memory status (+Mis true) and the memory map (+Mim true) of the ERTS patches: the data
+%% that the emulator writes. Everything that needs flags runs in nodes of its own; the functions
+%% that run there begin with do_.
 -module(erts_instrument_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -42,7 +42,7 @@ all() ->
     [off, bad_arguments, bad_flags, {group, status}, {group, map},
      {group, flags}].
 
-%% What depends on how allocators are set up runs with other ones, too.
+%% Cases that depend on the configuration of allocators also run with other configurations.
 groups() ->
     [{status, [],
       [status_counts, status_matches_allocators, status_maxima, status_levels,
@@ -138,7 +138,7 @@ bad_arguments(_Config) ->
     ?assertError(badarg, instrument:request(foo, bar)),
     ?assertError(badarg, instrument:request(status, "total")).
 
-%% The error information tells which argument is wrong.
+%% The error information says which argument is wrong.
 badarg(Position, Fun) ->
     try Fun() of
         Res -> error({no_badarg, Res})
@@ -151,7 +151,7 @@ badarg(Position, Fun) ->
             ?assertMatch({instrument, _, _}, {M, F, A})
     end.
 
-%% The emulator refuses other values as it does for all boolean flags.
+%% The emulator refuses other values, as for all boolean flags.
 bad_flags(_Config) ->
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
     [begin
@@ -176,7 +176,7 @@ port_output(Port, Acc) ->
 status_counts(Config) ->
     in_node(Config, do_status_counts, []).
 
-%% Nobody else has objects in tables that are changed.
+%% No other process has objects in tables that change.
 do_status_counts() ->
     {_, _} = count_of(types, db_term),
     T = ets:new(t, []),
@@ -192,7 +192,7 @@ do_status_counts() ->
      end || N <- [1, 100, 20000]],
     ok.
 
-%% delete_all_objects/1 can go on in the background.
+%% delete_all_objects/1 may continue in the background.
 settled(Level, About, Blocks) ->
     case count_of(Level, About) of
         {Blocks, _} = Count -> Count;
@@ -202,7 +202,7 @@ settled(Level, About, Blocks) ->
 status_matches_allocators(Config) ->
     in_node(Config, do_status_matches, []).
 
-%% The allocators count their blocks, too: headers included.
+%% The allocators count their blocks, too; their sizes include headers.
 do_status_matches() ->
     T = ets:new(t, []),
     [ets:insert(T, {I, lists:duplicate(I rem 100, x)}) ||
@@ -233,7 +233,7 @@ do_status_maxima() ->
     ?assert(M1 =< Blocks0 + 100000),
     ?assert(M1 >= Blocks0 + 100000 - Bound),
     ?assertEqual(M1, E1),
-    %% Its own level has begun anew, others have not.
+    %% Only the maximum of its own level was reset.
     {_, [_, {blocks, C2, M2, E2}]} = status_of(types, db_term),
     ?assertEqual({C1, C1, E1}, {C2, M2, E2}),
     {_, [_, {blocks, C3, M3, E3}]} = status_of(classes, ets_data),
@@ -243,7 +243,7 @@ do_status_maxima() ->
     ?assert(M4 < C4 + Bound),
     ok.
 
-%% Without calling what resets the maximum.
+%% Without calling the function that resets the maximum.
 settled_quietly(T, _Blocks) ->
     true = ets:delete(T),
     [receive after 1 -> ok end || _ <- lists:seq(1, 10)].
@@ -266,7 +266,7 @@ do_status_levels() ->
     ?assertEqual([], Names(allocators)
                  -- [element(1, A) || A <- [list_to_tuple([N]) || N <- enabled()]]),
     ?assert(length(Names(types)) > 200),
-    %% The levels are about the same blocks. Reading them takes some.
+    %% The levels describe the same blocks. Reading them allocates some.
     Sums = [lists:sum([C || {_, [_, {blocks, C, _, _}]} <-
                                 instrument:memory_status(Level)]) ||
                Level <- [total, allocators, classes, types]],
@@ -292,8 +292,7 @@ do_status_files(Dir) ->
 status_of_threads(Config) ->
     in_node(Config, do_status_of_threads, []).
 
-%% Processes on all schedulers allocate at the same time, and what one has
-%% allocated is freed by others.
+%% Processes on all schedulers allocate at the same time, and free what others have allocated.
 do_status_of_threads() ->
     {Blocks0, Sizes0} = count_of(types, db_term),
     T = ets:new(t, [public, {write_concurrency, true}]),
@@ -325,7 +324,7 @@ count_of(Level, About) ->
         status_of(Level, About),
     {Blocks, Sizes}.
 
-%% Sum of blocks and their sizes in all instances and the migration pools.
+%% Sums of blocks and their sizes in all instances and the migration pools.
 allocator_blocks(Name) ->
     Instances = [Info || {instance, _, Info} <-
                              erlang:system_info({allocator, Name})],
@@ -347,7 +346,7 @@ value(Key, List) ->
 data_is_whole(Config) ->
     in_node(Config, do_data_is_whole, []).
 
-%% Objects in a table: as many blocks of their type and process.
+%% Objects in a table: that many blocks with their type and process.
 do_data_is_whole() ->
     T = ets:new(t, []),
     [ets:insert(T, {I, I}) || I <- lists:seq(1, 10000)],
@@ -372,7 +371,7 @@ do_data_is_whole() ->
         {No, _, _, _} <- Blocks],
     ok.
 
-%% No block lies in another one.
+%% No two blocks overlap.
 no_overlap(Blocks) ->
     lists:foldl(fun({_, Addr, Size, _}, End) ->
                         ?assert(Addr >= End),
@@ -428,15 +427,14 @@ do_data_limit() ->
     [ets:insert(T, {I}) || I <- lists:seq(1, 1000000)],
     ?assertEqual({error, {block_limit, 1000000}}, instrument:memory_data()),
     ets:delete(T),
-    %% The next one isn't in the way of what was left.
+    %% What is left of the old map does not affect the next one.
     {{instr_hdr, 2, _, _}, _} = instrument:memory_data(),
     ok.
 
 holes_are_exact(Config) ->
     in_node(Config, do_holes, []).
 
-%% The blocks of a multiblock carrier and the free ranges between them make the
-%% whole of it.
+%% The blocks of a multiblock carrier and the free ranges between them cover it completely.
 do_holes() ->
     T = ets:new(t, []),
     [ets:insert(T, {I, lists:duplicate(I rem 64, I)}) ||
@@ -463,12 +461,12 @@ do_holes() ->
 map_matches_allocators(Config) ->
     in_node(Config, do_matches, []).
 
-%% As many blocks in the carriers as the allocators count, cached ones included.
+%% The carriers contain as many blocks as the allocators count, including cached ones.
 do_matches() ->
     T = ets:new(t, []),
     [ets:insert(T, {I, I}) || I <- lists:seq(1, 50000)],
     ets:insert(T, {big, lists:duplicate(1000000, x)}),
-    %% What it needs is loaded.
+    %% Loads everything that reading needs.
     {_, _} = read_map(#{}),
     {Dict, Sections} = read_map(#{}),
     #{types := Types} = Dict,
@@ -484,7 +482,7 @@ do_matches() ->
 cached_are_not_live(Config) ->
     in_node(Config, do_cached, []).
 
-%% Processes that have died leave blocks that are kept for the next ones.
+%% Dead processes leave blocks that are cached for new ones.
 do_cached() ->
     Pids = [spawn_monitor(fun() -> receive stop -> ok end end) ||
                _ <- lists:seq(1, 900)],
@@ -494,7 +492,7 @@ do_cached() ->
     until(fun() -> live(proc, read_map(#{})) =< Before - 900 end),
     ok.
 
-%% A process is freed some time after it has died.
+%% A process is freed some time after it has exited.
 until(Fun) ->
     case Fun() of
         true -> ok;
@@ -513,8 +511,8 @@ exact_under_churn(Config) ->
            [length(Scans), Fetched, Rounds]),
     ok.
 
-%% Blocks of processes that do nothing meanwhile lie between those of others
-%% that come and go on all schedulers, so that carriers move.
+%% Blocks of idle processes lie between those of processes that are created and exit on all
+%% schedulers, so that carriers migrate.
 do_churn(N) ->
     Self = self(),
     Schedulers = erlang:system_info(schedulers),
@@ -544,7 +542,7 @@ do_churn(N) ->
     [begin unlink(Pid), exit(Pid, kill) end || Pid <- Churners],
     [Pid ! {check, self()} || Pid <- Anchors],
     [receive {Pid, Each} -> ok end || Pid <- Anchors],
-    %% Otherwise nothing has been tested.
+    %% Otherwise nothing would have been tested.
     case erlang:system_info({allocator, ets_alloc}) of
         [{instance, _, _} | _] = Is ->
             Acul = [value(acul, Os) || {instance, I, Info} <- Is, I > 0,
@@ -555,7 +553,7 @@ do_churn(N) ->
     end,
     {lists:seq(1, N), Fetched, Scans}.
 
-%% Objects between others that go away.
+%% Objects that stay, between others that are deleted.
 anchor(Parent, N) ->
     T = ets:new(anchor, []),
     G = ets:new(garbage, []),
@@ -585,8 +583,8 @@ churn_loop(T, N) ->
     churn_round(T, N),
     churn_loop(T, N + 1).
 
-%% Many carriers are filled, most of what is in them goes away, and the rest
-%% later on. The process reallocates its heap as well.
+%% Many carriers are filled, most of their blocks are freed, and the rest later. The process
+%% reallocates its heap, too.
 churn_round(T, N) ->
     [ets:insert(T, {{N, I}, lists:duplicate((I * 31) rem 150, I)}) ||
         I <- lists:seq(1, 5000)],
@@ -595,7 +593,7 @@ churn_round(T, N) ->
     _ = binary:copy(<<0>>, 100 * (N rem 1000) + 100),
     ok.
 
-%% Carriers that have been taken out of pools.
+%% The number of carriers that were fetched from pools.
 fetched() ->
     lists:sum([Giga * 1000000000 + N ||
                   {instance, _, Info} <-
@@ -605,7 +603,7 @@ fetched() ->
 large_blocks(Config) ->
     in_node(Config, do_large_blocks, []).
 
-%% Blocks that have carriers of their own.
+%% Blocks in single-block carriers.
 do_large_blocks() ->
     {_, Before} = read_map(#{}),
     Bins = [binary:copy(<<I>>, 3000000 + I) || I <- lists:seq(1, 50)],
@@ -623,8 +621,8 @@ do_large_blocks() ->
 all_in_carriers(Config) ->
     in_node(Config, do_all_in_carriers, []).
 
-%% What comes from malloc() takes more for the map than 16 bytes. Nothing does
-%% that lives on, unless allocators are disabled.
+%% For blocks from malloc() the map needs more than 16 bytes. There are no such blocks that live
+%% long unless allocators are disabled.
 do_all_in_carriers() ->
     {{instr_hdr, 2, _, Types}, Blocks} = Data = instrument:memory_data(),
     ?assertEqual([], lists:usort([instrument:type_descr(Data, T) ||
@@ -646,7 +644,7 @@ blocks_of(Type, {_, Blocks} = Data) ->
 map_of_code(Config) ->
     in_node(Config, do_code, []).
 
-%% All modules are in it, with the JIT in sections of their own.
+%% All modules are in the map, with the JIT in sections of their own.
 do_code() ->
     {_, _} = read_map(#{}),
     Loaded = [M || {M, _} <- code:all_loaded()],
@@ -668,8 +666,8 @@ do_code() ->
 steps_are_bounded(Config) ->
     in_node(Config, do_steps, []).
 
-%% Steps end when they should; a smaller step makes more of them. (How long
-%% they take is measured by the benchmark.)
+%% Steps end on time; a smaller step size makes more of them. (The benchmark measures their
+%% duration.)
 do_steps() ->
     T = ets:new(t, []),
     [ets:insert(T, {I}) || I <- lists:seq(1, 300000)],
@@ -688,7 +686,7 @@ do_one_at_a_time() ->
     {ok, <<"ERTSMAP1", _/binary>>, Map1} = instrument:memory_map_read(Map),
     ?assertEqual({error, busy}, instrument:memory_map()),
     ?assertEqual({error, busy}, instrument:store_memory_map("x")),
-    %% Those that wait all get their turn.
+    %% All waiting processes get their turn.
     Waiting = [spawn_monitor(fun() ->
                                      {{instr_hdr, 2, _, _}, [_ | _]} =
                                          instrument:memory_data()
@@ -703,7 +701,7 @@ do_one_at_a_time() ->
 my_own(Config) ->
     in_node(Config, do_my_own, []).
 
-%% Nobody waits for what only he could end.
+%% A process does not wait for a map that only it could end.
 do_my_own() ->
     [begin
          {ok, Map} = instrument:memory_map(#{window => 1}),
@@ -725,8 +723,8 @@ do_my_own() ->
 closed(Config) ->
     in_node(Config, do_closed, []).
 
-%% Wherever it is closed, nothing stays behind: no message, and the next map is
-%% whole.
+%% Wherever the map is closed, nothing is left behind: there is no message, and the next map is
+%% complete.
 do_closed() ->
     T = ets:new(t, []),
     [ets:insert(T, {I}) || I <- lists:seq(1, 100000)],
@@ -741,7 +739,7 @@ do_closed() ->
     all_there(100000),
     ok.
 
-%% Or to the end.
+%% Or reads to the end.
 read_some(0, Map) ->
     Map;
 read_some(N, Map) ->
@@ -778,7 +776,7 @@ do_owner_dies() ->
          receive {'DOWN', Ref, process, Pid, done} -> ok end
      end || N <- lists:seq(0, 20)],
     all_there(100000),
-    %% Killed at any time
+    %% The reader is killed at any time.
     [begin
          {Pid, Ref} = spawn_monitor(fun() -> read_map(#{wait => true}) end),
          [erlang:yield() || _ <- lists:seq(1, N * 20)],
@@ -791,7 +789,7 @@ do_owner_dies() ->
 left_behind(Config) ->
     in_node(Config, do_left_behind, []).
 
-%% What a dead process has begun, and somebody else refers to.
+%% A map that a dead process has started and another one still references.
 do_left_behind() ->
     T = ets:new(t, []),
     [ets:insert(T, {I}) || I <- lists:seq(1, 100000)],
@@ -815,7 +813,7 @@ do_left_behind() ->
          {_, _} = read_on(Next),
          ?assertError(badarg, instrument:memory_map_read(Map))
      end || N <- [0, 1, 2, 5]],
-    %% Others are waiting already.
+    %% Other processes are already waiting.
     [begin
          {Owner, Map} = Begin(N),
          Waiting = [spawn_monitor(fun() ->
@@ -841,7 +839,7 @@ until_waiting(Pid) ->
 forgotten(Config) ->
     in_node(Config, do_forgotten, []).
 
-%% A map that nobody refers to any more is over.
+%% A map ends when it is no longer referenced.
 do_forgotten() ->
     [begin
          begin_and_forget(N),
@@ -881,7 +879,7 @@ do_not_mine() ->
 old_file(Config) ->
     in_node(Config, do_old_file, [?config(priv_dir, Config)]).
 
-%% What is in the way of a map costs nothing that is there.
+%% An obstacle to writing a map does not damage an existing file.
 do_old_file(Dir) ->
     File = filename:join(Dir, "old"),
     Old = binary:copy(<<"old">>, 5000000),
@@ -891,7 +889,7 @@ do_old_file(Dir) ->
     ?assertEqual(false, instrument:store_memory_data(File)),
     ?assertEqual({ok, Old}, file:read_file(File)),
     ok = instrument:memory_map_close(Map),
-    %% Then nothing of it is left, though it is larger.
+    %% The old contents are replaced completely, although they were longer.
     {ok, Dict} = instrument:store_memory_map(File),
     {ok, New} = file:read_file(File),
     ?assert(byte_size(New) < byte_size(Old)),
@@ -911,7 +909,7 @@ disk_full(Config) ->
     end.
 
 do_disk_full() ->
-    %% Links, as what can't be written to its end is removed.
+    %% Symbolic links, because a file that cannot be written completely is removed.
     Link = fun(Name) -> ok = file:make_symlink("/dev/full", Name), Name end,
     Dir = filename:basedir(user_cache, "erts_instrument_" ++ os:getpid()),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
@@ -928,7 +926,7 @@ do_disk_full() ->
 disk_half_full(Config) ->
     Dir = filename:join(?config(priv_dir, Config), "small"),
     ok = file:make_dir(Dir),
-    %% In a name space of its own, so the file system goes with the node.
+    %% In a mount namespace of its own, so the file system disappears with the node.
     Mount = "mount -t tmpfs -o size=1m kymo \"$0\"",
     case os:cmd("unshare -rm sh -c '" ++ Mount ++ " && echo mounted' '" ++
                     Dir ++ "'") of
@@ -941,7 +939,7 @@ disk_half_full(Config) ->
             {skip, "no file system of its own: " ++ Why}
     end.
 
-%% What has been written of a file is removed, and there is another map.
+%% A partly written file is removed, and another map can be made.
 do_disk_half_full(Dir) ->
     T = ets:new(t, []),
     [ets:insert(T, {I}) || I <- lists:seq(1, 300000)],
@@ -964,7 +962,7 @@ sorted_dir(Dir) ->
 segments(Config) ->
     in_node(Config, do_segments, []).
 
-%% As many segments as mseg says it keeps: large blocks leave some, for a while.
+%% There are as many segments as mseg says it caches: freed large blocks leave some for a while.
 do_segments() ->
     {Dict, Sections} = do_segments(cached_segments()),
     Segments = [{A, S} || #{kind := 5, blocks := Bs} <- Sections,
@@ -976,7 +974,8 @@ do_segments() ->
     ?assertEqual(length(Segments), length(lists:usort(Segments))),
     ok.
 
-%% They come and go: until there are some, and as many after as before.
+%% The number of segments varies, so this repeats until there are some, and as many afterwards
+%% as before.
 do_segments(Before) ->
     _ = [binary:copy(<<I>>, 1500000 + I * 200000) || I <- lists:seq(1, 5)],
     erlang:garbage_collect(),
@@ -999,7 +998,7 @@ outside(Config) ->
         {error, _} -> {skip, "no /proc"}
     end.
 
-%% What is resident and in no part of the map.
+%% Resident memory that is in no part of the map.
 do_outside() ->
     {#{rss := Rss, outside := Outside, carriers_bytes := Carriers,
        loose_bytes := Loose, segments_bytes := Segments}, Sections} =
@@ -1014,14 +1013,14 @@ do_outside() ->
     ?assertEqual(Loose, Sum([3, 4])),
     ?assertEqual(Segments, Sum([5])),
     ?assertEqual(Outside, Rss - Carriers - Loose - Segments),
-    %% The emulator itself is some megabytes, and resident.
+    %% The emulator itself has several megabytes of resident memory.
     ?assert(Rss > 4000000),
     ok.
 
 slow_reader(Config) ->
     in_node(Config, do_slow_reader, []).
 
-%% What is made in advance is bounded by the window.
+%% The window limits how much is produced in advance.
 do_slow_reader() ->
     T = ets:new(t, []),
     [ets:insert(T, {I}) || I <- lists:seq(1, 300000)],
@@ -1044,7 +1043,7 @@ slow_read(Map, Max) ->
 allocations_meanwhile(Config) ->
     in_node(Config, do_allocations, []).
 
-%% Scans of the other kind share the threads with a map that is paused.
+%% Scans of the other kind use the same threads as a map that is paused.
 do_allocations() ->
     T = ets:new(t, []),
     [ets:insert(T, {I}) || I <- lists:seq(1, 100000)],
@@ -1061,8 +1060,8 @@ do_allocations() ->
 stress(Config) ->
     in_node(Config, do_stress, [], ["+S", "4:4"]).
 
-%% Blocks of all sorts are allocated, reallocated and freed by many while maps
-%% are made, given up, and made again; then all is well still.
+%% Many processes allocate, reallocate and free blocks of all kinds while maps are started,
+%% abandoned and started again; afterwards everything is consistent.
 do_stress() ->
     Self = self(),
     Pids = [spawn_link(fun() -> stress_loop(Self, I, 1) end) ||
@@ -1086,7 +1085,7 @@ do_stress() ->
     [_ | _] = instrument:memory_status(types),
     ok.
 
-%% Types, origins and owners are such that there are.
+%% The types, origins and owners all exist.
 check_sections(#{types := Types, origins := Origins, modules := Modules},
                Sections) ->
     [begin
@@ -1121,7 +1120,7 @@ grow_binary(B, 0) -> B;
 grow_binary(B, N) -> grow_binary(<<B/binary, 0:(N * 8)>>, N - 1).
 
 %%--------------------------------------------------------------------------
-%% Reading maps: apart from what instrument.erl has for it.
+%% Reading maps independently of instrument.erl
 
 read_sections(Options) ->
     {_, Sections} = read_map(Options),
@@ -1135,7 +1134,7 @@ read_on(Map) ->
     Bytes = read_bytes(Map),
     case Bytes of
         <<"ERTSMAP1", _/binary>> -> parse(Bytes);
-        %% The file header has been read before.
+        %% The file header has already been read.
         _ -> parse(<<"ERTSMAP1", 1:16/little, 64:16/little, 0:(52*8),
                      Bytes/binary>>)
     end.

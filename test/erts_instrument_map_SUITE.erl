@@ -1,9 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What the ERTS patches make of memory maps and of lists of blocks: the classic
-%% functions of instrument, instrument_map and instrument_picture. The maps are
-%% made by hand here, from the description of their form, unless a case says so.
-%% What runs in a node with +Mim true begins with do_.
+%% What the ERTS patches derive from memory maps and lists of blocks: the classic functions of
+%% instrument, instrument_map and instrument_picture. Unless a case says otherwise, the maps are
+%% built here from the description of their format. Functions that run in a node with +Mim true
+%% begin with do_.
 -module(erts_instrument_map_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -72,14 +72,14 @@ classic_functions(_Config) ->
                            {heap, 1000, 232, list_to_pid("<0.70.3>")},
                            {heap, 1256, 40, list_to_pid("<0.71.0>")}]},
                  instrument:descr(Data)),
-    %% Data of a system with more processes than there can be here.
+    %% Data of a system with more processes than this one can have.
     Foreign = {0, 1 bsl 40, 0},
     ?assertEqual({Header, [{heap, 8, 8, Foreign}]},
                  instrument:descr({Header, [{1, 8, 8, Foreign}]})),
     ?assertEqual(0, instrument:sum_blocks({Header, []})),
     ?assertEqual({Header, []}, instrument:sort({Header, []})).
 
-%% A hole is what neither the data nor the header of a block takes.
+%% A hole is memory that neither the data nor the header of a block uses.
 classic_holes(_Config) ->
     {Header, _} = data(),
     Holes = fun(Blocks) ->
@@ -97,7 +97,7 @@ classic_holes(_Config) ->
                         {1, 1192, 100, undefined}, {1, 1323, 1, undefined},
                         {1, 101348, 1, undefined}])).
 
-%% What a fun prints, with its result.
+%% The output of a fun, and its result.
 printed(Fun) ->
     Self = self(),
     Pid = spawn_link(fun() ->
@@ -139,8 +139,8 @@ classic_files(Config) ->
     ?assertMatch({error, {_, _, _}}, instrument:read_memory_data(File)),
     ?assertEqual({error, enoent}, instrument:read_memory_data(File ++ "x")).
 
-%% Before R9C there was no header, the blocks needed 32 bytes, and the names of the
-%% types were not in the file.
+%% Before R9C there was no header, blocks needed 32 bytes, and the names of types were not in
+%% the file.
 old_files(Config) ->
     File = file(Config, "old.txt"),
     Blocks = [{-1, 4096, 16, undefined}, {8, 8192, 32, {0, 12, 1}}],
@@ -194,7 +194,7 @@ classic_bad_arguments(_Config) ->
         F <- [read_memory_data, read_memory_status]].
 
 %%--------------------------------------------------------------------------
-%% Maps made by hand
+%% Synthetic maps
 
 -define(OFFSET, 8).
 -define(OVERHEAD, 24).
@@ -248,7 +248,7 @@ port(Num) -> (2 bsl 60) bor Num.
 code(Addr) -> (3 bsl 60) bor Addr.
 module(N) -> (4 bsl 60) bor N.
 
-%% One of each: a carrier of 4096 bytes whose blocks begin at 64.
+%% One record of each kind: a carrier of 4096 bytes whose blocks begin at 64.
 sample() ->
     sample(process(70, 3)).
 
@@ -298,7 +298,7 @@ items(Config) ->
                       lists:reverse(Sections))
      end || Source <- [{file, File}, {file, list_to_binary(File)}, Map]].
 
-%% All but the sections, with readable owners.
+%% All items except sections, with readable owners.
 items_of(Source) ->
     {ok, Items, Dict} = instrument_map:fold(fun({section, _}, Acc) -> Acc;
                                                (Item, Acc) -> [Item | Acc]
@@ -310,7 +310,7 @@ items_of(Source) ->
              Item
      end || Item <- lists:reverse(Items)].
 
-%% It does not matter where the stream is cut.
+%% The result does not depend on how the stream is split.
 pieces(_Config) ->
     Map = map(sample()),
     Items = items_of(Map),
@@ -324,7 +324,7 @@ cut(Bytes, N) when byte_size(Bytes) > N ->
 cut(Bytes, _) ->
     [Bytes].
 
-%% More records than the reader takes at a time, and an odd header in front.
+%% More records than the reader handles at a time, after a header of odd size.
 large_section(Config) ->
     Count = 100000,
     Records = [block(48, 1 + I rem 3, 0, process(I, 0)) || I <- lists:seq(1, Count)],
@@ -342,7 +342,7 @@ large_section(Config) ->
                        {process, {0, I, 1}}} || I <- lists:seq(1, Count)],
                  Items).
 
-%% All bits of an owner count.
+%% All bits of an owner are significant.
 owner_keys(_Config) ->
     Owners = [{process(0, 0), {process, {0, 0, 0}}},
               {process(16#fffffff, 16#ffffffff),
@@ -375,8 +375,8 @@ carriers(_Config) ->
                        {16#8000, 8192, 0}]},
                  instrument_map:holes(map(sample()))).
 
-%% The parts of a carrier belong together even if others lie between them; a carrier
-%% that takes the place of one that is gone is another one.
+%% The parts of a carrier belong together even if others lie between them. A new carrier at the
+%% address of a freed one is a different carrier.
 parts(_Config) ->
     Other = ?CARRIER + 16#100000,
     Map = map([section(1, 1, ?CARRIER, 4096, ?CARRIER + 64,
@@ -439,7 +439,7 @@ top(_Config) ->
     {ok, All} = instrument_map:top(type, 100, Map),
     ?assertEqual([8197, 1000, 500, 232, 40], [Bytes || {_, _, Bytes} <- All]).
 
-%% A dictionary that lacks what the records refer to.
+%% A dictionary that lacks entries that the records refer to.
 unknown_numbers(_Config) ->
     Map = map([section(1, 3, {77, 0}, ?CARRIER, 4096, ?CARRIER,
                        [block(64, 99, 98, module(97))])]),
@@ -465,7 +465,7 @@ diff(_Config) ->
                       map([section(1, 3, ?CARRIER, 16#10000, ?CARRIER, Records)],
                           Dict)
               end,
-    %% Modules and origins have other numbers in the second map.
+    %% Modules and origins have different numbers in the second map.
     Dict = dict(),
     First = Carrier([block(64, 1, 1, module(1)),        % stays
                      block(64, 1, 0, process(1, 0)),    % goes
@@ -492,7 +492,7 @@ diff(_Config) ->
     {ok, Same} = instrument_map:diff(type, First, First),
     ?assertMatch(#{survivors := {5, 264}, gone := {0, 0}, new := {0, 0}}, Same).
 
-%% More blocks than are compared at a time.
+%% More blocks than are compared in one pass.
 diff_in_passes(Config) ->
     Count = 500001,
     File = file(Config, "passes.map"),
@@ -580,7 +580,7 @@ bad_arguments(_Config) ->
     ?assertError(badarg, M:owner(foo, dict())),
     ?assertError(badarg, M:type(foo, dict())),
     [?assertEqual({error, enoent}, F({file, "no such file"})) || F <- readers()],
-    %% What a fun does wrong is not taken for a fault of the map.
+    %% An exception in the caller's fun is not reported as damage of the map.
     ?assertError(mine, M:fold(fun(_, _) -> error(mine) end, [], Map)).
 
 badarg(Module, Position, Fun) ->
@@ -624,8 +624,8 @@ truncated(Config) ->
     ?assertEqual({error, {version, 2}},
                  instrument_map:info([<<"ERTSMAP1", 2:16/little, 0:1000>>])).
 
-%% Every reader has an answer whatever is wrong: each byte of a map takes other
-%% values, one at a time. A reader either sees nothing wrong or says what.
+%% Every reader returns an answer for any damage: each byte of a map is changed to other values,
+%% one at a time. The reader either finds no error or says which.
 damaged(Config) ->
     Map = map(sample()),
     Bytes = iolist_to_binary(Map),
@@ -643,7 +643,7 @@ damaged(Config) ->
               {error, {damaged, At}} when At >= 0, At < byte_size(Bytes) -> ok
           end || F <- [Pictures | readers()]]
      end || N <- lists:seq(0, byte_size(Bytes) - 1), Bits <- [1, 16#80, 16#ff]],
-    %% What contradicts itself is found, and where.
+    %% Contradictions are found, with their position.
     [?assertEqual({What, {error, {damaged, At}}},
                   {What, instrument_map:carriers(map([section(3, 0, 0, 0, 0, []), S]))})
      || {What, At, S} <-
@@ -664,7 +664,7 @@ damaged(Config) ->
     [?assertEqual({D, {error, {damaged, 64}}}, {D, instrument_map:info(map([], D))}) ||
         D <- Dicts].
 
-%% A process that may have 4 MiB, binaries included, reads 24 MiB.
+%% A process with a limit of 4 MiB, including binaries, reads 24 MiB.
 bounded_memory(Config) ->
     File = file(Config, "bounded.map"),
     PerSection = 4000,
@@ -697,8 +697,8 @@ bounded_memory(Config) ->
 %%--------------------------------------------------------------------------
 %% A real map
 
-%% The classic text and the native form of one runtime system: blocks that don't move
-%% in between are the same in both.
+%% The classic text and the native format of the same runtime system: blocks that do not move in
+%% between are equal in both.
 live_map(Config) ->
     {ok, Peer, _Node} =
         peer:start_link(#{connection => standard_io,
@@ -733,7 +733,7 @@ do_live_map(Dir) ->
         instrument_map:owners({name, type}, {file, Native}),
     ?assertEqual({length(Mine(Blocks)), lists:sum([S || {_, _, S, _} <- Mine(Blocks)])},
                  {N, Bytes}),
-    %% What the emulator counted itself while it made the map.
+    %% The emulator's own counts, taken while it made the map.
     {ok, Carriers} = instrument_map:carriers({file, Native}),
     Sum = fun(Key) -> lists:sum([maps:get(Key, C) || C <- Carriers]) end,
     [?assertEqual({Key, maps:get(Key, Dict)}, {Key, Sum(Of)}) ||
@@ -746,7 +746,7 @@ do_live_map(Dir) ->
     ?assertEqual(maps:get(free_blocks, Dict), length(InCarriers)),
     ?assertEqual({maps:get(segments, Dict), maps:get(segments_bytes, Dict)},
                  {length(Segments), lists:sum([S || {_, S, _} <- Segments])}),
-    %% It leaves the table to a process that lives on, and dies.
+    %% It gives the table to a process that stays alive, and exits.
     Owner ! {give, self()},
     Monitor = monitor(process, Owner),
     receive {'DOWN', Monitor, process, Owner, _} -> ok end,
@@ -773,7 +773,7 @@ hoard(Parent, Count) ->
 %% Pictures
 
 picture(Config) ->
-    %% Registered names may have any characters.
+    %% Registered names may contain any characters.
     Dict = (dict())#{registered := [{'<b>&"\'\n\x{e9}\x{4e2d}', {0, 70, 3}}]},
     Title = "T <i>&amp; \x{e9}\x{4e2d}",
     Map = map(sample(), Dict),
@@ -784,7 +784,7 @@ picture(Config) ->
       <<"cached">> := Cached, <<"outside">> := Outside, <<"hidden">> := Hidden,
       <<"others">> := Others} = in_browser(Config, File),
     ?assertEqual(unicode:characters_to_binary(Title), Shown),
-    %% The areas: their order, names, and that they are as large as the bytes.
+    %% The areas: their order, their names, and that they are proportional to the bytes.
     Live = [{<<"no owner, 8737 bytes in 4 blocks">>, 8737},
             {<<"#Port<0.9>, 1000 bytes in 1 blocks">>, 1000},
             {unicode:characters_to_binary(
@@ -799,14 +799,14 @@ picture(Config) ->
     ?assert(lists:any(fun([Name, _]) ->
                               Name =:= <<"#Port<0.9>: db_term, 1000 bytes in 1 blocks">>
                       end, Types)),
-    %% Nothing sticks out, and each area can be seen.
+    %% Nothing lies outside of the picture, and each area is visible.
     ?assertEqual({0, 0}, {Outside, Hidden}),
-    %% No name has become an element or an attribute.
+    %% No name was interpreted as an element or attribute.
     ?assertEqual(0, Others),
     ?assertMatch([<<"eheap_alloc, instance 1, carrier at 16#7f0000000000: 4096 bytes, "
                     "3 live blocks, 2560 bytes free, the largest 2048, 128 cached; "
                     "fragmentation 0.20">>, <<"ets_alloc, ", _/binary>>], Bars),
-    %% Where in the bar: [From, To] as parts of it.
+    %% The position in the bar: [From, To] as fractions.
     near([[(64 + 256) / 4096, (64 + 768) / 4096],
           [(64 + 1984) / 4096, (64 + 1984 + 2048) / 4096]], Free),
     near([[(64 + 768) / 4096, (64 + 896) / 4096]], Cached).
@@ -816,7 +816,7 @@ near(Expected, Found) ->
     [?assert(abs(A - B) < 0.005) ||
         {As, Bs} <- lists:zip(Expected, Found), {A, B} <- lists:zip(As, Bs)].
 
-%% Opens a page in a browser and asks it what it has made of it.
+%% Opens a page in a browser and asks it how it has interpreted the page.
 in_browser(Config, File) ->
     Program = browser(),
     {ok, Page} = file:read_file(File),
@@ -862,7 +862,7 @@ question() ->
     "const out = (e) => { const b = box(e); return b.left < tree.left - 0.1 ||"
     "  b.top < tree.top - 0.1 || b.right > tree.right + 0.1 ||"
     "  b.bottom > tree.bottom + 0.1; };"
-    %% An owner's heading, or a corner of a type, is what the pointer would meet there.
+    %% The pointer must hit the heading of an owner, or a corner of a type, at its position.
     "const hidden = (e) => { const b = box(e);"
     "  return document.elementFromPoint(b.left + b.width / 2,"
     "    b.top + Math.min(5, b.height / 2)) !== e; };"
@@ -870,7 +870,7 @@ question() ->
     "const part = (e) => { const b = box(e);"
     "  const of = bars.find((c) => Math.abs(c.top - b.top) < 1);"
     "  return [(b.left - of.left) / of.width, (b.right - of.left) / of.width]; };"
-    %% Neighbours of other shades make one stretch.
+    %% Neighbours with different shades are joined into one range.
     "const join = (l) => l.reduce((acc, x) => {"
     "  const last = acc[acc.length - 1];"
     "  if (last && Math.abs(last[1] - x[0]) < 0.0001) { last[1] = x[1]; }"
@@ -893,7 +893,7 @@ question() ->
     "pre.textContent = btoa(String.fromCharCode(...bytes));"
     "document.body.appendChild(pre);".
 
-%% Maps without blocks, without carriers, with more owners than are shown.
+%% Maps without blocks, without carriers, and with more owners than are shown.
 picture_of_nothing(Config) ->
     File = file(Config, "nothing.html"),
     ok = instrument_picture:write(File, map([])),

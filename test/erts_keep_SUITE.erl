@@ -73,7 +73,7 @@ bad_options(_Config) ->
     S = session([keep_patterns, keep_patterns]),
     true = trace:session_destroy(S).
 
-%% The class and what the shell would tell of the arguments.
+%% The class of the exception and what the shell would print about the arguments.
 bad_session(Opts) ->
     try trace:session_create(?MODULE, self(), Opts) of
         Session -> Session
@@ -84,7 +84,7 @@ bad_session(Opts) ->
                                                               [{error_info, #{}}]}])}
     end.
 
-%% New code is traced as the old one was.
+%% New code is traced as the old code was.
 every_kind(_Config) ->
     M = mod(1),
     [begin
@@ -105,7 +105,7 @@ every_kind(_Config) ->
          trace:session_destroy(S)
      end || Kind <- ?KINDS, {F, A} <- [{f, 1}, {f, '_'}, {'_', '_'}]].
 
-%% What trace:info/3 tells of a function, without what counters have counted.
+%% What trace:info/3 returns for a function, without the values of counters.
 info(S, MFA) -> info_of(S, MFA, 0).
 
 info_of(S, MFA, Zero) ->
@@ -118,8 +118,7 @@ uncounted({call_count, N}, Zero) when is_integer(N) -> {call_count, Zero};
 uncounted({Key, L}, _) when is_list(L), (Key =:= call_time orelse Key =:= call_memory) -> {Key, []};
 uncounted(Item, _) -> Item.
 
-%% Whatever was said about functions, in whatever order: to load the same code again
-%% changes nothing of it.
+%% Loading the same code again changes nothing, whichever patterns were set in whichever order.
 reload_changes_nothing(_Config) ->
     M = mod(1),
     _ = rand:seed(exsss, {3, 2, 1}),
@@ -139,8 +138,8 @@ reload_changes_nothing(_Config) ->
          trace:session_destroy(S)
      end || _ <- lists:seq(1, 300)].
 
-%% New code is as if it had been there when the patterns were set, except that what
-%% is exported, and so could be traced globally, may be something else.
+%% New code is traced as if it had been loaded when the patterns were set, except that the set
+%% of exported functions, which global tracing depends on, may differ.
 as_if_it_had_been_there(_Config) ->
     M = mod(1),
     There = mod(2),
@@ -177,7 +176,7 @@ only(2) -> only2.
 all_info(S, M) ->
     [{F, A, info(S, {M, F, A})} || {F, A} <- lists:sort(M:module_info(functions))].
 
-%% A pattern may be there before the module.
+%% A pattern may be set before the module is loaded.
 first_load(_Config) ->
     [M, Other] = [mod(1), mod(2)],
     [begin
@@ -213,10 +212,10 @@ functions_that_come_and_go(_Config) ->
          1 = trace:function(S, {M, only1, 0}, true, Kind),
          load(M, 2),
          ?assertEqual([], calls(S, fun() -> {undefined_function, _} = (catch M:only1()), M:only2() end)),
-         %% It comes back, with its pattern.
+         %% The module is loaded again, and has its pattern again.
          load(M, 1),
          ?assertEqual([{M, only1, []}], calls(S, fun() -> M:only1() end)),
-         %% '_' is for all that come.
+         %% '_' matches all functions of later versions.
          trace:function(S, {M, '_', '_'}, true, Kind),
          load(M, 2),
          ?assertEqual([{M, only2, []}], calls(S, fun() -> M:only2() end)),
@@ -224,8 +223,8 @@ functions_that_come_and_go(_Config) ->
          trace:session_destroy(S)
      end || Kind <- [[local], [global]], _ <- lists:seq(1, 5)].
 
-%% {'_','_','_'} is for all modules that are loaded, and what is said later about some
-%% of them goes before.
+%% {'_','_','_'} matches all modules that are loaded, and later patterns for some of them take
+%% precedence.
 everything(_Config) ->
     [M, Other] = [mod(1), mod(2)],
     load(M, 1),
@@ -239,7 +238,7 @@ everything(_Config) ->
      || {MFA, Count} <- [{{M, f, 1}, 0}, {{M, calls, 1}, false}, {{M, local, 0}, 0},
                          {{Other, f, 1}, 0}, {{Other, calls, 1}, 0}]],
     ?assertEqual({traced, local}, trace:info(S, {M, only1, 0}, traced)),
-    %% No wider one: nothing is left of any.
+    %% Clearing the widest pattern clears all others.
     trace:function(S, {'_', '_', '_'}, false, [call_count]),
     trace:function(S, {'_', '_', '_'}, false, [local]),
     load(M, 1),
@@ -274,7 +273,7 @@ other_sessions(_Config) ->
                       [trace:info(S, {M, f, 1}, traced) || S <- Kept]),
          ?assertEqual({call_count, 0}, trace:info(lists:last(Kept), {M, f, 1}, call_count))
      end || _ <- lists:seq(1, 10)],
-    %% A session goes, and its patterns with it.
+    %% A session ends, and its patterns with it.
     [begin
          trace:session_destroy(S),
          load(M, 1)
@@ -288,7 +287,7 @@ calls_of_new_session(M) ->
     trace:session_destroy(S),
     Calls.
 
-%% An on_load pattern is for what no pattern speaks of.
+%% An on_load pattern applies to functions that no kept pattern matches.
 on_load_patterns(_Config) ->
     M = mod(1),
     load(M, 1),
@@ -307,7 +306,7 @@ on_load_patterns(_Config) ->
          trace:function(S, on_load, false, [call_count])
      end || Version <- [2, 1], trace:function(S, on_load, true, [call_count]) =:= 0],
     trace:session_destroy(S),
-    %% Either global or local: a call is told of once.
+    %% Either global or local, so that a call is reported only once.
     [begin
          Both = kept(),
          trace:function(Both, on_load, true, [OnLoad]),
@@ -362,7 +361,7 @@ events(Pid) ->
     after 0 -> []
     end.
 
-%% Counters start anew, and stay paused.
+%% Counters restart from zero, and stay paused.
 paused_counters(_Config) ->
     M = mod(1),
     load(M, 1),
@@ -382,8 +381,8 @@ paused_counters(_Config) ->
     ?assertEqual({call_count, 1}, trace:info(S, {M, f, 1}, call_count)),
     trace:session_destroy(S).
 
-%% The code stays when its successor fails to come up. Sessions that keep patterns go
-%% on to trace it, and to count its calls; the others don't.
+%% The code stays current if its successor's -on_load() function fails. Sessions that keep
+%% patterns continue to trace it and to count its calls; other sessions do not.
 on_load_function_fails(_Config) ->
     M = mod(1),
     [begin
@@ -399,7 +398,7 @@ on_load_function_fails(_Config) ->
               ?assertEqual([{M, f, [5]}], calls(S, fun() -> {f, 5, 1} = M:f(5) end)),
               ?assertEqual({call_count, 1 + 2 * N}, trace:info(Count, {M, f, 1}, call_count))
           end || N <- lists:seq(1, 5)],
-         %% The other one's patterns can come back.
+         %% The patterns of the other session can be set again.
          trace:function(Other, {M, '_', '_'}, true, Kind),
          ?assertEqual([{M, f, [6]}], calls(Other, fun() -> {f, 6, 1} = M:f(6) end)),
          load_on_load(M, 2, true),
@@ -410,8 +409,8 @@ on_load_function_fails(_Config) ->
      end || Kind <- [[local], [global]],
             Order <- [fun(L) -> L end, fun lists:reverse/1, fun([A, B, C]) -> [A, C, B] end]].
 
-%% The current code stays traced while the -on_load() function of its successor runs,
-%% and patterns that are set or cleared then are for both.
+%% The current code stays traced while the -on_load() function of its successor runs, and
+%% patterns that are then set or cleared apply to both.
 traced_while_on_load(_Config) ->
     M = mod(1),
     [begin
@@ -447,7 +446,7 @@ bifs(_Config) ->
     purge_softly(lists),
     trace:session_destroy(S).
 
-%% No call is missed, of whichever version.
+%% No call is missed, whichever version it is in.
 first_call(_Config) ->
     [erts_reload_work:first_call(Kinds, [keep_patterns], {mod(1), f, 1},
                                  fun erts_reload_work:numbered_code/2,
@@ -478,7 +477,7 @@ nothing_stops(_Config) ->
      end || Kind <- ?KINDS],
     ?assertEqual(Stops, erlang:system_info(kymo_blocking)).
 
-%% Thousands of patterns, of modules that may not be there.
+%% Thousands of patterns for modules that may not be loaded.
 many_patterns(_Config) ->
     M = mod(1),
     S = kept(),
@@ -539,14 +538,14 @@ module_of(M, Functions) ->
                                                 [], [{atom, 1, F}]}]} || {F, A} <- Functions]], []),
     Code.
 
-%% What is forgotten takes no memory, neither while the session lives nor afterwards.
+%% Removed patterns use no memory, neither during the session nor afterwards.
 forgotten_patterns(_Config) ->
     Count = fun() -> erts_debug:get_internal_state(kept_patterns) end,
     Before = Count(),
     S = kept(),
     MFAs = [{mod(I), F, A} || I <- lists:seq(1, 1000), {F, A} <- [{f, 1}, {f, '_'}, {g, 2}]],
     Set = [{MFA, true, [local]} || MFA <- MFAs],
-    %% {M,f,'_'} says what {M,f,1} did: M itself, f, g and g/2 are left.
+    %% {M,f,'_'} replaces {M,f,1}; what is left are M itself, f, g and g/2.
     Nodes = 1000 * 4,
     [begin
          _ = trace:patterns(S, Set),
@@ -567,7 +566,7 @@ wait_until(Fun) ->
         false -> erlang:yield(), wait_until(Fun)
     end.
 
-%% A session that is destroyed, or dropped, keeps nothing.
+%% A session that was destroyed, or is no longer referenced, keeps nothing.
 destroyed(_Config) ->
     M = mod(1),
     load(M, 1),
@@ -592,7 +591,7 @@ trace_sessions() ->
     {all, L} = {all, trace:session_info(all)},
     [S || {Name, _} = S <- L, Name =:= erts_reload_work].
 
-%% All at once.
+%% All operations at the same time.
 stress(_Config) ->
     Ms = [mod(I) || I <- lists:seq(1, 3)],
     Until = erts_reload_work:stress_until(),
@@ -627,7 +626,7 @@ work({caller, Ms}) ->
         {{f, 1, _}, done} -> ok;
         {undefined_function, {M, _, _}} -> ok
     end;
-%% Its session keeps what is its own, whatever the others do.
+%% Its session keeps its own patterns, whatever the other processes do.
 work({tracer, Ms}) ->
     S = session([keep_patterns || rand:uniform(4) > 1]),
     [begin

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The Debian package of the patched runtime (BASE=), which scripts/test has built before:
-# it shares no path with Debian's Erlang, and its runtime starts and loads kymo.
+# Tests the Debian package of the patched runtime (BASE=), which scripts/test has built: it shares
+# no path with Debian's Erlang, and its runtime starts and loads kymo.
 . "$(dirname "$0")/check.sh"
 unset MAKEFLAGS MAKELEVEL ERL ERLC ERL_LIBS ERL_FLAGS OUT PRIV BUILD BUILD_ROOT ERTS_INCLUDE_DIR DESTDIR PREFIX
 
@@ -10,12 +10,12 @@ release=$("$TOP/scripts/otp-build" print version)
 release=${release%%.*}
 name=kymo-erlang-$release
 
-# The packages in $TOP/build/package of an earlier run are not looked at.
+# Removes the packages of an earlier run.
 erts_deb() {
     rm -f "$TOP"/build/package/"$name"_*.deb
     make -s -C "$TOP" all erts-deb </dev/null >out 2>&1 || { tail -n 20 out; exit 1; }
     cp "$TOP"/build/package/"$name"_*.deb "$WORK/package.deb"
-    # The project has no mail address; who publishes the package has one.
+    # The project has no mail address; whoever publishes the package sets one.
     lintian --allow-root --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \
         --fail-on warning,error "$WORK/package.deb"
 }
@@ -35,7 +35,7 @@ beside_debian() {
 starts_and_loads_kymo() {
     dpkg-deb -x "$WORK/package.deb" root
     same ../lib/erlang/bin/erl "$(readlink root/usr/lib/"$name"/bin/erl)"
-    # Behind that link it finds its files also where it was not installed.
+    # Through this link, erl finds its files without being installed.
     # shellcheck disable=SC2016 # for Erlang
     root/usr/lib/"$name"/lib/erlang/bin/erl -noshell -noinput -pa "$TOP/ebin" -eval '
         io:format("OTP ~s, series ~tp~n", [erlang:system_info(otp_release), erlang:system_info(kymo_series)]),
@@ -46,7 +46,7 @@ starts_and_loads_kymo() {
     has "in $PWD/root/usr/lib/$name/lib/erlang" out
     "$TOP/priv/bin/kymo" print recording >printed
     has "call lists:reverse/1" printed
-    # No script refers to the folder in which it was built.
+    # No script refers to the build folder.
     refuses named grep -rIlF "$(dirname "$("$TOP/scripts/otp-build" print tree)")" \
         root/usr/lib/"$name"/bin/ root/usr/lib/"$name"/lib/erlang/{bin,releases,erts-*/bin}
     same "" "$(cat named)"

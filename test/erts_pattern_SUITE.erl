@@ -1,9 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Trace patterns: which functions they match, what they do to the traced
-%% functions, and many of them in one commit (trace:patterns/2 of the ERTS
-%% patches). What an unpatched runtime can do is checked there too: it is the
-%% reference that the model in this suite has to agree with.
+%% Trace patterns: which functions they match, what they do to the traced functions, and many of
+%% them in one commit (trace:patterns/2 of the ERTS patches). What an unpatched runtime supports
+%% is also checked there: it is the reference for the model in this suite.
 -module(erts_pattern_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -19,10 +18,15 @@
          batch_events_and_on_load/1, batch_legacy_session/1,
          batch_bad_operation/1, batch_bad_arguments/1, batch_equals_sequence/1,
          batch_large/1, batch_one_module/1, batch_wildcards/1, batch_atomic/1,
+         wildcard_in_steps/1, wildcard_caller_killed/1,
          batch_caller_killed/1, batch_session_destroyed/1,
          torn_stream_is_found/1, stress/1]).
 
 -define(NUM_MODS, 6).
+
+%% The maximum number of functions and export entries that are visited before other work can
+%% run.
+-define(STEP, 4000).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
@@ -39,7 +43,7 @@ groups() ->
        batch_events_and_on_load, batch_legacy_session, batch_bad_operation,
        batch_bad_arguments, batch_equals_sequence, batch_large,
        batch_one_module, batch_wildcards, batch_atomic, batch_caller_killed,
-       batch_session_destroyed, stress]}].
+       batch_session_destroyed, wildcard_in_steps, wildcard_caller_killed, stress]}].
 
 init_per_suite(Config) ->
     Config.
@@ -78,8 +82,8 @@ end_per_testcase(_Case, _Config) ->
 %%--------------------------------------------------------------------------
 %% Any runtime
 
-%% The numbers that trace_pattern/3 returns are those of the functions and
-%% exports that the modules tell about themselves.
+%% The numbers that trace_pattern/3 returns match the functions and exports that the modules
+%% themselves report.
 match_counts(_Config) ->
     [begin
          Funs = M:module_info(functions),
@@ -100,12 +104,12 @@ match_counts(_Config) ->
     ?assertEqual(lists:sum([length(M:module_info(exports)) || M <- Mods]),
                  erlang:trace_pattern({'_', '_', '_'}, false, [global])).
 
-%% A module that isn't loaded matches nothing, even if there are export
-%% entries for it, and it isn't traced once it is loaded.
+%% A module that is not loaded matches nothing, even if there are export entries for it, and it
+%% is not traced once it is loaded.
 match_unloaded(_Config) ->
     M = mod(1),
     unload(M),
-    %% A caller and external funs: entries without code.
+    %% A caller and external funs create export entries without code.
     Caller = fun() -> M:f1(1) end,
     _ = fun M:f2/1,
     [?assertEqual({S, Flags, 0},
@@ -118,12 +122,12 @@ match_unloaded(_Config) ->
     ?assertEqual([], traced_calls(Caller)),
     ?assertEqual(1, erlang:trace_pattern({M, f1, 1}, true, [global])),
     ?assertEqual([{M, f1, [1]}], traced_calls(Caller)),
-    %% Deleted code leaves entries behind as well.
+    %% Deleted code also leaves export entries behind.
     true = code:delete(M),
     ?assertEqual(0, erlang:trace_pattern({M, f1, 1}, true, [global])),
     ?assertEqual(0, erlang:trace_pattern({M, '_', '_'}, false, [global])).
 
-%% A function that a new version of a module doesn't export any longer.
+%% A function that a new version of a module no longer exports.
 match_reloaded(_Config) ->
     M = mod(1),
     ?assertEqual(1, erlang:trace_pattern({M, f3, 1}, true, [global])),
@@ -136,8 +140,8 @@ match_reloaded(_Config) ->
     ?assertEqual(1, erlang:trace_pattern({M, f3, 1}, true, [global])),
     ?assertEqual([{M, f3, [0]}], traced_calls(fun() -> M:f3(0) end)).
 
-%% Random operations, one by one: what they return, what trace_info/2 tells
-%% afterwards about each function, and which calls are traced.
+%% Random operations, one at a time: their return values, what trace_info/2 then returns for
+%% each function, and which calls are traced.
 random_model(_Config) ->
     rand:seed(exsss, {1, 2, 3}),
     lists:foldl(
@@ -150,7 +154,7 @@ random_model(_Config) ->
               Model
       end, #{}, lists:seq(1, 400)).
 
-%% Operations that find nothing to change still return what they match.
+%% Operations that change nothing still return the number of matches.
 no_match_changes_nothing(_Config) ->
     M = mod(1),
     ?assertEqual(1, erlang:trace_pattern({M, f1, 1}, false, [local])),
@@ -179,7 +183,7 @@ restart_without_breakpoint(_Config) ->
 %%--------------------------------------------------------------------------
 %% Patched runtimes
 
-%% One session clearing its patterns of a BIF leaves the other ones' alone.
+%% A session that clears its patterns of a BIF does not affect those of other sessions.
 bif_in_two_sessions(_Config) ->
     Calls = fun(S) -> traced_calls(S, fun() -> erlang:phash2(x), ok end) end,
     S1 = session(),
@@ -203,9 +207,9 @@ bif_in_two_sessions(_Config) ->
     ?assertEqual([{erlang, phash2, [x]}], Calls(S1)),
     destroy([S1, S2]).
 
-%% A session with call_time or call_memory ends while a process is in a traced
-%% function, which then is purged. The process is still traced by another
-%% session. An unpatched runtime may crash here.
+%% A session with call_time or call_memory ends while a process is in a traced function, which
+%% is then purged. Another session still traces the process. An unpatched runtime may crash
+%% here.
 purged_while_timed(_Config) ->
     M = mod(1),
     Parent = self(),
@@ -220,8 +224,8 @@ purged_while_timed(_Config) ->
                  receive {calling, P} -> ok end,
                  wait_for_status(P, waiting),
                  true = trace:session_destroy(S),
-                 %% By the time that a new session has been destroyed, too, all
-                 %% processes have forgotten the first one.
+                 %% Once another session has been created and destroyed, all processes have
+                 %% forgotten the first one.
                  destroy([session()]),
                  P ! go,
                  receive {returned, P} -> P end
@@ -236,7 +240,7 @@ purged_while_timed(_Config) ->
     [begin unlink(P), exit(P, kill) end || P <- Procs],
     destroy([Other]).
 
-%% A process that exits for a long time was in code that is gone meanwhile.
+%% A process that takes long to exit was executing code that is purged in the meantime.
 purged_while_exiting(_Config) ->
     M = mod(1),
     Parent = self(),
@@ -325,8 +329,8 @@ batch_in_order(_Config) ->
     ?assertEqual({traced, global}, trace:info(S, {M, f1, 1}, traced)),
     destroy([S]).
 
-%% What is set and cleared by one and the same batch leaves nothing behind,
-%% whether or not another session has a breakpoint in the function.
+%% Patterns that the same batch sets and clears leave nothing behind, whether or not another
+%% session has a breakpoint in the function.
 batch_set_then_clear(_Config) ->
     [M | _] = mods(),
     S = session(),
@@ -393,7 +397,7 @@ batch_legacy_session(_Config) ->
     ?assertEqual({traced, local}, trace:info(S, {M, f1, 1}, traced)),
     destroy([S]).
 
-%% All or nothing, and the bad operation is named.
+%% A batch with an invalid operation changes nothing, and the error names the operation.
 batch_bad_operation(_Config) ->
     [M1, M2 | _] = mods(),
     S = session(),
@@ -450,7 +454,7 @@ batch_bad_arguments(_Config) ->
                   end)
      || Bad <- [S, x, {}, {legacy, 1}, {make_ref(), {a, 1}}, {nosuch, 17}]].
 
-%% The same random operations, in batches and one by one.
+%% The same random operations in batches and one at a time.
 batch_equals_sequence(_Config) ->
     rand:seed(exsss, {4, 5, 6}),
     S1 = session(),
@@ -471,7 +475,7 @@ batch_equals_sequence(_Config) ->
      end || _ <- lists:seq(1, 150)],
     destroy([S1, S2]).
 
-%% More operations, and more work in them, than are done without yielding.
+%% More operations, with more work, than are done without yielding.
 batch_large(_Config) ->
     S = session(),
     Ops = [{{M, F, 1}, [{[I], [], []}], [local]}
@@ -487,8 +491,8 @@ batch_large(_Config) ->
     [?assertEqual([], trace:session_info(MFA)) || MFA <- all_funs()],
     destroy([S]).
 
-%% One module with many functions, some of the same name, of which patterns name some by
-%% name, others by name and arity, and some that are not there.
+%% A module with many functions, some with the same name; patterns name some functions by name,
+%% others by name and arity, and some that do not exist.
 batch_one_module(_Config) ->
     rand:seed(exsss, {7, 8, 9}),
     M = erts_pattern_many,
@@ -524,6 +528,87 @@ batch_one_module(_Config) ->
     destroy([S]),
     erts_code_purger:purge(M).
 
+%% A pattern for many functions is staged in steps, and its breakpoints are installed, removed
+%% and freed in steps.
+wildcard_in_steps(_Config) ->
+    M = erts_pattern_steps,
+    erts_debug:set_internal_state(available_internal_state, true),
+    ok = erts_reload_work:load_many(M, ?STEP + 1000),
+    Many = [{M, f1, 0}, {M, f4500, 0}],
+    [begin
+         S = session(),
+         N = matched(Spec, Flags),
+         ?assert(N > ?STEP),
+         [begin
+              {Matched, Steps, Longest} =
+                  erts_reload_work:trace_steps(fun() -> trace:function(S, Spec, How, Flags) end),
+              Op = {Spec, How, Flags},
+              ?assertEqual({Op, N}, {Op, Matched}),
+              ?assertMatch({Op, Longest} when Longest =< ?STEP, {Op, Longest}),
+              %% Staging, changing the instructions, and the work after activation.
+              ?assertMatch({Op, Steps} when Steps * ?STEP >= 3 * N, {Op, Steps}),
+              ?assertEqual({Op, [How]}, {Op, lists:usort([is_set(S, MFA, Flags) || MFA <- Many])})
+          end || How <- [true, false]],
+         destroy([S])
+     end || Flags <- [[local], [global], [meta], [call_count], [call_time, call_memory]],
+            Spec <- [{M, '_', '_'}, {'_', '_', '_'}]],
+    %% The session of erlang:trace_pattern/3, and a batch. For a module that is named for the
+    %% first time, all functions are indexed.
+    N = matched({'_', '_', '_'}, [local]),
+    ?assertMatch({N, _, Longest} when Longest =< ?STEP,
+                 erts_reload_work:trace_steps(fun() -> erlang:trace_pattern({'_', '_', '_'}, true, [local]) end)),
+    ?assertMatch({N, _, Longest} when Longest =< ?STEP,
+                 erts_reload_work:trace_steps(fun() -> erlang:trace_pattern({'_', '_', '_'}, false, [local]) end)),
+    S = session(),
+    %% Functions of the same name are visited without a break.
+    ?assertMatch({[1, N, 1], _, Longest} when Longest =< ?STEP + 256,
+                 erts_reload_work:trace_steps(
+                   fun() -> trace:patterns(S, [{{M, f1, 0}, true, [call_count]}, {{'_', '_', '_'}, true, [local]},
+                                               {{M, f4500, 0}, false, [local]}])
+                   end)),
+    ?assertEqual([{traced, local}, {traced, false}], [trace:info(S, MFA, traced) || MFA <- Many]),
+    ?assertEqual([f4499], [F || {Mod, F, []} <- traced_calls(S, fun() -> M:f4499(), M:f4500() end), Mod =:= M]),
+    destroy([S]),
+    erts_reload_work:unload_many(M).
+
+matched({M, '_', '_'}, Flags) ->
+    What = case Flags of [global] -> exports; _ -> functions end,
+    Mods = case M of '_' -> erlang:loaded(); _ -> [M] end,
+    lists:sum([length(Mod:module_info(What)) || Mod <- Mods]).
+
+is_set(S, MFA, Flags) ->
+    [IsSet] = lists:usort([case trace:info(S, MFA, item(Flag)) of
+                               {_, false} -> false;
+                               {traced, Flag} -> true;
+                               {Flag, _} -> true
+                           end || Flag <- Flags]),
+    IsSet.
+
+item(Flag) when Flag =:= local; Flag =:= global -> traced;
+item(Flag) -> Flag.
+
+%% If a process is killed while it sets a pattern for many functions, either all of them have
+%% the pattern or none, and other processes can continue.
+wildcard_caller_killed(_Config) ->
+    M = erts_pattern_steps,
+    ok = erts_reload_work:load_many(M, 3 * ?STEP),
+    S = session(),
+    MFAs = [{M, list_to_atom("f" ++ integer_to_list(I)), 0} || I <- lists:seq(1, 3 * ?STEP, 97)],
+    Set = [begin
+               {P, Ref} = spawn_monitor(fun() -> trace:function(S, {'_', '_', '_'}, true, [call_count]) end),
+               _ = [erlang:yield() || _ <- lists:seq(1, Yields)],
+               exit(P, kill),
+               receive {'DOWN', Ref, _, _, _} -> ok end,
+               1 = trace:function(S, {M, f1, 0}, true, [local]),
+               [IsSet] = lists:usort([is_set(S, MFA, [call_count]) || MFA <- MFAs]),
+               true = trace:function(S, {'_', '_', '_'}, false, [call_count]) > length(MFAs),
+               ?assertEqual([false], lists:usort([is_set(S, MFA, [call_count]) || MFA <- MFAs])),
+               IsSet
+           end || Yields <- lists:seq(0, 60, 3)],
+    ct:log("set: ~p", [Set]),
+    destroy([S]),
+    erts_reload_work:unload_many(M).
+
 batch_wildcards(_Config) ->
     S = session(),
     Set = [{{'_', '_', '_'}, true, [call_count]} || _ <- lists:seq(1, 10)],
@@ -539,10 +624,9 @@ batch_wildcards(_Config) ->
     ?assertEqual({traced, local}, trace:info(S, {lists, seq, 2}, traced)),
     destroy([S]).
 
-%% Two sets of functions, traced by turns. Workers call one function of each
-%% set by turns, with a sequence number: which numbers are traced tells for
-%% each call which set was in effect. A worker can't see more changes than
-%% there were.
+%% Two sets of functions, traced alternately. Workers call one function of each set alternately,
+%% with a sequence number: the numbers that are traced show for each call which set was in
+%% effect. A worker cannot see more changes than there were.
 batch_atomic(_Config) ->
     Self = self(),
     Mods = mods(),
@@ -583,14 +667,14 @@ batch_atomic(_Config) ->
          ct:pal("~p calls, ~p traced, ~p changes of ~p seen~n",
                 [Last, length(Traced), Changes, NumFlips]),
          ?assert(Changes =< NumFlips),
-         %% Each flip was followed by calls of this worker.
+         %% Each switch was followed by calls of this worker.
          ?assertEqual(NumFlips, Changes)
      end || W <- Workers],
     unlink(Collector),
     exit(Collector, kill),
     destroy([S]).
 
-%% The check above does tell half a batch from a whole one.
+%% The check above distinguishes half a batch from a complete one.
 torn_stream_is_found(_Config) ->
     ?assertEqual(0, changes([0, 2, 4, 6], 8)),
     ?assertEqual(1, changes([0, 2, 3, 5, 7], 8)),
@@ -598,7 +682,7 @@ torn_stream_is_found(_Config) ->
     %% One of the even and none of the odd functions were switched.
     ?assertEqual(4, changes([0, 4], 8)).
 
-%% A caller that dies leaves no permission behind, and no half batch.
+%% A caller that is killed leaves neither the permission taken nor half a batch.
 batch_caller_killed(_Config) ->
     S = session(),
     MFAs = [{M, F, 1} || M <- mods(), F <- [f1, f2, f3, f4]],
@@ -613,7 +697,7 @@ batch_caller_killed(_Config) ->
               [erlang:yield() || _ <- lists:seq(1, rand:uniform(30))],
               exit(Pid, kill),
               receive {'DOWN', Mon, process, Pid, _} -> ok end,
-              %% Waits for the permission.
+              %% The batch waits for the permission.
               [{traced, First} | Rest] = [trace:info(S, MFA, traced) || MFA <- MFAs],
               ?assertEqual([], [T || {traced, T} <- Rest, T =/= First])
       end, lists:seq(1, 200)),
@@ -642,8 +726,8 @@ batch_session_destroyed(_Config) ->
          [?assertEqual([], trace:session_info(MFA)) || MFA <- MFAs]
      end || N <- lists:seq(1, 100)].
 
-%% Batches and single operations while modules are loaded, deleted and purged,
-%% sessions come and go, and processes are traced.
+%% Batches and single operations while modules are loaded, deleted and purged, sessions are
+%% created and destroyed, and processes are traced.
 stress(_Config) ->
     Until = erts_reload_work:stress_until(),
     Sink = spawn_link(fun sink/0),
@@ -781,8 +865,7 @@ random_op() ->
           end,
     {Spec, How, Flags}.
 
-%% The model: for each function, what is set in its export entry (global) and
-%% in its code.
+%% The model: for each function, the patterns in its export entry (global) and in its code.
 model_op({{M, _, _} = Spec, How, Flags}, Model) ->
     Funs = [{M, F, A} || {F, A} <- matching(Spec, M:module_info(functions))],
     Exports = [{M, F, A} || {F, A} <- matching(Spec, M:module_info(exports))],
@@ -845,7 +928,7 @@ is_traced(_, _Kind, _Arity) -> false.
 ms([{['_'], [], []}, {['_', '_'], [], []}], Arity) -> Arity =:= 1 orelse Arity =:= 2;
 ms(_, _Arity) -> true.
 
-%% The calls done by call_all/0.
+%% The calls that call_all/0 makes.
 calls() ->
     lists:append(
       [[{M, F, [1], external} || F <- [f1, f2, f3, f4]]
@@ -876,8 +959,8 @@ info_items({all, false}) ->
 info_items({all, Items}) ->
     Items.
 
-%% The calls traced in a process that runs Fun, which is one of this module or
-%% of the generated ones.
+%% The calls that are traced in a process that runs Fun, which is a fun of this module or of the
+%% generated ones.
 traced_calls(Fun) ->
     traced_calls(fun(Pid, How) -> erlang:trace(Pid, How, [call]) end, Fun,
                  fun() -> erlang:trace_delivered(all) end).
@@ -895,7 +978,7 @@ traced_calls(Trace, Fun, Delivered) ->
     receive {trace_delivered, all, Ref} -> ok end,
     flush(Pid).
 
-%% Meta trace messages are no part of it.
+%% Meta trace messages are left out.
 flush(Pid) ->
     receive
         {trace, Pid, call, MFA} -> [MFA | flush(Pid)];
@@ -914,7 +997,7 @@ collector(Traced) ->
     end.
 
 worker(Pairs, Seq) ->
-    %% Not so many calls that the collector can't keep up
+    %% Slow enough for the collector to keep up
     _ = lists:seq(1, 2000),
     {{M1, F1, 1}, {M2, F2, 1}} = element(1 + (Seq div 2) rem tuple_size(Pairs), Pairs),
     M1:F1(Seq),
@@ -936,9 +1019,8 @@ worker_pong(Pairs, Seq, From) ->
     From ! {pong, self()},
     worker(Pairs, Seq + 2).
 
-%% How often the set of traced functions changed, as told by the traced ones of
-%% the calls 0..Last-1: in one state those with an even number are traced, in
-%% the other one those with an odd number.
+%% How often the set of traced functions changed, computed from the traced ones of the calls
+%% 0..Last-1: in one state the even calls are traced, in the other state the odd ones.
 changes(Traced, Last) ->
     changes(Traced, 0, Last, undefined, 0).
 
@@ -961,7 +1043,7 @@ sink() ->
     end,
     sink().
 
-%% Calls everything, over and over, as fast as the sink can take what is traced.
+%% Calls all functions repeatedly, as fast as the sink can receive trace messages.
 caller(Sink) ->
     [try
          M:F(1)

@@ -1,9 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Loading and deleting of traced code: what becomes of the breakpoints of the old
-%% code, and when those of on_load patterns come into effect. What an unpatched
-%% runtime does is checked there too; that nobody is stopped, and that nothing leaks,
-%% only on the patched one.
+%% Loading and deleting traced code: what happens to the breakpoints of the old code, and when
+%% on_load patterns take effect. The behaviour is also checked on unpatched runtimes; that no
+%% scheduler is stopped and nothing leaks is checked only on the patched one.
 -module(erts_reload_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -25,8 +24,8 @@
          purge_softly/1, unload/1, code/2, on_load_code/2, numbered_code/2,
          numbered_on_load_code/2, numbered_fun_code/2,
          session/0, calls/2, delivered/2, flush/0, ask/2, stop/1, pick/1,
-         first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, start_caller/2,
-         stop_caller/3, tracer/1]).
+         first_call/6, check_missed/3, check_missed_in_old/3, reloads/1, reloads/3,
+         start_caller/2, stop_caller/3, tracer/1]).
 
 -define(KINDS, erts_reload_work:kinds()).
 
@@ -68,7 +67,7 @@ end_per_testcase(_Case, Config) ->
 %%--------------------------------------------------------------------------
 %% Any runtime
 
-%% New code isn't traced, however the old one was.
+%% New code is not traced, whichever way the old code was.
 reload_removes_patterns(_Config) ->
     M = mod(1),
     [begin
@@ -103,8 +102,8 @@ delete_removes_patterns(_Config) ->
          trace:session_destroy(S)
      end || Kind <- ?KINDS].
 
-%% A process that stays in the old code makes no events there once the load has
-%% returned, in no session.
+%% A process that stays in old code produces no events there once the load has returned, in any
+%% session.
 old_code_is_untraced(_Config) ->
     M = mod(1),
     [begin
@@ -121,7 +120,7 @@ old_code_is_untraced(_Config) ->
          flush(),
          [?assertEqual(1, ask(Pid, local)) || _ <- lists:seq(1, 10)],
          ?assertEqual([], delivered(Ss, Pid)),
-         %% Now the process goes over to the new code, which isn't traced either.
+         %% Now the process switches to the new code, which is not traced either.
          ?assertEqual(2, ask(Pid, upgrade)),
          ?assertEqual(2, ask(Pid, local)),
          ?assertEqual([], delivered(Ss, Pid)),
@@ -215,7 +214,7 @@ on_load_patterns(_Config) ->
          trace:session_destroy(S)
      end || Kind <- ?KINDS].
 
-%% How many messages tell of one call.
+%% The number of messages that report one call.
 num_events(Kind) ->
     length([1 || K <- Kind, lists:member(K, [local, global, meta])]).
 
@@ -232,7 +231,7 @@ on_load_pattern_of_on_load_module(_Config) ->
          trace:session_destroy(S)
      end || Kind <- [[local], [global]]].
 
-%% What refuses to be loaded leaves everything traced as it was.
+%% A load that is refused leaves everything traced as it was.
 refused_loads(_Config) ->
     [M, Other] = Ms = [mod(1), mod(2)],
     [begin
@@ -257,39 +256,40 @@ refused_loads(_Config) ->
          trace:session_destroy(S)
      end || Kind <- [[local], [global]]].
 
-%% A loader that is killed at any time leaves nothing locked.
+%% A loader that is killed at any time leaves no lock held.
 loader_killed(_Config) ->
     M = mod(1),
     S = session(),
-    [begin
-         load(M, 1),
-         trace:function(S, {M, '_', '_'}, true, Kind),
-         Prepared = erlang:prepare_loading(M, code(M, 2)),
-         Self = self(),
-         {Pid, Ref} = spawn_monitor(fun() ->
-                                            Self ! {self(), loading},
-                                            case N rem 2 of
-                                                0 -> erlang:finish_loading([Prepared]);
-                                                1 -> erlang:delete_module(M)
-                                            end
-                                    end),
-         receive {Pid, loading} -> ok end,
-         [erlang:yield() || _ <- lists:seq(1, N rem 7)],
-         exit(Pid, kill),
-         receive {'DOWN', Ref, _, _, _} -> ok end,
-         load(M, 1),
-         ?assertEqual({f, 1, 1}, M:f(1)),
-         ?assertEqual({traced, false}, trace:info(S, {M, f, 1}, traced))
-     end || N <- lists:seq(1, 200), Kind <- [[local], [global]]],
+    %% At least all 14 combinations of what is killed and when.
+    reloads(fun(N) -> [loader_killed(M, S, N, Kind) || Kind <- [[local], [global]]] end, 14, 200),
     trace:session_destroy(S).
 
-%% A module with BIFs: calls of those don't go through the export entry unless it
-%% is traced.
+loader_killed(M, S, N, Kind) ->
+    load(M, 1),
+    trace:function(S, {M, '_', '_'}, true, Kind),
+    Prepared = erlang:prepare_loading(M, code(M, 2)),
+    Self = self(),
+    {Pid, Ref} = spawn_monitor(fun() ->
+                                       Self ! {self(), loading},
+                                       case N rem 2 of
+                                           0 -> erlang:finish_loading([Prepared]);
+                                           1 -> erlang:delete_module(M)
+                                       end
+                               end),
+    receive {Pid, loading} -> ok end,
+    [erlang:yield() || _ <- lists:seq(1, N rem 7)],
+    exit(Pid, kill),
+    receive {'DOWN', Ref, _, _, _} -> ok end,
+    load(M, 1),
+    ?assertEqual({f, 1, 1}, M:f(1)),
+    ?assertEqual({traced, false}, trace:info(S, {M, f, 1}, traced)).
+
+%% A module with BIFs: calls of BIFs only go through the export entry if that is traced.
 bif_module(_Config) ->
     Mod = binary,
     {Mod, Code, _} = code:get_object_code(Mod),
     {module, Mod} = code:ensure_loaded(Mod),
-    %% Not known to the compiler.
+    %% The compiler must not know the value.
     Zero = list_to_binary([0]),
     [begin
          S = session(),
@@ -312,8 +312,8 @@ bif_module(_Config) ->
          erts_code_purger:purge(Mod)
      end || Kind <- [[local], [global]]].
 
-%% Who comes to new code by a traced export entry finds its funs, too, though it has
-%% not looked for new code since it was scheduled in.
+%% A process that reaches new code through a traced export entry also finds the funs of that
+%% code, although it has not updated its code index since it was scheduled in.
 funs_of_new_code(_Config) ->
     [funs_of_new_code(Kind, IsDeleted) || Kind <- [[global], [local]], IsDeleted <- [false, true]].
 
@@ -368,16 +368,16 @@ makes_funs(M, N) ->
     makes_funs(M, N - 1).
 
 %%--------------------------------------------------------------------------
-%% The patched one
+%% The patched runtime
 
-%% A process calls all the time. Each of its calls is traced, by each session with
-%% an on_load pattern, whichever code it reaches, and is counted.
+%% A process makes calls all the time. Each call is traced by each session with an on_load
+%% pattern, whichever version of the code it reaches, and is counted.
 on_load_first_call(_Config) ->
     [first_call(Kinds, [], on_load, fun erts_reload_work:numbered_code/2,
                 fun erts_reload_work:load_code_softly/2, fun erts_reload_work:check_missed/3)
      || Kinds <- [[[local]], [[global]], [[meta]], [[local], [global]], [[global], [global], [local]]]].
 
-%% While the -on_load() function runs, the old code isn't traced. The new one is from
+%% While the -on_load() function runs, the old code is not traced. The new code is traced from
 %% its first call on.
 on_load_first_call_of_on_load_module(_Config) ->
     [first_call(Kinds, [], on_load, fun erts_reload_work:numbered_on_load_code/2,
@@ -385,8 +385,8 @@ on_load_first_call_of_on_load_module(_Config) ->
                 fun erts_reload_work:check_missed_in_old/3)
      || Kinds <- [[[local]], [[global]], [[local], [global]]]].
 
-%% A session with an on_load pattern traces exports that another one has traced.
-%% That one's patterns are gone, the on_load pattern is there from the first call.
+%% A session with an on_load pattern traces exports that another session has traced. The
+%% patterns of the other session are gone; the on_load pattern is in effect from the first call.
 on_load_replaces_explicit(_Config) ->
     M = mod(1),
     Explicit = session(),
@@ -407,8 +407,8 @@ on_load_replaces_explicit(_Config) ->
     stop_caller(Pid, [{S, Tracer}], fun erts_reload_work:check_missed/3),
     [trace:session_destroy(X) || X <- [S, Explicit]].
 
-%% The current code stays when its successor fails to come up, but isn't traced
-%% any more. It can be traced again.
+%% The current code stays if its successor's -on_load() function fails, but it is no longer
+%% traced. It can be traced again.
 on_load_function_fails(_Config) ->
     M = mod(1),
     [begin
@@ -430,8 +430,8 @@ on_load_function_fails(_Config) ->
          unload(M)
      end || Kind <- [[local], [global]]].
 
-%% Patterns of the current code that are set or cleared while the -on_load()
-%% function of its successor runs.
+%% Patterns of the current code that are set or cleared while its successor's -on_load()
+%% function runs.
 traced_while_on_load(_Config) ->
     M = mod(1),
     [begin
@@ -450,7 +450,7 @@ traced_while_on_load(_Config) ->
          unload(M)
      end || Kind <- [[local], [global]], Before <- [true, false], Success <- [true, false]].
 
-%% None of it stops the schedulers.
+%% None of these operations stops the schedulers.
 nothing_stops(_Config) ->
     Ms = [M | _] = [mod(I) || I <- lists:seq(1, 4)],
     Stops = erlang:system_info(kymo_blocking),
@@ -474,7 +474,7 @@ nothing_stops(_Config) ->
      end || Kind <- ?KINDS],
     ?assertEqual(Stops, erlang:system_info(kymo_blocking)).
 
-%% All at once, for some seconds.
+%% All operations at the same time, for some seconds.
 stress(_Config) ->
     Ms = [mod(I) || I <- lists:seq(1, 4)],
     [load(M, 1) || M <- Ms],
@@ -497,7 +497,7 @@ stress(_Config) ->
     receive {Sink, stopped} -> ok end,
     [unload(M) || M <- Ms].
 
-%% What is traced must not pile up.
+%% Trace messages must not pile up.
 worker(What, Until, Sink) ->
     case erlang:monotonic_time(millisecond) < Until of
         true ->
@@ -566,7 +566,7 @@ work({tracer, Ms, Sink}) ->
         _ -> trace:session_destroy(S)
     end.
 
-%% Only functions of the modules, which they have in one of their versions.
+%% Only functions that a version of the modules has.
 sink(Ms) ->
     receive
         {trace, _, What, {M, F, _}} when What =:= call ->
@@ -580,7 +580,7 @@ sink(Ms) ->
     end.
 
 check_event(Ms, M, F) ->
-    %% on_load patterns are for whatever else is loaded meanwhile, too.
+    %% on_load patterns also match other modules that are loaded in the meantime.
     not lists:member(M, Ms) orelse
         lists:member(F, [f, calls, server, local, only1, only2, init, module_info,
                          '-init/0-fun-0-'])

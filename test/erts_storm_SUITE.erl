@@ -1,9 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% All operations of the series at once, in nodes with more schedulers than the machine
-%% has processors, while their callers are killed at random. No node may crash, and
-%% afterwards nothing may be left of what the operations did. A failure names the folder
-%% in which the node has left its core or crash dump.
+%% All operations of the series at the same time, in nodes with more schedulers than the machine
+%% has processors, while their callers are killed at random. No node may crash, and afterwards
+%% no effect of the operations may be left. A failure names the folder with the core or crash
+%% dump of the node.
 -module(erts_storm_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -26,7 +26,7 @@ init_per_suite(Config) ->
         true ->
             So = filename:join(?config(priv_dir, Config), "event_tracer_raw"),
             erts_tracer_nif:cc(erts_tracer_nif:source(), So ++ ".so", ["-DMODULE=event_tracer_raw", "-DVERSION=1",
-                                                                        "-DRAW", "-I", erts_tracer_nif:header_dir()]),
+                                                                        "-DRAW=2", "-I", erts_tracer_nif:header_dir()]),
             [{tracer, erts_tracer_nif:code_with(event_tracer_raw, So, 0)} | Config];
         false ->
             {skip, "this runtime does not carry the kymo series"}
@@ -42,10 +42,9 @@ init_per_testcase(Case, Config) ->
 
 %%--------------------------------------------------------------------------
 
-%% What system_profile/2 reports of a process that is just being created is what it
-%% will run. The tracer gets so many messages that the lock of its message queue is
-%% often taken; then a message about the new process makes it active before its
-%% creator does.
+%% What system_profile/2 reports about a process that is being created is the function that it
+%% will run. The tracer gets so many messages that the lock of its message queue is often taken;
+%% then a message about the new process makes that process active before its creator does.
 profiled_while_spawned(Config) ->
     Until = erts_reload_work:stress_until(),
     Millis = Until - erlang:monotonic_time(millisecond),
@@ -67,7 +66,7 @@ profile_spawned(Millis) ->
     [exit(P, kill) || P <- [Tracer | Spawners ++ Flood]],
     Wrong.
 
-%% Such a word must not be looked at, other than to see that it is no term.
+%% A word that is not a term must not be inspected further than to see that.
 profiled(Until, Wrong0) ->
     Wrong = receive
                 {profile, _, active, {M, F, A}, _} when is_atom(M), is_atom(F), is_integer(A) -> Wrong0;
@@ -90,9 +89,9 @@ spawn_on() ->
     _ = spawn(fun() -> ok end),
     spawn_on().
 
-%% What a process creates while its session is being destroyed refers to no such session:
-%% nobody would take that away before the session is freed. The debug emulator aborts if
-%% one does.
+%% Processes that are created while their parent's session is being destroyed must not refer to
+%% that session: nothing would remove the reference before the session is freed. The debug
+%% emulator aborts if one does.
 children_of_dying_sessions(Config) ->
     Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
     ?assertEqual([ok], in_nodes(1, Config, ["+S", "4:4"], ?MODULE, destroy_while_spawning, [Millis])).
@@ -113,14 +112,14 @@ destroy_while_spawning(Until, Tracer, Spawners) ->
         false -> ok
     end.
 
-%% A link passes on no session that is being destroyed because nothing refers to it any
-%% more: the signal would refer to a session without references.
+%% A link must not pass on a session that is being destroyed because it is no longer referenced:
+%% the signal would refer to a session without references.
 %%
-%% While this process has the permission to change code, no session can be destroyed. One
-%% without references waits for that, and its tracees keep their flags until then. Without
-%% the check, the linked process is traced, and the session is destroyed twice. After that
-%% comes the same at random, in which the debug emulator aborts if a process that has been
-%% cleaned of a session gets it again.
+%% While this process has the code modification permission, no session can be destroyed. A
+%% session without references waits for it, and its tracees keep their flags until then. Without
+%% the check, the linked process becomes traced, and the session is destroyed twice. The second
+%% part does the same at random; the debug emulator aborts if a process that has been cleaned of
+%% a session gets it again.
 links_of_dying_sessions(Config) ->
     Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
     ?assertEqual([{[], ok}], in_nodes(1, Config, ["+S", "4:4"], ?MODULE, link_in_dying_session, [Millis])).
@@ -155,7 +154,7 @@ link_in_dying_session() ->
     [exit(Pid, kill) || Pid <- [Linker, Linked, Owner]],
     events_of(Linked).
 
-%% Nothing refers to the session after this.
+%% After this, the session is not referenced.
 own_session(Linker, Tracer) ->
     Session = trace:session_create(?MODULE, Tracer, []),
     1 = trace:process(Session, Linker, true, [set_on_link, 'receive']),
@@ -184,7 +183,7 @@ drop_while_linking(Until, Tracer, Linkers) ->
         false -> ok
     end.
 
-%% The first link of a process to another that is not running sends a signal.
+%% The first link from a process to another one that is not running sends a signal.
 linker() ->
     Pid = spawn(fun idle/0),
     link(Pid),
@@ -192,11 +191,11 @@ linker() ->
     exit(Pid, kill),
     linker().
 
-%% Several nodes with many schedulers each, which get in each other's way.
+%% Several nodes with many schedulers each, which compete for the processors.
 storm(Config) ->
     storm(2, ["+S", "8:8", "+Mim", "true"], Config).
 
-%% A thread that holds a lock often loses the processor.
+%% A thread that holds a lock is often preempted.
 storm_on_one_processor(Config) ->
     case os:find_executable("taskset") of
         false -> {skip, "there is no taskset"};
@@ -212,7 +211,7 @@ storm(Nodes, Flags, Config) ->
 
 %%--------------------------------------------------------------------------
 
-%% Run a function in several nodes at once; returns what they return.
+%% Runs a function in several nodes at once, and returns the results.
 in_nodes(N, Config, Flags, M, F, As) ->
     Nodes = [start_node(I, Config, Flags) || I <- lists:seq(1, N)],
     Self = self(),
@@ -231,7 +230,7 @@ call({Peer, _}, M, F, As) ->
     catch Class:Reason -> {failed, {Class, Reason}}
     end.
 
-%% In a folder of its own, where it may leave a core.
+%% In a folder of its own, where it may write a core dump.
 start_node(I, Config, Flags) ->
     Dir = filename:join(?config(dir, Config), integer_to_list(I)),
     ok = filelib:ensure_path(Dir),

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% A storm: processes that each do one random operation of code loading, tracing or
-%% monitoring, most of which are killed in the middle of it, while others call what is
-%% loaded and traced. Runs in a node of its own; see erts_storm_SUITE.
+%% A storm: processes that each perform one random operation of code loading, tracing or
+%% monitoring, and most of which are killed during it, while other processes call what is loaded
+%% and traced. Runs in a node of its own; see erts_storm_SUITE.
 -module(erts_storm_work).
 
 -export([run/2, undefined_function/3]).
@@ -15,17 +15,17 @@
 -define(SESSIONS, [storm_a, storm_b]).
 -record(rec, {version, list}).
 
-%% What operations need.
+%% What the operations need.
 -record(storm, {
     codes :: [binary()],      % versions of ?M
     raw :: binary(),          % a tracer NIF
-    sinks :: [pid()],         % what messages of tracers go to
-    targets :: [pid()],       % what is traced
+    sinks :: [pid()],         % receive the messages of tracers
+    targets :: [pid()],       % are traced
     dir :: file:filename()    % where files may be written
 }).
 
-%% Returns how often each operation ended how, and what is left of the storm: [] if all
-%% is as it was before.
+%% Returns how often each operation ended in which way, and what the storm has left behind: []
+%% if everything is as before.
 run(Millis, Raw) ->
     process_flag(error_handler, ?MODULE),
     _ = erts_debug:set_internal_state(available_internal_state, true),
@@ -39,14 +39,14 @@ run(Millis, Raw) ->
     [stop(P) || P <- Storm#storm.targets ++ Storm#storm.sinks],
     {Counts, left(Storm, Breakpoints)}.
 
-%% Nothing has to be loaded by the code server while it may have to wait.
+%% The code server might have to wait later, so everything is loaded now.
 preload() ->
     ok = code:ensure_modules_loaded(
            [trace, seq_trace, instrument, code, code_server, error_handler, io_lib, io_lib_pretty, io_lib_format,
             unicode_util, rand, timer, lists, maps, erts_debug, erts_code_purger, erts_reload_work]).
 
 %%--------------------------------------------------------------------------
-%% Operations and their end
+%% Operations and how they end
 
 operations() ->
     [{load, fun load/1}, {load, fun load/1}, {load_raw, fun load_raw/1}, {delete, fun delete/1},
@@ -76,11 +76,11 @@ supervise(Storm, Counts, Live) ->
             supervise(Storm, maps:update_with(Key, fun(N) -> N + 1 end, 1, Counts), maps:remove(Pid, Live))
     end.
 
-%% Without the stack, so that equal ones can be counted.
+%% Without the stack trace, so that equal reasons can be counted.
 reason({Reason, [_ | _]}) -> Reason;
 reason(Reason) -> Reason.
 
-%% Kill it, at times after it has come to run again too early.
+%% Kills it, in some cases after it has been resumed too early.
 disturb(Pid) ->
     [begin
          _ = catch erlang:suspend_process(Pid, [asynchronous]),
@@ -93,8 +93,8 @@ stop(Pid) ->
     exit(Pid, kill),
     receive {'DOWN', Ref, _, _, _} -> ok end.
 
-%% {What, Value} for each thing that is not as it should be. Whoever still holds a
-%% permission to change code makes this wait for ever.
+%% {What, Value} for each quantity that is not as it should be. Hangs if a process still holds
+%% the code modification permission.
 left(Storm, Breakpoints) ->
     _ = erlang:system_monitor(undefined),
     _ = erlang:system_profile(undefined, []),
@@ -119,7 +119,7 @@ breakpoints() ->
     ok = erts_debug:set_internal_state(wait, thread_progress),
     erts_debug:get_internal_state(trace_breakpoints).
 
-%% Those whose owners are gone are destroyed when nobody refers to them any more.
+%% Sessions whose owners are gone are destroyed once they are no longer referenced.
 wait_for_sessions() ->
     {all, Sessions} = {all, trace:session_info(all)},
     case [S || {Name, _} = S <- Sessions, lists:member(Name, ?SESSIONS)] of
@@ -191,7 +191,7 @@ delete(_) ->
     _ = code:delete(?M),
     code:soft_purge(?M).
 
-%% Funs and literals of code that goes.
+%% Funs and literals of code that is purged.
 funs(#storm{sinks = Sinks}) ->
     Funs = [catch ?M:makes_fun(I) || I <- lists:seq(1, 20)],
     pick(Sinks) ! {funs, Funs},
@@ -211,7 +211,7 @@ literals(#storm{sinks = Sinks, targets = Targets}) ->
 session(Sinks) ->
     trace:session_create(pick(?SESSIONS), pick(Sinks), pick([[], [keep_patterns]])).
 
-%% Dropped, as often as not.
+%% Half of them are left to the garbage collector.
 destroy(S) ->
     case rand:uniform(2) of
         1 -> catch trace:session_destroy(S);
@@ -267,7 +267,7 @@ batch(#storm{sinks = Sinks, targets = Targets}) ->
     _ = catch trace:patterns(S, [{{?M, f, 1}, true, [local]}, {{?M, f, 1}, true, [nonsense]}]),
     destroy(S).
 
-%% In the session that is always there.
+%% In the session that always exists.
 legacy(#storm{sinks = Sinks, targets = Targets}) ->
     _ = catch erlang:trace(pick([all, existing, new | Targets]), pick([true, false]),
                            [{tracer, pick(Sinks)} | tracee_flags()]),
@@ -305,7 +305,7 @@ counters(#storm{sinks = Sinks, targets = Targets}) ->
     _ = catch trace:function(S, {?M, '_', '_'}, pick([restart, pause]), [call_time, call_memory, call_count]),
     destroy(S).
 
-%% A tracer NIF that may be unloaded, and may do anything.
+%% A tracer NIF that may be unloaded, and that answers at random.
 raw(#storm{raw = Raw, sinks = Sinks, targets = Targets}) ->
     _ = erlang:module_loaded(?RAW) orelse code:load_binary(?RAW, "", Raw),
     State = {pick([trace, random, remove]), pick([trace, random]), pick(Sinks ++ [none]), none},
@@ -359,9 +359,9 @@ memory(#storm{dir = Dir}) ->
     end.
 
 %%--------------------------------------------------------------------------
-%% What is traced, and what is told
+%% What is traced, and what receives trace messages
 
-%% Calls all the time. What the sinks have got must not pile up.
+%% Makes calls all the time. Trace messages in the sinks must not pile up.
 target(Sinks) ->
     process_flag(error_handler, ?MODULE),
     target(Sinks, 1).
@@ -380,7 +380,7 @@ target(Sinks, N) ->
     receive {literals, _} -> ok after 0 -> ok end,
     target(Sinks, N + 1).
 
-%% Looks at all that it gets: what is no term crashes the node.
+%% Inspects everything that it receives: an invalid term would crash the node.
 sink() ->
     receive
         {sync, From} -> From ! {self(), synced};
@@ -388,14 +388,15 @@ sink() ->
     end,
     sink().
 
-%% The error handler: nobody asks the code server for modules that come and go.
+%% The error handler: the code server is not asked for modules that are loaded and deleted all
+%% the time.
 undefined_function(M, F, As) when M =:= ?M; M =:= ?RAW ->
     throw({undefined_function, {M, F, length(As)}});
 undefined_function(M, F, As) ->
     error_handler:undefined_function(M, F, As).
 
-%% With funs, literals and records; every fourth with an -on_load() function, which
-%% takes a while and fails now and then.
+%% With funs, literals and records. Every fourth version has an -on_load() function, which takes
+%% some time and sometimes fails.
 code(V) ->
     OnLoad = case V rem 4 of
                  0 -> ["-on_load(init/0).",

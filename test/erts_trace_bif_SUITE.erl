@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The trace BIFs that act on everything there is: trace/3 on all processes and
-%% ports, trace_info/2, system_monitor/2, system_profile/2. What they do is checked
-%% on any runtime; that they don't stop the schedulers, only on the patched one.
+%% The trace BIFs that act on the whole system: trace/3 on all processes and ports,
+%% trace_info/2, system_monitor/2, system_profile/2. Their results are checked on any runtime;
+%% that they do not stop the schedulers is checked only on the patched one.
 -module(erts_trace_bif_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -19,7 +19,8 @@
          all_stress/1, all_in_legacy_tables/1,
          counters_exact/1, counters_of_many/1, counters_while_counting/1,
          counters_while_changing/1, counters_caller_killed/1,
-         destroy_unused/1, destroy_used/1,
+         destroy_unused/1, destroy_used/1, destroy_in_steps/1, destroyer_killed/1,
+         port_of_two_sessions/1,
          info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
@@ -27,6 +28,10 @@
          profile_returns/1, profile_exits/1, profile_while_reporting/1,
          profile_counts_schedulers/1]).
 -export([traced/1, trace_while_spawning/0]).
+
+%% The maximum number of functions and export entries that are visited before other work can
+%% run.
+-define(STEP, 4000).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
@@ -47,7 +52,7 @@ groups() ->
     [{sessions, [], [all_session_destroyed]},
      {session_monitors, [], [monitor_of_session, monitor_of_session_by_many, monitor_of_session_exits]},
      {patched, [],
-      [blocking_counts, blocking_by_cause, nothing_blocks, destroy_unused, destroy_used,
+      [blocking_counts, blocking_by_cause, nothing_blocks, destroy_unused, destroy_used, destroy_in_steps, destroyer_killed, port_of_two_sessions,
        info_of_dead, permission_in_order,
        permission_of_those_who_do_not_come, monitor_exits,
        profile_exits, profile_counts_schedulers]}].
@@ -117,8 +122,8 @@ blocking_unknown_in_stock(_Config) ->
     ?assertError(badarg, erlang:system_info(kymo_series)),
     ?assertError(badarg, erlang:system_info(kymo_blocking)).
 
-%% Nothing is counted that doesn't block, and each time that something blocks is
-%% counted, also when many do at once.
+%% Operations that do not block are not counted, and each one that does is, also when many block
+%% at the same time.
 blocking_counts(_Config) ->
     {_, []} = blocked_by(fun() ->
                                  _ = [lists:seq(1, 1000) || _ <- lists:seq(1, 1000)],
@@ -136,7 +141,7 @@ blocking_counts(_Config) ->
         blocked_by(fun() -> parallel([Blocker(7) || _ <- lists:seq(1, 10)]) end),
     erts_debug:set_internal_state(available_internal_state, false).
 
-%% Each operation counts for its own cause.
+%% Each operation is counted under its own cause.
 blocking_by_cause(_Config) ->
     erts_debug:set_internal_state(available_internal_state, true),
     Min = element(2, erlang:system_info(min_heap_size)),
@@ -184,7 +189,7 @@ nothing_blocks(_Config) ->
                        erlang:system_profile(Tracer, [scheduler, runnable_procs]),
                        erlang:system_profile(undefined, [])
                    end || _ <- [1, 2]],
-                  %% Those that are gone are found out.
+                  %% Processes that have exited are detected.
                   [begin
                        Gone = spawn(fun idle_loop/0),
                        Set(Gone),
@@ -203,7 +208,7 @@ nothing_blocks(_Config) ->
 %%--------------------------------------------------------------------------
 %% trace/3 on all
 
-%% The numbers that are returned, and the flags that are set.
+%% The returned numbers, and the flags that are set.
 all_returns(_Config) ->
     Idle = idle(100),
     Port = open_port({spawn, "cat"}, []),
@@ -235,7 +240,7 @@ all_returns(_Config) ->
     port_close(Port),
     stop(Idle).
 
-%% all sets what exists and what is new, existing only the first.
+%% all applies to existing and new items, existing only to the former.
 all_and_new(_Config) ->
     [begin
          erlang:trace(What, true, [procs]),
@@ -249,7 +254,7 @@ all_and_new(_Config) ->
      end || {What, New} <- [{all, [procs]}, {processes, [procs]}, {new, [procs]},
                             {existing, []}, {existing_processes, []}]].
 
-%% What has another tracer that is alive keeps it, and isn't counted.
+%% Items that another live tracer traces keep it, and are not counted.
 all_other_tracer(_Config) ->
     [A, B] = Tracers = idle(2),
     Mine = idle(10),
@@ -266,7 +271,7 @@ all_other_tracer(_Config) ->
     erlang:trace(all, false, [all]),
     stop(Tracers ++ Mine).
 
-%% Ports that are kept busy are set as well.
+%% Busy ports are set, too.
 all_ports(_Config) ->
     Self = self(),
     Tracer = spawn_link(fun idle_loop/0),
@@ -290,9 +295,9 @@ write(Port) ->
     receive {Port, {data, _}} -> ok after 1 -> ok end,
     write(Port).
 
-%% Processes that are created meanwhile don't fall through, whether by defaults
-%% for new ones or by inheritance, neither when set nor when cleared. Each of
-%% these has another as parent that is gone then.
+%% Processes that are created during the call are not missed, whether they get their flags from
+%% the defaults for new ones or by inheritance, both when setting and when clearing. Each of
+%% these processes has a different parent, which has exited by then.
 all_while_spawning(_Config) ->
     Idle = idle(5000),
     Tracer = spawn_link(fun idle_loop/0),
@@ -306,7 +311,7 @@ all_while_spawning(_Config) ->
          ?assertEqual({What, [Sorted]}, {What, flags_of_generations(Table)}),
          erlang:trace(Clear, false, [all]),
          ?assertEqual({Clear, [[]]}, {Clear, flags_of_generations(Table)}),
-         %% existing leaves the defaults as they are.
+         %% existing does not change the defaults.
          erlang:trace(new, false, [all])
      end || _ <- lists:seq(1, 10),
             {What, Clear, Flags} <-
@@ -320,8 +325,8 @@ all_while_spawning(_Config) ->
     stop(Idle),
     stop([Tracer]).
 
-%% A process that enters itself, creates the next one, and exits when that has
-%% entered itself.
+%% A process that registers itself, creates the next one, and exits when that has registered
+%% itself.
 generation(Table, I, Parent, Test) ->
     ets:insert(Table, {{family, I}, self()}),
     Parent ! {entered, I},
@@ -334,8 +339,8 @@ generation(Table, I, Parent, Test) ->
             receive {entered, I} -> ok end
     end.
 
-%% Of those that are alive when they are asked. There is always somebody, but maybe
-%% not the same.
+%% The flags of processes that are alive when asked. There is always one, but not always the
+%% same.
 flags_of_generations(Table) ->
     case [F || P <- generations(Table), F <- flags_if_alive(P)] of
         [] -> flags_of_generations(Table);
@@ -345,11 +350,11 @@ flags_of_generations(Table) ->
 generations(Table) ->
     [P || {{family, _}, P} <- ets:tab2list(Table)].
 
-%% Running processes can't be locked: they set their own flags, and messages that
-%% they receive afterwards are traced.
+%% Running processes cannot be locked: they set their own flags, and messages that they receive
+%% afterwards are traced.
 all_while_running(_Config) ->
     N = erlang:system_info(schedulers),
-    %% Nothing else that any process receives.
+    %% No other messages that processes receive.
     erlang:trace_pattern('receive', [{['_', '_', {'$1', '_'}],
                                       [{'orelse', {'=:=', '$1', msg}, {'=:=', '$1', not_traced}}],
                                       []}], []),
@@ -402,7 +407,7 @@ collect_receives(Got) ->
             collect_receives(Got)
     end.
 
-%% Several callers take turns, each gets its number, and no flag is lost.
+%% Several callers take turns: each gets its number, and no flag is lost.
 all_by_two(_Config) ->
     Idle = idle(2000),
     Tracer = spawn_link(fun idle_loop/0),
@@ -422,8 +427,8 @@ all_by_two(_Config) ->
     stop(Idle),
     stop([Tracer]).
 
-%% The caller is killed somewhere on its way: all are set or none, and others can
-%% go on.
+%% The caller is killed at some point of the operation: either all are set or none, and others
+%% can continue.
 all_caller_killed(_Config) ->
     Idle = idle(3000),
     Tracer = spawn_link(fun idle_loop/0),
@@ -435,7 +440,7 @@ all_caller_killed(_Config) ->
                    _ = lists:seq(1, I * 200),
                    exit(Caller, kill),
                    receive {'DOWN', Ref, process, Caller, _} -> ok end,
-                   %% Takes its turn after whatever has been begun.
+                   %% Runs after any operation that was started before.
                    0 = erlang:trace(new, true, [procs]),
                    Outcome = lists:usort([flags(P) || P <- [hd(Idle), lists:last(Idle)
                                                            | sample(Idle)]]),
@@ -449,7 +454,7 @@ all_caller_killed(_Config) ->
     stop(Idle),
     stop([Tracer]).
 
-%% A hundred times, and more where it takes longer until something has been begun.
+%% A hundred times, and longer if no operation has been started by then.
 kill_later_and_later(Kill, I, Outcomes) when I =< 100 ->
     kill_later_and_later(Kill, I + 1, [Kill(I) | Outcomes]);
 kill_later_and_later(Kill, I, Outcomes) ->
@@ -481,7 +486,7 @@ all_session_destroyed(_Config) ->
     stop(Idle),
     stop([Tracer]).
 
-%% The tracer is gone before all have been set.
+%% The tracer exits before all have been set.
 all_tracer_dies(_Config) ->
     Idle = idle(3000),
     [begin
@@ -500,7 +505,7 @@ all_tracer_dies(_Config) ->
      end || I <- lists:seq(1, 50)],
     stop(Idle).
 
-%% Where the slot of a process is reserved before there is one.
+%% With process tables in which the slot of a process is reserved before the process exists.
 all_in_legacy_tables(_Config) ->
     {ok, Peer, _} = peer:start_link(#{connection => standard_io,
                                       args => ["+P", "1024", "+P", "legacy", "+Q", "1024", "+Q", "legacy" |
@@ -521,7 +526,7 @@ spawner() ->
     {_, Ref} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Ref, process, _, _} -> spawner() end.
 
-%% 100,000 processes, others that come and go, and all operations at once.
+%% 100,000 processes, others that are created and exit, and all operations at the same time.
 all_stress(_Config) ->
     Idle = idle(100_000),
     Tracer = spawn_link(fun idle_loop/0),
@@ -564,7 +569,7 @@ repeat_until(Ends, Fun) ->
 traced(0) -> ok;
 traced(N) -> traced(N - 1).
 
-%% What processes have done that are through with it is told exactly.
+%% The calls of processes that have finished are counted exactly.
 counters_exact(_Config) ->
     MFA = {?MODULE, traced, 1},
     Keys = counter_keys(),
@@ -581,14 +586,14 @@ counters_exact(_Config) ->
      end || Key <- Keys],
     {all, [{traced, false}, {match_spec, false}, {meta, false}, {meta_match_spec, false} | _]} =
         erlang:trace_info(MFA, all),
-    %% Nothing is told of what is not asked for.
+    %% Only the requested items are returned.
     ?assertEqual({call_count, false}, erlang:trace_info(MFA, call_count)),
     1 = erlang:trace_pattern(MFA, restart, Keys),
     [?assertEqual({Key, []}, erlang:trace_info(MFA, Key)) || Key <- Keys],
     1 = erlang:trace_pattern(MFA, false, Keys),
     [?assertEqual({Key, false}, erlang:trace_info(MFA, Key)) || Key <- Keys].
 
-%% Many processes, so that copying and adding up take many steps.
+%% Many processes, so that copying and adding up the counters takes many steps.
 counters_of_many(_Config) ->
     MFA = {?MODULE, traced, 1},
     Keys = counter_keys(),
@@ -598,7 +603,7 @@ counters_of_many(_Config) ->
     [?assertEqual({Key, lists:sort(Done)}, {Key, counts(proplists:get_value(Key, All))})
      || Key <- Keys].
 
-%% Never less than was counted before, and never more than is counted afterwards.
+%% Never less than was counted before the call, and never more than is counted after it.
 counters_while_counting(_Config) ->
     MFA = {?MODULE, traced, 1},
     1 = erlang:trace_pattern(MFA, true, [call_time]),
@@ -634,9 +639,9 @@ count_calls(Begun, Ended, I) ->
     counters:add(Ended, I, 1),
     count_calls(Begun, Ended, I).
 
-%% The breakpoint comes and goes, and begins anew, while it is read. Releases
-%% before 27 end with SIGFPE when a function is called while its counters begin
-%% anew: there the case has nothing to compare with.
+%% The breakpoint is set, cleared and restarted while it is read. Releases before 27 crash with
+%% SIGFPE if a function is called while its counters restart, so on them there is no reference
+%% for this case.
 counters_while_changing(_Config) ->
     MFA = {?MODULE, traced, 1},
     Callers = [spawn_link(fun() ->
@@ -664,8 +669,7 @@ call_forever() ->
     traced(100),
     call_forever().
 
-%% A caller that is killed while it waits leaves nothing behind that others
-%% would wait for.
+%% A caller that is killed while it waits leaves nothing behind that blocks others.
 counters_caller_killed(_Config) ->
     MFA = {?MODULE, traced, 1},
     1 = erlang:trace_pattern(MFA, true, [call_time]),
@@ -688,8 +692,8 @@ counter_keys() ->
         error:badarg -> [call_time] % before OTP 26
     end.
 
-%% Processes that have called traced/1, and how often. They are still there, so
-%% that their pids are not used again.
+%% Processes that have called traced/1, and how often. They are still alive, so that their pids
+%% are not reused.
 done_calls(Pids, Calls) ->
     Parent = self(),
     Done = [{spawn(fun() ->
@@ -705,8 +709,8 @@ done_calls(Pids, Calls) ->
 counts(Counters) ->
     lists:sort([{element(1, C), element(2, C)} || C <- Counters]).
 
-%% A session that nothing refers to any more goes away, also after a process that
-%% has died was asked about in it.
+%% A session that is no longer referenced is destroyed, also after it was asked about a process
+%% that has exited.
 info_of_dead(_Config) ->
     Dead = spawn(fun() -> ok end),
     exit_and_wait(Dead),
@@ -722,7 +726,7 @@ info_of_dead(_Config) ->
      end || {Pid, Expected} <- [{Alive, {flags, []}}, {Dead, undefined}],
             Key <- [flags, tracer], Key =:= flags orelse Pid =:= Dead].
 
-%% Each attempt waits for the permission and for thread progress, several times.
+%% Each attempt waits several times for the permission and for thread progress.
 wait_gone(_, 0) ->
     still_there;
 wait_gone(Weak, N) ->
@@ -737,9 +741,9 @@ wait_gone(Weak, N) ->
 %%--------------------------------------------------------------------------
 %% session_destroy/1
 
-%% Destroying a session that no process refers to, because it was never used or because its
-%% flags have been removed again, sends no request to the trace cleaner, which would signal
-%% all processes.
+%% Destroying a session that no process refers to (because it was never used, or because its
+%% flags have been removed) sends no request to the trace cleaner, which would signal all
+%% processes.
 destroy_unused(_Config) ->
     Idle = idle(10),
     Tracer = spawn_link(fun idle_loop/0),
@@ -758,10 +762,9 @@ destroy_unused(_Config) ->
     stop(Idle),
     stop([Tracer]).
 
-%% How many requests the trace cleaner gets while a function runs.
+%% The number of requests that the trace cleaner gets while a function runs.
 cleanings(Fun) ->
-    [Cleaner] = [P || P <- processes(),
-                      {initial_call, {erts_trace_cleaner, _, _}} <- [process_info(P, initial_call)]],
+    Cleaner = cleaner(),
     1 = erlang:trace(Cleaner, true, ['receive']),
     Fun(),
     {status, _} = process_info(Cleaner, status),
@@ -777,7 +780,8 @@ cleanings(Fun) ->
             end,
     Count().
 
-%% Destroying a session removes all that it has set, and nothing that another has.
+%% Destroying a session removes everything that it has set, and nothing that another session has
+%% set.
 destroy_used(_Config) ->
     Idle = idle(100),
     Tracer = spawn_link(fun idle_loop/0),
@@ -807,11 +811,102 @@ destroy_used(_Config) ->
     stop(Idle),
     stop([Tracer]).
 
+%% The breakpoints of a destroyed session are removed in steps.
+destroy_in_steps(_Config) ->
+    erts_debug:set_internal_state(available_internal_state, true),
+    Breakpoints = erts_debug:get_internal_state(trace_breakpoints),
+    M = erts_trace_bif_steps,
+    ok = erts_reload_work:load_many(M, ?STEP + 1000),
+    Tracer = spawn_link(fun idle_loop/0),
+    Other = trace:session_create(other, Tracer, []),
+    1 = trace:function(Other, {M, f4500, 0}, true, [local]),
+    [begin
+         S = trace:session_create(many, Tracer, Opts),
+         N = trace:function(S, Spec, true, Flags),
+         ?assert(N > ?STEP),
+         {true, Steps, Longest} = erts_reload_work:trace_steps(fun() -> trace:session_destroy(S) end),
+         What = {Spec, Flags, Opts},
+         ?assertMatch({What, Longest} when Longest =< ?STEP, {What, Longest}),
+         %% Staging, changing the instructions, removing references to the breakpoints, and
+         %% freeing their memory.
+         ?assertMatch({What, Steps} when Steps * ?STEP >= 4 * N, {What, Steps}),
+         ?assertEqual([], trace:session_info({M, f1, 0})),
+         ?assertMatch([_], trace:session_info({M, f4500, 0})),
+         ?assertEqual(Breakpoints + 1, erts_debug:get_internal_state(trace_breakpoints))
+     end || Spec <- [{M, '_', '_'}, {'_', '_', '_'}],
+            Flags <- [[local], [global], [local, call_time, call_count]],
+            Opts <- [[], [keep_patterns]]],
+    true = trace:session_destroy(Other),
+    stop([Tracer]),
+    erts_reload_work:unload_many(M).
+
+%% A session is also destroyed if the process that destroys it is killed or leaves it to the
+%% garbage collector, and other processes can continue.
+destroyer_killed(_Config) ->
+    erts_debug:set_internal_state(available_internal_state, true),
+    Breakpoints = erts_debug:get_internal_state(trace_breakpoints),
+    M = erts_trace_bif_steps,
+    ok = erts_reload_work:load_many(M, ?STEP + 1000),
+    Tracer = spawn_link(fun idle_loop/0),
+    Self = self(),
+    [begin
+         {P, Ref} = spawn_monitor(fun() ->
+                                          S = trace:session_create(left, Tracer, []),
+                                          trace:function(S, {M, '_', '_'}, true, [call_count]),
+                                          Self ! set,
+                                          Destroy andalso trace:session_destroy(S),
+                                          receive after infinity -> S end
+                                  end),
+         receive set -> ok end,
+         _ = [erlang:yield() || _ <- lists:seq(1, Yields)],
+         exit(P, kill),
+         receive {'DOWN', Ref, _, _, _} -> ok end,
+         wait_until(fun() -> trace:session_info({M, f1, 0}) =:= [] end),
+         wait_until(fun() -> erts_debug:get_internal_state(trace_breakpoints) =:= Breakpoints end)
+     end || Destroy <- [true, false], Yields <- lists:seq(0, 40, 4)],
+    stop([Tracer]),
+    erts_reload_work:unload_many(M).
+
+%% When a port is cleaned of one session, it loses the flags that only that session had. The
+%% debug emulator compares them when the other session turns out to have no tracer any more.
+port_of_two_sessions(_Config) ->
+    Cleaner = cleaner(),
+    [begin
+         [Tracer1, Tracer2] = idle(2),
+         Port = open_port({spawn, "cat"}, [binary]),
+         S1 = trace:session_create(first, Tracer1, []),
+         S2 = trace:session_create(second, Tracer2, []),
+         1 = trace:port(S1, Port, true, [ports]),
+         1 = trace:port(S2, Port, true, [running_ports]),
+         true = trace:session_destroy(S1),
+         wait_until(fun() -> process_info(Cleaner, [status, message_queue_len])
+                                 =:= [{status, waiting}, {message_queue_len, 0}]
+                    end),
+         stop([Tracer2]),
+         true = port_command(Port, <<"x">>),
+         receive {Port, {data, <<"x">>}} -> ok end,
+         ?assertEqual({flags, []}, trace:info(S2, Port, flags)),
+         true = trace:session_destroy(S2),
+         true = port_close(Port),
+         stop([Tracer1])
+     end || _ <- lists:seq(1, 20)].
+
+cleaner() ->
+    [Cleaner] = [P || P <- processes(),
+                      {initial_call, {erts_trace_cleaner, _, _}} <- [process_info(P, initial_call)]],
+    Cleaner.
+
+wait_until(Fun) ->
+    case Fun() of
+        true -> ok;
+        false -> erlang:yield(), wait_until(Fun)
+    end.
+
 %%--------------------------------------------------------------------------
 %% Code modification permission
 
-%% Those who wait get it in the order in which they have come, whoever has it gets it
-%% again after them.
+%% Waiting processes get the permission in the order of their requests; the process that has it
+%% gets it again after them.
 permission_in_order(_Config) ->
     erts_debug:set_internal_state(available_internal_state, true),
     Self = self(),
@@ -827,7 +922,7 @@ permission_in_order(_Config) ->
      end || _ <- lists:seq(1, 20)],
     erts_debug:set_internal_state(available_internal_state, false).
 
-%% Nobody waits for one that was killed or suspended while it waited.
+%% No process waits for one that was killed or suspended while it waited.
 permission_of_those_who_do_not_come(_Config) ->
     erts_debug:set_internal_state(available_internal_state, true),
     [begin
@@ -842,7 +937,7 @@ permission_of_those_who_do_not_come(_Config) ->
      end || _ <- lists:seq(1, 50)],
     erts_debug:set_internal_state(available_internal_state, false).
 
-%% A process that waits for the permission, to have it for a moment.
+%% A process that waits for the permission, and releases it at once.
 start_waiter(I) ->
     Self = self(),
     Pid = spawn(fun() ->
@@ -913,7 +1008,7 @@ bad(Fun) ->
         error:badarg -> error({badarg, as_expected})
     end.
 
-%% Each setting is returned once, by the call that replaces it.
+%% Each setting is returned exactly once, by the call that replaces it.
 monitor_by_many(_Config) ->
     Pids = idle(8),
     Replaced =
@@ -933,7 +1028,7 @@ monitor_by_many(_Config) ->
                              end || S <- [Last | Replaced]])),
     stop(Pids).
 
-%% A process that is gone is never the monitor, however close it came.
+%% A process that has exited is never the monitor, even if it exits during the call.
 monitor_exits(_Config) ->
     gone_is_never_set(fun(Pid) -> erlang:system_monitor(Pid, [busy_port, {long_gc, 1000}]) end,
                       fun erlang:system_monitor/0).
@@ -951,8 +1046,7 @@ gone_is_never_set(Set, Get) ->
          end || I <- lists:seq(1, 3000)],
     ct:log("~p of ~p were set", [length([x || set <- Results]), length(Results)]).
 
-%% Settings are changed while reports are sent by them: only what was set at some
-%% time is reported.
+%% Settings are changed while they cause reports: only what was set at some time is reported.
 monitor_while_reporting(_Config) ->
     Parent = self(),
     Monitor = spawn_link(fun() -> collect_kinds(#{}) end),
@@ -975,8 +1069,8 @@ monitor_while_reporting(_Config) ->
     [begin unlink(P), exit_and_wait(P) end || P <- Heaps],
     stop([Monitor]).
 
-%% What sessions monitor is theirs: one doesn't change or see what another has
-%% set, nor erlang:system_monitor/2; each is told of what is above its own limit.
+%% Each session has its own system monitor settings: it neither changes nor sees those of other
+%% sessions or of erlang:system_monitor/2, and gets reports according to its own limits.
 monitor_of_session(_Config) ->
     [A, B] = [spawn_link(fun() -> collect_kinds(#{}) end) || _ <- [1, 2]],
     [SA, SB] = [trace:session_create(?MODULE, Tracer, []) || Tracer <- [A, B]],
@@ -1014,7 +1108,7 @@ monitor_of_session(_Config) ->
      end || P <- [A, B]],
     stop([Idle, A, B]).
 
-%% Those who set different things in one session don't undo what the others set.
+%% Processes that set different items in the same session do not undo each other's settings.
 monitor_of_session_by_many(_Config) ->
     [Tracer] = idle(1),
     S = trace:session_create(?MODULE, Tracer, []),
@@ -1031,7 +1125,7 @@ monitor_of_session_by_many(_Config) ->
     true = trace:session_destroy(S),
     stop([Tracer]).
 
-%% With its tracer goes all that the session monitors.
+%% When the tracer of a session exits, all its system monitor settings are removed.
 monitor_of_session_exits(_Config) ->
     [Tracer] = idle(1),
     S = trace:session_create(?MODULE, Tracer, []),
@@ -1039,7 +1133,7 @@ monitor_of_session_exits(_Config) ->
     stop([Tracer]),
     case is_patched() of
         true -> ?assertEqual({system, []}, trace:info(S, system, all));
-        %% There the settings stay until there is something to report.
+        %% On unpatched runtimes, the settings stay until there is something to report.
         false -> ok
     end,
     true = trace:session_destroy(S).
@@ -1092,7 +1186,7 @@ profile_exits(_Config) ->
     ?assertEqual(undefined, erlang:system_profile()),
     ?assertError(badarg, erlang:system_profile(Port, [exclusive])).
 
-%% Reports are whole, whatever is changed while they are made.
+%% Reports are complete, whatever is changed while they are made.
 profile_while_reporting(_Config) ->
     Profiler = spawn_link(fun() -> collect_profile([]) end),
     Workers = [spawn_link(fun() -> ping(undefined) end) || _ <- [1, 2]],
@@ -1140,16 +1234,15 @@ collect_profile(Reports) ->
         Report -> collect_profile([Report | Reports])
     end.
 
-%% What has been reported so far. The dispatcher of reports is also that of
-%% log messages, and of this answer.
+%% The reports so far. The same dispatcher handles reports, log messages, and this answer.
 profile(Profiler) ->
     Ref = erlang:trace_delivered(all),
     receive {trace_delivered, all, Ref} -> ok end,
     Profiler ! {get, self()},
     receive {reports, Reports} -> Reports end.
 
-%% The number of active schedulers is that of the report before, plus or minus the
-%% one that is reported, from whatever it was at the beginning.
+%% The number of active schedulers is that of the previous report plus or minus the reported
+%% one, starting from any value.
 profile_counts_schedulers(_Config) ->
     N = erlang:system_info(schedulers),
     Profiler = spawn_link(fun() -> collect_profile([]) end),
@@ -1178,7 +1271,7 @@ profile_counts_schedulers(_Config) ->
 check_counts(N, [{profile, scheduler, Id, State, Active, _} | Rest], Last) ->
     ?assert(1 =< Id andalso Id =< N),
     ?assert(0 =< Active andalso Active =< N),
-    %% What suspends or resumes may be reported once more.
+    %% A scheduler that is being suspended or resumed may be reported once more.
     case {State, Last} of
         {_, undefined} -> ok;
         {active, _} -> ?assert(Active =:= Last + 1 orelse Active =:= Last);
@@ -1189,10 +1282,9 @@ check_counts(_, [], _) ->
     ok.
 
 %%--------------------------------------------------------------------------
-%% Help
+%% Helpers
 
-%% What a function returns, and how often each cause has stopped the schedulers
-%% meanwhile.
+%% The result of a function, and how often each cause has stopped the schedulers while it ran.
 blocked_by(Fun) ->
     Before = erlang:system_info(kymo_blocking),
     Result = Fun(),
@@ -1237,12 +1329,12 @@ flags_if_alive(Pid) ->
         undefined -> []
     end.
 
-%% Some of many.
+%% A sample of many.
 sample(Pids) ->
     [P || {I, P} <- lists:enumerate(Pids), I rem 97 =:= 1].
 
-%% Whether a number is between those that were there before and after, but for
-%% what the runtime does by itself meanwhile.
+%% Whether a number lies between those before and after the call, except for what the runtime
+%% itself does in between.
 within(Count, Fun) ->
     Before = Count(),
     Result = Fun(),

@@ -1,14 +1,14 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Tracers in C for the suites of the runtime: compiles
-%% erts_event_SUITE_data/event_tracer.c, and makes the modules that load it.
+%% Tracers in C for the suites of the runtime: compiles erts_event_SUITE_data/event_tracer.c,
+%% and generates modules that load it.
 -module(erts_tracer_nif).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -export([source/0, cc/3, header_dir/0, code_with/3]).
 
-%% It lies beside the suites.
+%% The file is next to the suites.
 source() ->
     filename:join([filename:dirname(code:which(?MODULE)), "erts_event_SUITE_data", "event_tracer.c"]).
 
@@ -17,19 +17,19 @@ cc(Source, So, Flags) ->
                      lists:flatten(lists:join($\s, Flags)) ++ " -o '" ++ So ++ "' '" ++ Source ++ "' 2>&1"),
     ?assertEqual({"", true}, {Out, filelib:is_regular(So)}).
 
-%% Where erl_nif.h is: told by the build, else that of the installed runtime.
+%% The folder of erl_nif.h: given by the build, else that of the installed runtime.
 include_dir() ->
     Dirs = [Dir || Dir <- [os:getenv("ERTS_INCLUDE_DIR")], is_list(Dir)] ++
         [filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "include"]),
          filename:join([code:root_dir(), "usr", "include"])],
     hd([Dir || Dir <- Dirs, filelib:is_regular(filename:join(Dir, "erl_nif.h"))]).
 
-%% That of the interface for raw events, as kymo has it.
+%% The folder of kymo's copy of the header for raw events.
 header_dir() ->
     Source = proplists:get_value(source, kymo_tracer:module_info(compile)),
     filename:absname(filename:join([filename:dirname(Source), "..", "c_src", "nif"])).
 
-%% The NIFs are there as soon as the code is: it is loaded by -on_load.
+%% The code is loaded with -on_load, so its NIFs exist as soon as it is current.
 code_with(M, So, Info) ->
     Fs = [{enabled, 3}, {enabled_call, 3}, {enabled_send, 3}, {trace, 5}, {trace_call, 5}, {trace_send, 5},
           {counts, 0}, {registering, 0}, {dirty_cpu, 2}, {dirty_io, 2}],

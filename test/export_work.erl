@@ -1,12 +1,12 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What the suite of the exporters records: the same calls, messages and lives
-%% each time. Called and counted there; keep both in step.
+%% The workload that the suite of the exporters records: the same calls, messages and processes
+%% every time. kymo_export_SUITE has their exact numbers; change both together.
 -module(export_work).
 
 -compile([export_all, nowarn_export_all]).
 
-%% One of everything that is the same in each run.
+%% All parts that are the same in each run.
 scenario() ->
     6 = sum(mapped([1, 2, 3])),
     12 = tail(10),
@@ -23,7 +23,7 @@ scenario() ->
         {'DOWN', Monitor, process, Server, Reason} -> Reason
     end.
 
-%% A function that nobody traces calls one that is traced.
+%% A function that is not traced calls one that is.
 mapped(L) -> lists:map(fun(X) -> id(X) end, L).
 id(X) -> X.
 sum(L) -> lists:sum(L).
@@ -76,7 +76,7 @@ busy(Processes, Rounds) ->
     ],
     ok.
 
-%% More than a small recorder can write: processes that call with large arguments.
+%% More than a small recorder can write: processes that make calls with large arguments.
 flood(Processes, Calls) ->
     Large = lists:seq(1, 400),
     Flood = fun() -> lists:foreach(fun(_) -> id(Large) end, lists:seq(1, Calls)) end,

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The API. Every case runs in the tracing that all share and, where the runtime
-%% has trace sessions, in a session, and must leave the node as it was: processes,
-%% ports, tables, open and mapped files, trace flags, breakpoints, sessions.
+%% The API. Every case runs in the global tracing and, on runtimes with trace sessions, also in
+%% a session. Each case must leave the node as it found it: processes, ports, tables, open and
+%% mapped files, trace flags, breakpoints, sessions.
 -module(kymo_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -50,7 +50,8 @@ groups() ->
     ].
 
 init_per_suite(Config) ->
-    %% What starts or loads on first use would look as if a recorder had left it.
+    %% Start or load now what is started or loaded on first use, so that it does not look like
+    %% something a recorder has left behind.
     Modules = [kymo_tracer, kymo, kymo_server, kymo_janitor, kymo_app, kymo_sup, dbg],
     [{module, _} = code:ensure_loaded(M) || M <- Modules],
     _ = kymo_recorders:ensure(),
@@ -92,7 +93,7 @@ nothing_left(Config) ->
                 ]}}
     end.
 
-%% Everything that tracing could leave, as sorted lists.
+%% Everything that tracing could leave behind, as sorted lists.
 node_state(Dir) ->
     #{
         processes => [
@@ -140,7 +141,7 @@ sessions() ->
         false -> []
     end.
 
-%% ---- life -----------------------------------------------------------------------
+%% ---- lifecycle ------------------------------------------------------------------
 
 start_stop(Config) ->
     Dir = sub(Config, rec),
@@ -175,12 +176,12 @@ start_errors(Config) ->
     ],
     No = sub(Config, "no"),
     {error, {missing_folder, No}} = kymo:start(#{dir => sub(Config, "no/such/folder")}),
-    %% A parent that was made for it goes with it.
+    %% When start/1 fails, it also removes the parent folder that it has created.
     {error, {bad_option, policy, keep}} = kymo:start(#{dir => sub(Config, "no/such"), policy => keep}),
-    %% What is not known comes first.
+    %% Unknown options are reported first.
     {error, {unknown_option, dirr}} = kymo:start(#{dirr => Dir}),
     {error, {unknown_option, dirr}} = kymo:start(#{dirr => Dir, names => -1, policy => keep}),
-    %% One missing parent is made, as private as the recording.
+    %% One missing parent folder is created, with the same private mode as the recording.
     R = start(Config, #{dir => sub(Config, "parent/rec")}),
     {ok, _} = kymo:stop(R),
     {ok, #file_info{mode = Mode}} = file:read_file_info(sub(Config, "parent")),
@@ -190,7 +191,7 @@ start_errors(Config) ->
     ok = file:write_file(File, "x"),
     {error, Why} = kymo:start(#{dir => File}),
     true = lists:member(Why, [enotdir, eexist]),
-    %% None of these has made anything.
+    %% None of these calls has created anything.
     {ok, ["file"]} = file:list_dir(?config(dir, Config)).
 
 bad_handles(Config) ->
@@ -208,7 +209,7 @@ bad_handles(Config) ->
     bad_argument(1, start, [[{dir, Dir}]]),
     bad_argument(2, record, [Dir, [], fun() -> ok end]),
     bad_argument(3, record, [Dir, #{}, fun(_) -> ok end]),
-    %% A process that only looks like a recorder.
+    %% A forged handle: its process is not a recorder.
     {kymo_recorder, _, State} = R,
     Other = tracee(),
     run(Other, fun() -> ok end),
@@ -216,7 +217,7 @@ bad_handles(Config) ->
     {error, already_stopped} = kymo:stop({kymo_recorder, Other, State}),
     {ok, _} = kymo:stop(R).
 
-%% The runtime's printer of exceptions finds out which argument was wrong.
+%% Uses the runtime's error_info to find out which argument was reported as wrong.
 bad_argument(N, Function, Args) ->
     try apply(kymo, Function, Args) of
         Value -> error({no_exception, Function, Args, Value})
@@ -266,7 +267,7 @@ error_texts(Config) ->
 named(Config) ->
     R = start(Config, #{dir => sub(Config, rec), name => flight}),
     {error, {already_started, flight}} = kymo:start(#{dir => sub(Config, rec2), name => flight}),
-    %% Not in the way of processes with the same name.
+    %% A recorder's name does not conflict with a registered process of the same name.
     true = register(flight, self()),
     {ok, _} = kymo:trace(flight, #{processes => [self()], events => [procs]}),
     true = kymo:tracer(R) =:= kymo:tracer(flight),
@@ -343,13 +344,13 @@ both_killed_in_turn(Config) ->
     [_, {Janitor, Monitor}] = watch(R),
     exit(Janitor, kill),
     receive {'DOWN', Monitor, process, Janitor, killed} -> ok end,
-    %% The server's answer shows that it has seen that.
+    %% The server's answer shows that it has processed the exit.
     _ = kymo:info(R),
     [{Server, _} | _] = Watched = watch(R),
     exit(Server, kill),
     gone(Watched).
 
-%% Killed at any moment of setting a lot.
+%% The recorder's process is killed at a random moment while it sets many patterns.
 killed_while_setting(Config) ->
     [
         begin
@@ -372,7 +373,7 @@ killed_while_setting(Config) ->
      || N <- lists:seq(1, 25)
     ].
 
-%% Tracees that make tracees while they are cleared.
+%% Tracees spawn more tracees while trace flags are being cleared.
 spawn_storm(Config) ->
     R = start(Config),
     Self = self(),
@@ -403,7 +404,7 @@ system_tracer_cleared(Config) ->
     {ok, _} = kymo:trace(R, #{processes => [self()], events => [procs]}),
     {ok, _} = kymo:stop(R),
     false = seq_trace:get_system_tracer(),
-    %% Without anything traced, too.
+    %% The same with nothing traced.
     R2 = start(Config, #{dir => sub(Config, rec2)}),
     seq_trace:set_system_tracer(kymo:tracer(R2)),
     {ok, _} = kymo:stop(R2),
@@ -498,7 +499,7 @@ senders_off(Config) ->
 received(Events, Message) ->
     [E || E <- Events, element(3, E) =:= 'receive', element(4, E) =:= Message].
 
-%% Each event of the specification is accepted and brings its kind.
+%% Each event that the specification allows is accepted and records events of its kind.
 every_event(Config) ->
     {P, R} = traced(Config, #{}, #{
         functions => "kymo_SUITE:f/1",
@@ -519,7 +520,7 @@ every_event(Config) ->
         call, return_to, send, 'receive', spawn, spawned, exit, in, out, gc_major_start, gc_major_end
     ],
     [] = Expected -- Tags,
-    %% set_on_spawn: the child's call is there too.
+    %% set_on_spawn: the child's call is recorded, too.
     2 = length(lists:usort([element(2, E) || E <- Events, element(3, E) =:= call])),
     gone(P).
 
@@ -633,7 +634,7 @@ untrace_all(Config) ->
     true = Events > 0,
     run(P, fun() -> f(1) end),
     #{events := Events} = kymo:info(R),
-    %% And again.
+    %% The same again.
     {ok, _} = kymo:trace(R, #{processes => [P], functions => "kymo_SUITE:f/1"}),
     run(P, fun() -> f(1) end),
     Again = Events + 1,
@@ -654,7 +655,7 @@ untrace_parts(Config) ->
     {ok, _} = kymo:stop(R),
     gone(P).
 
-%% New processes keep the flags that are not taken away.
+%% New processes keep the flags that are not removed.
 untrace_new(Config) ->
     R = start(Config),
     {ok, _} = kymo:trace(R, #{processes => new, events => [procs, messages]}),
@@ -667,8 +668,8 @@ untrace_new(Config) ->
     ?assert(lists:member(spawned, Tags)),
     ?assertEqual([], [T || T <- Tags, lists:member(T, [send, 'receive'])]).
 
-%% Loading a module takes its breakpoints away; kymo sets them again, also on
-%% functions that the new version brings.
+%% Loading a module removes its breakpoints. kymo sets them again, also on functions that only
+%% the new version has.
 reload(Config) ->
     load_version(1),
     {P, R} = traced(Config, #{}, #{functions => "kymo_reloaded:_/_"}),
@@ -681,7 +682,7 @@ reload(Config) ->
     gone(P),
     unload_version().
 
-%% A runtime that keeps the patterns of sessions does so without a gap.
+%% A runtime whose sessions keep their patterns leaves no gap.
 reload_without_gap(Config) ->
     case proplists:get_value(mode, Config) =/= global andalso keeps_patterns() of
         true ->
@@ -708,7 +709,7 @@ keeps_patterns() ->
         error:_ -> false
     end.
 
-%% A wildcard stands for modules that come later too.
+%% A wildcard also matches modules that are loaded later.
 load_first(Config) ->
     {P, R} = traced(Config, #{}, #{functions => ["_:version/0"]}),
     #{tracing := #{functions := Before}} = kymo:info(R),
@@ -746,9 +747,10 @@ pause_resume(Config) ->
     {ok, #{events := 2}} = kymo:stop(R),
     gone(P).
 
-%% ---- patterns that overlap -------------------------------------------------------------
+%% ---- overlapping patterns --------------------------------------------------------------
 
-%% Whether in one call or in several, the first, the last or in between: the same.
+%% The order of the patterns does not matter, nor whether they are given in one call or in
+%% several.
 overlap_any_order(Config) ->
     Patterns = ["kymo_SUITE:f/1 -> return", "kymo_SUITE:_/_", "kymo_SUITE:f(X) when X > 5 -> caller"],
     Orders = [[A, B, C] || A <- Patterns, B <- Patterns -- [A], C <- Patterns -- [A, B]],
@@ -762,7 +764,7 @@ overlap_any_order(Config) ->
             Results = [kymo:trace(R, #{processes => [P], functions => Some}) || Some <- Specs],
             true = lists:all(fun({ok, #{skipped := []}}) -> true; (_) -> false end, Results),
             All = length(?MODULE:module_info(functions)),
-            %% A function that several patterns name is one function.
+            %% A function that several patterns match is counted once.
             How =:= apart orelse ?assertMatch([{ok, #{functions := All}}], Results),
             ?assertMatch(#{tracing := #{functions := All}}, kymo:info(R)),
             run(P, fun() -> f(1), f(6) end),
@@ -794,7 +796,8 @@ overlap_of_calls(Config) ->
         [kind(E) || E <- stop_and_read(Config, R), is_of(E, [f, g])],
     gone(P).
 
-%% With both scopes wanted all calls are recorded; each is taken back alone.
+%% If both scopes are requested, all calls are recorded. Each scope can be removed without the
+%% other.
 overlap_scopes(Config) ->
     P = tracee(),
     R = start(Config),
@@ -817,7 +820,7 @@ overlap_scopes(Config) ->
     {ok, _} = kymo:stop(R),
     gone(P).
 
-%% A pattern that was given is taken back, and only it, however it is spelled.
+%% Removing a pattern that was given removes only that one, however it is spelled.
 untrace_overlap(Config) ->
     {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:_/_", "kymo_SUITE:f/1 -> return"]}),
     Run = fun() ->
@@ -837,7 +840,7 @@ untrace_overlap(Config) ->
     {ok, _} = kymo:stop(R),
     gone(P).
 
-%% A pattern that was not given takes its functions out of those that were.
+%% A pattern that was not given excludes its functions from those that were.
 untrace_part_of_pattern(Config) ->
     {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:f", "kymo_SUITE:g/1 -> return"]}),
     ok = kymo:untrace(R, #{processes => none, functions => "kymo_SUITE:f*/1"}),
@@ -846,7 +849,7 @@ untrace_part_of_pattern(Config) ->
     [{call, g}, {return_from, g}] = [kind(E) || E <- stop_and_read(Config, R)],
     gone(P).
 
-%% Also when code is loaded later; and it can be traced again.
+%% This also holds for code that is loaded later. The functions can be traced again.
 untraced_stays(Config) ->
     load_version(2),
     {P, R} = traced(Config, #{}, #{functions => "kymo_reloaded:_/_"}),
@@ -872,12 +875,11 @@ too_many_patterns(Config) ->
     #{tracing := #{functions := 1}} = kymo:info(R),
     {ok, #{functions := 1}} = kymo:trace(R, #{processes => [P], functions => tl(Patterns)}),
     run(P, fun() -> [f(N) || N <- lists:seq(1, 10)] end),
-    %% Greater than 2, and each call of g.
+    %% Calls of f with an argument greater than 2, and all calls of g.
     {ok, #{events := 18}} = kymo:stop(R),
     gone(P).
 
-%% The union gets too large only by code that is loaded later: all its calls are
-%% recorded.
+%% Only code that is loaded later makes the union too large: then all its calls are recorded.
 too_many_by_load(Config) ->
     Digits = lists:seq($1, $9),
     load_functions([[$n, D] || D <- Digits]),
@@ -892,7 +894,7 @@ too_many_by_load(Config) ->
     gone(P),
     unload_version().
 
-%% The module with these functions of one argument.
+%% Loads a module with these functions of one argument.
 load_functions(Names) ->
     Functions = [list_to_atom(N) || N <- Names],
     Body = [{clause, 1, [{var, 1, '_'}], [], [{atom, 1, ok}]}],
@@ -903,21 +905,23 @@ load_functions(Names) ->
     code:purge(kymo_reloaded),
     {module, kymo_reloaded} = code:load_binary(kymo_reloaded, "kymo_reloaded", Code).
 
-%% ---- the end -----------------------------------------------------------------------------
+%% ---- the end of a recorder ---------------------------------------------------------------
 
-%% A recorder that has ended by itself takes its tracing away by itself.
+%% A recorder that has reached a limit removes its own trace flags and patterns.
 limit_ends(Config) ->
     {P, R} = traced(Config, #{limit => #{events => 10}}, #{functions => "kymo_SUITE:f/1"}),
     run(P, fun() -> [f(N) || N <- lists:seq(1, 100)] end),
     true = until(fun() -> breakpoints() =:= [] andalso flags() =:= [] end),
     true = until(fun() -> #{tracing := T, state := S} = kymo:info(R), {T, S} =:= {none, closed} end),
-    %% The runtime clears the flags of a recorder that has ended: nobody took them.
+    %% The runtime clears the flags of a recorder that has ended; they do not count as taken
+    %% away by another tracer.
     #{reason := events, events := 10, taken := 0} = kymo:info(R),
     {error, ended} = kymo:trace(R, #{events => [procs]}),
     {ok, #{reason := events}} = kymo:stop(R),
     gone(P).
 
-%% It gives back its memory and its name by itself, while its handle is still held.
+%% A recorder that has ended releases its memory and its name even while its handle is still
+%% referenced.
 limit_gives_back(Config) ->
     {P, R} = traced(Config, #{limit => #{events => 10}, name => flight}, #{functions => "kymo_SUITE:f/1"}),
     [_ | _] = files(?config(dir, Config)),
@@ -960,7 +964,7 @@ listed(Config) ->
     {ok, _} = kymo:stop(R2),
     [#{recorder := R2}, #{recorder := R, name := flight, state := closed, reason := stop} | _] = kymo:list().
 
-%% Those that ended last, and no more.
+%% Only the last few ended recorders are remembered.
 remembers_some(Config) ->
     [First | _] = Rs = [start(Config, #{dir => sub(Config, N)}) || N <- lists:seq(1, 17)],
     [{ok, _} = kymo:stop(R) || R <- Rs],
@@ -969,7 +973,7 @@ remembers_some(Config) ->
     bad_argument(1, info, [First]),
     {error, already_stopped} = kymo:stop(First).
 
-%% The process that remembers them is no more than that.
+%% Nothing but this memory is lost if the process that remembers ended recorders dies.
 recorders_killed(Config) ->
     R = start(Config, #{dir => sub(Config, rec), name => flight}),
     Recorders = whereis(kymo_recorders),
@@ -978,17 +982,17 @@ recorders_killed(Config) ->
     {ok, #{reason := stop}} = kymo:stop(flight),
     #{reason := stop} = kymo:info(R).
 
-%% ---- what others take away -----------------------------------------------------------------
+%% ---- flags and patterns that others remove -------------------------------------------------
 
-%% Somebody else's hand on one function, as with erlang:trace_pattern/3, or in the
-%% same session by its weak reference.
+%% Another tracer clears one function: with erlang:trace_pattern/3, or in the recorder's own
+%% session through its weak reference.
 take(_, Config, MFA) ->
     case mode(Config) of
         global -> erlang:trace_pattern(MFA, false, [local]);
         session -> apply(trace, function, [weak_session(), MFA, false, [local]])
     end.
 
-%% The session with something set, not that which waits for loads.
+%% The session that has the patterns, not the one that waits for loads.
 weak_session() ->
     [S] = [
         S
@@ -999,7 +1003,7 @@ weak_session() ->
     ],
     S.
 
-%% A case that is run alone is in no group.
+%% A case that is run on its own is in no group.
 mode(Config) -> proplists:get_value(mode, Config, hd(kymo_tracing:modes())).
 
 taken_functions(Config) ->
@@ -1012,7 +1016,7 @@ taken_functions(Config) ->
     #{taken := 1, tracing := #{taken := #{functions := 1, processes := 0, session := false, since := Since}}} =
         kymo:info(R),
     true = Before =< Since andalso Since =< erlang:system_time(millisecond),
-    %% Once is once; and it stays noted when it is set again.
+    %% The same loss is counted once, and the count stays when the function is traced again.
     #{taken := 1} = kymo:info(R),
     {ok, _} = kymo:trace(R, #{processes => [P], functions => "kymo_SUITE:g/1"}),
     #{taken := 1} = kymo:info(R),
@@ -1021,7 +1025,7 @@ taken_functions(Config) ->
     taken_shown(Config, 1),
     gone(P).
 
-%% What the recording says.
+%% The recording says so, too.
 taken_shown(Config, N) ->
     Dir = sub(Config, rec),
     {1, Strict} = kymo_cli:run(["info", "--strict", Dir]),
@@ -1031,7 +1035,7 @@ taken_shown(Config, N) ->
     {match, _} = re:run(Json, ["\"taken\":", integer_to_list(N), ","]),
     {match, _} = re:run(Json, "\"complete\":false").
 
-%% As recon_trace:calls/2 begins: everything of everybody.
+%% What recon_trace:calls/2 does first: it clears all flags and patterns of all tracers.
 taken_by_reset(Config) ->
     case mode(Config) of
         global ->
@@ -1059,20 +1063,20 @@ taken_flags(Config) ->
         end
     end,
     #{taken := 0} = kymo:info(R),
-    %% One flag of several is enough.
+    %% One missing flag of several is enough.
     1 = Clear(P, [send]),
     #{taken := 1, tracing := #{taken := #{processes := 1, functions := 0}}} = kymo:info(R),
-    %% A process that has ended, or that is not to be traced any more, lacks nothing.
+    %% A process that has exited, or that is no longer to be traced, is not counted.
     ok = kymo:untrace(R, #{processes => [Q], events => [procs]}),
     gone(P),
     {ok, #{taken := 1}} = kymo:stop(R),
     gone(Q).
 
-%% Loading code takes patterns away as well, and they are set again.
+%% Loading code removes patterns, too, but they are set again and not counted.
 reload_is_not_taken(Config) ->
     load_version(1),
     {P, R} = traced(Config, #{}, #{functions => "kymo_reloaded:_/_"}),
-    %% Asked at any moment of a load.
+    %% info/1 is called at random moments of a load.
     {Loader, Monitor} = spawn_monitor(fun() -> [load_version(1 + N rem 2) || N <- lists:seq(1, 100)] end),
     Ask = fun Ask(N) ->
         #{taken := 0} = kymo:info(R),
@@ -1086,10 +1090,10 @@ reload_is_not_taken(Config) ->
     {ok, #{taken := 0}} = kymo:stop(R),
     gone(P).
 
-%% Without being asked.
+%% The loss is noticed without a call of info/1.
 taken_while_flying(Config) ->
     {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1"]}),
-    %% Loads what the wait needs: patterns are set again after each load.
+    %% Loads the code that wait_for_taken/2 needs: patterns are set again after each load.
     {0, _} = kymo_cli:run(["info", "--json", sub(Config, rec)]),
     true = until(fun() -> re:run("x", "x") =/= nomatch end),
     _ = kymo:info(R),
@@ -1106,7 +1110,8 @@ wait_for_taken(Dir, N) ->
     true = until(fun() -> Taken() =/= nomatch end),
     Taken().
 
-%% By its weak reference, as anybody can. The next trace/2 makes another one.
+%% The session is destroyed through its weak reference, which any process can get. The next
+%% trace/2 creates another one.
 taken_session(Config) ->
     {P, R} = traced(Config, #{}, #{functions => "kymo_SUITE:f/1"}),
     true = apply(trace, session_destroy, [weak_session()]),
@@ -1120,8 +1125,8 @@ taken_session(Config) ->
     taken_shown(Config, 1),
     gone(P).
 
-%% Somebody unloads the tracer itself: the runtime clears the flags of the processes
-%% that have an event then.
+%% Someone unloads the tracer module: the runtime then clears the flags of each process that has
+%% an event.
 tracer_purged(Config) ->
     {ok, Peer, _} = peer:start(#{
         connection => standard_io, args => ["-pa", filename:dirname(code:which(?MODULE))], wait_boot => 60000
@@ -1131,7 +1136,8 @@ tracer_purged(Config) ->
     Spec = #{processes => [code_server], events => [messages]},
     {ok, #{processes := 1}} = peer:call(Peer, kymo, trace, [R, Spec]),
     true = peer:call(Peer, code, delete, [kymo_tracer]),
-    %% Not purge/1: it kills the recorder's process if that is just calling the library.
+    %% Not code:purge/1: it kills the recorder's process if that is executing a NIF of the
+    %% library at that moment.
     true = until(fun() -> peer:call(Peer, code, soft_purge, [kymo_tracer]) end),
     true = until(fun() ->
         _ = peer:call(Peer, code, root_dir, []),
@@ -1142,8 +1148,8 @@ tracer_purged(Config) ->
     peer:stop(Peer),
     taken_shown(Config, 1).
 
-%% A mistake in the first trace/2 leaves the recorder as it was: no session, no
-%% trace pattern that waits for loads, nothing to replan.
+%% A mistake in the first trace/2 leaves the recorder unchanged: it creates no session and no
+%% trace pattern on loads, and leaves nothing to replan.
 trace_error_leaves_nothing(Config) ->
     R = start(Config),
     Before = maps:with([flags, breakpoints, sessions], ?config(before, Config)),
@@ -1167,12 +1173,12 @@ snapshot(Config) ->
     {error, {missing_folder, No}} = kymo:snapshot(R, sub(Config, "no/such/folder")),
     {ok, #{events := 1}} = kymo:snapshot(R, sub(Config, "made/for_it")),
     [{trace, P, call, {?MODULE, f, 1}}] = events(Snap),
-    %% It goes on.
+    %% The recorder continues.
     run(P, fun() -> f(1) end),
     2 = length(stop_and_read(Config, R)),
     gone(P).
 
-%% Names of processes that were there before the recorder are in the recording.
+%% Names of processes that existed before the recorder are in the recording.
 process_names(Config) ->
     P = tracee(),
     register(kymo_named_tracee, P),
@@ -1195,8 +1201,8 @@ process_names(Config) ->
     gone(P),
     gone(Q).
 
-%% Labels of any term, by proc_lib:set_label/1 or, before OTP 27, as Elixir does it.
-%% They make no atoms.
+%% Labels are arbitrary terms, set by proc_lib:set_label/1 or, before OTP 27, in the way Elixir
+%% does. Recording them creates no atoms.
 process_labels(Config) ->
     Long = lists:duplicate(300, $x),
     Labels = [an_atom, {worker, 7}, "text", <<"gr\x{c3}\x{bc}n">>, [1, {2, "three"}], #{a => self()}, {long, Long}, Long, []],
@@ -1213,7 +1219,7 @@ process_labels(Config) ->
     R = start(Config),
     Atoms = erlang:system_info(atom_count),
     {ok, _} = kymo:trace(R, #{processes => Ps, functions => "kymo_SUITE:f/1"}),
-    %% Answered after the names are told.
+    %% The recorder answers after it has recorded the names.
     _ = kymo:info(R),
     ?assertEqual(Atoms, erlang:system_info(atom_count)),
     [run(P, fun() -> f(1) end) || P <- Ps],
@@ -1230,7 +1236,7 @@ process_labels(Config) ->
     ?assertEqual("'#{a => " ++ Pid ++ "}'", Map),
     true = length(Cut) =< 255,
     ?assertEqual(lists:duplicate(255, $x), Xs),
-    %% And found by it.
+    %% The label can be searched for.
     {0, Found} = kymo_cli:run(["print", "--tag", "call", "--pid", "{worker,7}", sub(Config, rec)]),
     1 = length(string:split(string:trim(Found), "\n", all)),
     [gone(P) || P <- Ps].
@@ -1241,7 +1247,7 @@ set_label(Label) ->
         false -> put('$process_label', Label)
     end.
 
-%% More processes than `names' are traced all the same.
+%% Processes beyond the limit `names' are still traced.
 many_processes(Config) ->
     Self = self(),
     Body = fun() ->
@@ -1270,7 +1276,7 @@ record(Config) ->
         end),
     Self = self(),
     [{trace, Self, call, {?MODULE, f, 1}}, _, _] = events(Dir),
-    %% `returns' as of start/1 and as of trace/2.
+    %% `returns' as an option of start/1 and of trace/2.
     Tail = fun(Name, Returns) ->
         Sub = sub(Config, Name),
         {ok, _, _} = kymo:record(
@@ -1283,7 +1289,7 @@ record(Config) ->
     [{trace, Self, return_from, {?MODULE, f2, 1}, _}] = Tail(true, true),
     [] = Tail(false, false),
     [] = Tail(none, none),
-    %% Without anything asked for: what the process does and its children do.
+    %% By default, the process's own events and those of its children are recorded.
     Dir2 = sub(Config, rec2),
     {ok, ok, _} = kymo:record(Dir2, small(Config), fun() ->
         {_, M} = spawn_monitor(fun() -> ok end),
@@ -1302,7 +1308,7 @@ record_raises(Config) ->
             _ -> error(no_exception)
         catch
             Class:because:Stack ->
-                %% Where it came from is still to be seen.
+                %% The stack trace still shows where the exception was raised.
                 [{?MODULE, raise, 1, _} | _] = Stack,
                 [{trace, _, call, {?MODULE, f, 1}}] = events(sub(Config, Class))
         end
@@ -1321,11 +1327,11 @@ record_errors(Config) ->
     {error, {missing_folder, No}} = kymo:record(sub(Config, "no/such/folder"), #{}, Never),
     {error, {no_process, nobody}} =
         kymo:record(sub(Config, e), #{processes => [nobody], events => [procs]}, Never),
-    %% None of them has left a recording or a recorder.
+    %% None of them has left a recording or a running recorder.
     {ok, []} = file:list_dir(?config(dir, Config)),
     Running = [R || #{state := State} = R <- kymo:list(), State =/= closed],
     [] = Running,
-    %% Stopped while it runs, by a limit or by hand.
+    %% The recorder stops during the call, by a limit or explicitly.
     Limited = (small(Config))#{functions => "kymo_SUITE:f/1", limit => #{events => 2}},
     {ok, done, #{reason := events, events := 2}} =
         kymo:record(sub(Config, c), Limited, fun() ->
@@ -1337,9 +1343,9 @@ record_errors(Config) ->
         done
     end).
 
-%% ---- company -------------------------------------------------------------------------
+%% ---- other tracers and the application -----------------------------------------------
 
-%% With the application: supervised, and stopped with it.
+%% With the application, recorders are supervised, and stop with it.
 application(Config) ->
     {ok, _} = application:ensure_all_started(kymo),
     try
@@ -1360,7 +1366,7 @@ application(Config) ->
         application:unload(kymo)
     end.
 
-%% Neither its own processes' events nor its own calls.
+%% Neither events of the recorder's own processes nor its own calls are recorded.
 own_processes(Config) ->
     R = start(Config, #{dir => sub(Config, rec), names => 0}),
     [{Server, _}, {Janitor, _}] = Watched = watch(R),
@@ -1370,8 +1376,8 @@ own_processes(Config) ->
     gone(Watched),
     [] = [E || E <- Events, lists:member(element(2, E), [Server, Janitor])].
 
-%% Two at once, each with its own events. In the shared tracing they need
-%% processes and functions of their own.
+%% Two recorders at once, each with its own events. In the global tracing they need distinct
+%% processes and functions.
 several(Config) ->
     {P, R1} = traced(Config, #{}, #{functions => "kymo_SUITE:f2/1"}),
     Q = tracee(),
@@ -1386,7 +1392,7 @@ several(Config) ->
     gone(P),
     gone(Q).
 
-%% What a tracer of somebody else holds, in the shared tracing.
+%% What another tracer holds in the global tracing.
 
 held_process(Config) ->
     P = tracee(),
@@ -1458,7 +1464,7 @@ held_new(Config) ->
         erlang:trace(new_processes, false, [send])
     end).
 
-%% A process and a function that both want to trace: possible with sessions.
+%% Two recorders trace the same process and function, which sessions make possible.
 both_at_once(Config) ->
     Self = self(),
     P = tracee(),
@@ -1475,8 +1481,8 @@ both_at_once(Config) ->
     stop_dbg(),
     gone(P).
 
-%% The patched runtime gets all functions in one call, any other one in as many as
-%% there are. The server is not to be watched, so this does what the server does.
+%% The patched runtime gets all functions in one call, other runtimes get one call for each. The
+%% server must not be traced, so this test does what the server does.
 one_commit(Config) ->
     Count = apply(trace, session_create, [?FUNCTION_NAME, self(), []]),
     Calls = fun(Do) ->
@@ -1508,7 +1514,7 @@ one_commit(Config) ->
     ?assertEqual([{trace, P, call, {?MODULE, F, 1}} || F <- [f, g]], stop_and_read(Config, R)),
     gone(P).
 
-%% dbg goes on beside a recorder that traces other things, and after it.
+%% dbg keeps working beside a recorder that traces other things, and after it.
 others_untouched(Config) ->
     Self = self(),
     P = tracee(),
@@ -1529,14 +1535,14 @@ others_untouched(Config) ->
     gone(P),
     gone(Q).
 
-%% On OTP 25 and 26 stop/0 leaves the patterns, which are the node's, not dbg's.
+%% On OTP 25 and 26 stop/0 leaves the patterns set, because they belong to the node, not to dbg.
 stop_dbg() ->
     Dbg = monitor(process, dbg),
     {ok, _} = dbg:ctpl(),
     _ = dbg:stop(),
     receive {'DOWN', Dbg, process, _, _} -> ok end.
 
-%% A pattern that somebody has put in place of ours is theirs now.
+%% A pattern that another tracer has set in place of the recorder's is left to it.
 replaced_by_other(Config) ->
     {P, R} = traced(Config, #{}, #{functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1"]}),
     Spec = [{[7], [], []}],
@@ -1555,7 +1561,7 @@ cli_path(_) ->
     {0, <<"kymo ", _/binary>>} = kymo_cli:run(["--version"]),
     true = filelib:is_regular(Path).
 
-%% ---- help ------------------------------------------------------------------------------
+%% ---- helpers ---------------------------------------------------------------------------
 
 sub(Config, Name) ->
     filename:join(?config(dir, Config), lists:flatten(io_lib:format("~s", [
@@ -1572,7 +1578,7 @@ start(Config, Options) ->
     {ok, R} = kymo:start(maps:merge(small(Config), Options)),
     R.
 
-%% Recordings of the suite need little room.
+%% Options for small recordings.
 small(Config) ->
     #{
         tracing => proplists:get_value(mode, Config, auto),
@@ -1581,7 +1587,7 @@ small(Config) ->
         dict_size => 2097152
     }.
 
-%% A process and a recorder that traces it.
+%% A process, and a recorder that traces it.
 traced(Config, Options, Spec) ->
     R = start(Config, Options#{dir => sub(Config, rec)}),
     P = tracee(),
@@ -1596,8 +1602,11 @@ trace_all(R) ->
 
 stop_and_read(Config, R) ->
     {ok, #{events := N}} = kymo:stop(R),
-    Events = events(sub(Config, rec)),
-    ?assertEqual(N, length(Events)),
+    Dir = sub(Config, rec),
+    Events = events(Dir),
+    %% dbg has no event for what only a runtime with version 2 of the raw interface reports.
+    {0, Taken} = kymo_cli:run(["print", "-q", "--tag", "taken", Dir]),
+    ?assertEqual(N, length(Events) + length(binary:matches(Taken, <<"\n">>))),
     Events.
 
 tracee() ->
@@ -1614,21 +1623,21 @@ tracee_loop() ->
             ?MODULE:tracee_loop()
     end.
 
-%% Lets the process run the function.
+%% Makes the process run the function.
 run(P, Fun) ->
     Ref = make_ref(),
     P ! {run, self(), Ref, Fun},
     receive {ran, Ref} -> ok end.
 
-%% The first other message that the process has got.
+%% The first message to the process that is not part of the protocol of this suite.
 asked(P) ->
     Ref = make_ref(),
     P ! {ask, self(), Ref},
     receive {ran, Ref, Message} -> Message end.
 
-%% The server and its janitor, monitored.
+%% Monitors the server and its janitor.
 watch({kymo_recorder, Server, _}) ->
-    %% It may not have come to its loop yet.
+    %% The janitor may not have reached its loop yet.
     true = until(fun() -> length(janitors(Server)) =:= 1 end),
     [{P, monitor(process, P)} || P <- [Server | janitors(Server)]].
 

@@ -1,16 +1,17 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% A recorder from the start of a node, without code: by the environment and by the parameter
-%% of the application; old recordings go, and no mistake keeps a node from starting.
+%% A recorder that starts with the node, without code: configured by environment variables or by
+%% application parameters. Old recordings are removed, and no mistake in the configuration keeps
+%% a node from starting.
 -module(kymo_always_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([by_environment/1, by_parameter/1, a_term/1, keeps_the_newest/1, mistakes/1]).
+-export([only_flags/1, by_environment/1, by_parameter/1, a_term/1, keeps_the_newest/1, mistakes/1]).
 
-all() -> [by_environment, by_parameter, a_term, keeps_the_newest, mistakes].
+all() -> [only_flags, by_environment, by_parameter, a_term, keeps_the_newest, mistakes].
 
 suite() -> [{timetrap, {minutes, 2}}].
 
@@ -19,7 +20,7 @@ init_per_testcase(Case, Config) ->
 
 end_per_testcase(_, _) -> ok.
 
-%% A node with these variables and arguments, whose application kymo has started.
+%% A node with these environment variables and arguments that has started the application kymo.
 node_with(Env, Args) ->
     {ok, Peer, _} = peer:start(#{
         connection => standard_io,
@@ -33,7 +34,7 @@ node_with(Env, Args) ->
 listed(Peer) ->
     [maps:with([name, state, policy], R) || #{state := State} = R <- peer:call(Peer, kymo, list, []), State =/= closed].
 
-%% The recording of a node that has ended, and the tags that it has.
+%% The recording of a node that has ended, and the tags in it.
 recorded(Peer, Folder) ->
     [Name] = Names = filelib:wildcard("nonode@nohost-*", Folder),
     ?assertEqual(1, length(Names)),
@@ -49,9 +50,35 @@ recorded(Peer, Folder) ->
 
 tags(Events) -> [{element(3, E), E} || E <- Events].
 
+%% Two environment variables are all that is needed: the node's arguments are those of an
+%% ordinary application, and its first actions are recorded. The light profile.
+only_flags(Config) ->
+    Folder = ?config(folder, Config),
+    {ok, Peer, _} = peer:start(#{
+        connection => standard_io,
+        exec => filename:join([code:root_dir(), "bin", "erl"]),
+        env => [{"ERL_FLAGS", "-pa " ++ filename:dirname(code:which(kymo)) ++ " -s kymo_app"}, {"KYMO_ALWAYS", Folder}]
+    }),
+    true = kymo_cli:until(fun() -> lists:keymember(kymo, 1, peer:call(Peer, application, which_applications, [])) end),
+    _ = peer:call(Peer, erlang, spawn, [erlang, exit, [planted]]),
+    Info = peer:call(Peer, kymo, info, [always]),
+    ?assertMatch(#{state := active, counters := #{interval := 100}, system_monitor := #{state := set}}, Info),
+    true = kymo_cli:until(fun() ->
+        #{counters := #{samples := N}} = peer:call(Peer, kymo, info, [always]),
+        N >= 2
+    end),
+    {Tags, Rec} = recorded(Peer, Folder),
+    [?assert(lists:member(Tag, Tags)) || Tag <- [spawn, spawned, exit]],
+    [?assertNot(lists:member(Tag, Tags)) || Tag <- [send, 'receive', in, out, gc_minor_start]],
+    {0, Exits} = kymo_cli:run(["print", "--tag", "exit", Rec]),
+    ?assertMatch({match, _}, re:run(Exits, " exit reason=planted")),
+    {0, Json} = kymo_cli:run(["info", "--json", Rec]),
+    #{<<"tags">> := #{<<"counters">> := Samples}} = kymo_cli:json(unicode:characters_to_list(Json)),
+    ?assert(Samples >= 2).
+
 by_environment(Config) ->
     Folder = ?config(folder, Config),
-    Peer = node_with([{"KYMO_ALWAYS", Folder}], []),
+    Peer = node_with([{"KYMO_ALWAYS", lists:flatten(io_lib:format("~0p", [#{folder => Folder, profile => full}]))}], []),
     ?assertEqual([#{name => always, state => active, policy => overwrite}], listed(Peer)),
     {Tags, _} = recorded(Peer, Folder),
     [?assert(lists:member(Tag, Tags)) || Tag <- [send, 'receive', in, out]].
@@ -74,7 +101,8 @@ a_term(Config) ->
     {Tags, _} = recorded(Peer, Folder),
     ?assertEqual([call], Tags).
 
-%% Those of other nodes, of nodes that run, and what is no recording stay.
+%% Recordings of other nodes and of running nodes, and folders that are not recordings, are
+%% kept.
 keeps_the_newest(Config) ->
     Folder = ?config(folder, Config),
     Old = ["nonode@nohost-202001" ++ Day ++ "T000000Z-4194305" || Day <- ["01", "02", "03", "04"]],
@@ -92,7 +120,7 @@ recording(Dir) ->
     ok = filelib:ensure_dir(filename:join(Dir, "meta")),
     ok = file:write_file(filename:join(Dir, "meta"), "").
 
-%% The node runs, and its log says what is wrong.
+%% The node starts, and its log says what is wrong.
 mistakes(Config) ->
     Folder = ?config(folder, Config),
     File = filename:join(?config(priv_dir, Config), "a_file"),
@@ -114,6 +142,7 @@ mistakes(Config) ->
             {"#{foldr => \"/x\"}", "folder is missing"},
             {"#{folder", "bad|always"},
             {"#{folder => \"" ++ Folder ++ "\", keep => 0}", "keep"},
+            {"#{folder => \"" ++ Folder ++ "\", profile => loud}", "profile"},
             {"#{folder => \"" ++ Folder ++ "\", wings => 2}", "wings"},
             {"#{folder => \"" ++ Folder ++ "\", functions => \"no_such:f/1\"}", "no_such"},
             {File, "."}

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The commands that are views of the analysis, on recordings of this node: durations
-%% are compared with the clock of the program and with Perfetto's slices, text with
-%% JSON, counts with what the program did.
+%% The commands that present the analysis, on recordings of this node. Durations are compared
+%% with the program's own clock and with Perfetto's slices, text output with JSON, and counts
+%% with what the program did.
 -module(kymo_analysis_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -45,7 +45,7 @@ record(Dir, Fun, Events) ->
     {ok, _} = kymo:trace(R, #{functions => ["kymo_analysis_SUITE:_/_", "gen_server:call/_"], events => Events}),
     try Fun() after kymo:stop(R) end.
 
-%% Calls of spin/1 with their nanoseconds, the server and the one behind it.
+%% Calls spin/1 with numbers of nanoseconds, a server, and the server behind that one.
 work(Ms) ->
     {ok, Back} = gen_server:start({local, ?MODULE}, ?MODULE, none, []),
     {ok, Front} = gen_server:start(?MODULE, Back, []),
@@ -75,6 +75,8 @@ handle_cast({spin, Ms, Client}, Next) ->
 
 spin(Ms) -> spin_until(erlang:monotonic_time(millisecond) + Ms).
 
+nap(Ms) -> receive after Ms -> ok end.
+
 spin_until(Deadline) ->
     case erlang:monotonic_time(millisecond) < Deadline of
         true -> spin_until(Deadline);
@@ -87,7 +89,7 @@ json(Args) ->
     {0, Out} = kymo_cli:run(Args),
     kymo_cli:json(unicode:characters_to_list(Out)).
 
-%% One object for each line.
+%% Each line is a JSON object.
 json_lines(Args) ->
     {0, Out} = kymo_cli:run(Args),
     [kymo_cli:json(unicode:characters_to_list(L) ++ "\n") || L <- string:split(Out, "\n", all), L =/= <<>>].
@@ -109,7 +111,7 @@ stats_durations(Config) ->
     Stats = json(["stats", "--json", "--top", "100", ?config(recording, Config)]),
     #{<<"calls">> := 9, <<"total_ns">> := Spin, <<"max_ns">> := Max, <<"p50_ns">> := P50, <<"running_ns">> := Running} =
         row(<<"function">>, <<"kymo_analysis_SUITE:spin/1">>, Stats),
-    %% The program measured around the calls: no call took longer than that.
+    %% The program measured around the calls, so no call took longer than that.
     ?assert(Max =< lists:max(Took ++ Asked)),
     ?assert(Spin =< lists:sum(Took) + lists:sum(Asked)),
     ?assert(Spin > 9 * 2000000),
@@ -123,7 +125,7 @@ stats_durations(Config) ->
     [_ | Lines] = string:lexemes(text(["stats", "-n", "100", ?config(recording, Config)]), "\n"),
     ?assertEqual(Names, [list_to_binary(lists:last(string:lexemes(L, " "))) || L <- Lines]).
 
-%% The same calls with the same times as in the export, which is written by other code.
+%% The same calls with the same durations as in the export, which other code writes.
 stats_equal_perfetto(Config) ->
     Dir = ?config(recording, Config),
     Out = filename:join(?config(dir, Config), "trace"),
@@ -197,8 +199,8 @@ calls_tree(Config) ->
     #{<<"client_pid">> := F, <<"server_pid">> := B, <<"requests">> := []} = Inner,
     ?assertEqual({pid(Self), pid(Front), pid(Back)}, {Client, F, B}).
 
-%% gen_event, the io protocol, sys, a task whose reply carries the monitor's reference;
-%% and a server that dies.
+%% gen_event, the io protocol, sys, a task whose reply carries the monitor's reference; and a
+%% server that dies.
 other_requests(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     {Event, Io, Task} = record(Dir, fun() ->
@@ -249,11 +251,37 @@ why_adds_up(Config) ->
     ],
     #{<<"answers">> := [#{<<"kind">> := <<"call">>, <<"parts">> := Parts}]} =
         json(["why", "--json", "--function", "kymo_analysis_SUITE:spin/1", Dir]),
-    %% On a busy machine the slowest of them is the one that was interrupted.
+    %% On a busy machine the slowest one is the one that was interrupted.
     ?assertMatch([_ | _], [P || #{<<"cause">> := <<"running">>, <<"ns">> := Ns} = P <- Parts, Ns > 0]),
-    ?assertNotEqual("", text(["why", "--path", Dir])).
+    %% The text leaves out only small parts, and says how many.
+    [
+        begin
+            Shown = part_lines(text(["why", "-q", "-n", "20" | Options] ++ [Dir])),
+            ?assertEqual([length(P) || #{<<"parts">> := P} <- Answers], [N || {N, _} <- Shown]),
+            ?assertEqual([], [Percent || {_, Percent} <- Shown, Percent > 0.5, Options =:= []]),
+            ?assertEqual([], [Percent || {_, Percent} <- Shown, Percent > 0, Options =/= []])
+        end
+     || Options <- [[], ["--path"]]
+    ].
 
-%% Explained together or one by one: the same answers.
+%% For each answer: the number of parts, and the percentage of those that are only summed up.
+part_lines(Text) ->
+    Answers = re:split(Text, "^(?! *[0-9.]+ [a-z]+ +[0-9.]+ %).* from [0-9.]+ s on$", [multiline, {return, list}]),
+    [
+        case re:run(Answer, " ([0-9.]+) %  ([0-9]+) smaller parts", [{capture, all_but_first, list}]) of
+            nomatch -> {lines_with_percent(Answer), 0};
+            {match, [Percent, N]} -> {lines_with_percent(Answer) - 1 + list_to_integer(N), list_to_float(Percent)}
+        end
+     || Answer <- tl(Answers)
+    ].
+
+lines_with_percent(Text) ->
+    case re:run(Text, "^ *[0-9.]+ [a-z]+ +[0-9.]+ %  ", [multiline, global]) of
+        {match, Lines} -> length(Lines);
+        nomatch -> 0
+    end.
+
+%% Explained together or one at a time, the answers are the same.
 why_many(Config) ->
     Dir = ?config(recording, Config),
     #{<<"answers">> := [_, _ | _] = Answers} = json(["why", "--json", "-n", "1000", "-q", Dir]),
@@ -289,7 +317,7 @@ why_casts(Config) ->
 
 says(What, Text) -> string:find(Text, What) =/= nomatch.
 
-%% One request is no plural.
+%% "1 request" is singular.
 why_queue(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, fun() ->
@@ -331,17 +359,15 @@ why_arguments(Config) ->
 diff_finds_the_slower(Config) ->
     Dir = ?config(dir, Config),
     {A, B} = {filename:join(Dir, "a"), filename:join(Dir, "b")},
-    %% So many that the mean stands out also where others take the processors away.
-    Work = fun(Ms) -> fun() -> [?MODULE:spin(Ms) || _ <- lists:seq(1, 40)] end end,
+    %% Long enough for the mean to stand out even if other programs take the processors away.
+    Work = fun(Ms) -> fun() -> [?MODULE:nap(Ms) || _ <- lists:seq(1, 20)] end end,
     record(A, Work(1)),
-    record(B, Work(6)),
-    Spin = <<"kymo_analysis_SUITE:spin/1">>,
-    #{<<"verdict">> := <<"slower">>, <<"a">> := #{<<"calls">> := 40}, <<"b">> := #{<<"calls">> := N}} =
-        row(<<"function">>, Spin, json(["diff", "--json", "-n", "100", A, B])),
-    %% The oldest may have been overwritten.
-    ?assert(N > 20),
-    #{<<"verdict">> := <<"faster">>} = row(<<"function">>, Spin, json(["diff", "--json", "-n", "100", B, A])),
-    #{<<"verdict">> := <<"noise">>} = row(<<"function">>, Spin, json(["diff", "--json", "-n", "100", A, A])).
+    record(B, Work(80)),
+    Nap = <<"kymo_analysis_SUITE:nap/1">>,
+    #{<<"verdict">> := <<"slower">>, <<"a">> := #{<<"calls">> := 20}, <<"b">> := #{<<"calls">> := 20}} =
+        row(<<"function">>, Nap, json(["diff", "--json", "-n", "100", A, B])),
+    #{<<"verdict">> := <<"faster">>} = row(<<"function">>, Nap, json(["diff", "--json", "-n", "100", B, A])),
+    #{<<"verdict">> := <<"noise">>} = row(<<"function">>, Nap, json(["diff", "--json", "-n", "100", A, A])).
 
 print_tree(Config) ->
     Dir = ?config(recording, Config),
@@ -376,7 +402,8 @@ speedscope(Config) ->
     ?assert(lists:member(#{<<"name">> => <<"kymo_analysis_SUITE:spin/1">>}, Frames)),
     ?assert(lists:member(<<"kymo_analysis_SUITE">>, [N || #{<<"name">> := N} <- Profiles])).
 
-%% A process of a behaviour is called by its callback module, a supervisor by its own.
+%% A process that runs a behaviour is named after its callback module, and a supervisor after
+%% its own.
 names_of_behaviours(Config) ->
     #{front := Front} = ?config(did, Config),
     Spans = json_lines(["print", "--tree", "--json", ?config(recording, Config)]),
@@ -385,9 +412,9 @@ names_of_behaviours(Config) ->
         lists:usort([N || #{<<"process">> := N, <<"process_pid">> := P} <- Spans, P =:= pid(Front)])
     ).
 
-%% A receive that waits in vain is an event, and no message: of 5 messages that are sent
-%% while 40 receives wait for another one, 5 are received, each with its wait. With the
-%% pattern that tells the sender, and without.
+%% A receive that times out is an event but not a message: 5 messages are sent while 40 receives
+%% wait for another one; 5 are received, each with its wait. Tested with and without the pattern
+%% that records the sender.
 timeouts_are_no_messages(Config) ->
     [
         begin
@@ -422,9 +449,9 @@ timeouts_are_no_messages(Config) ->
         ]
     ].
 
-%% A process that has no name of its own is known by its parent or by the one that it
-%% works for, whether it began before the recording or in it; processes of one role by
-%% what they have in common.
+%% A process without a name of its own is named after its parent or after the process that it
+%% works for, whether it started before the recording or during it. Processes with the same role
+%% are grouped by what their names share.
 names_of_relatives(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     Self = self(),
@@ -473,7 +500,7 @@ here(Pid) -> receive {Pid, here} -> Pid end.
 
 pid(Pid, Name) -> iolist_to_binary([pid_to_list(Pid), Name]).
 
-%% What `kymo stats' calls each process.
+%% The name that `kymo stats' gives to each process.
 names(Dir) ->
     #{<<"rows">> := Rows} = json(["stats", "--by", "process", "--json", "-n", "1000", "-q", Dir]),
     maps:from_list([
@@ -482,9 +509,9 @@ names(Dir) ->
     ]).
 
 names_of_relatives_in_elixir(Config) ->
-    case os:find_executable("elixir") of
-        false -> {skip, "elixir is not installed"};
-        Elixir -> names_of_relatives_in_elixir(Elixir, Config)
+    case kymo_subject:elixir() of
+        {missing, Why} -> {skip, Why};
+        {ok, Elixir} -> names_of_relatives_in_elixir(Elixir, Config)
     end.
 
 names_of_relatives_in_elixir(Elixir, Config) ->
@@ -508,8 +535,8 @@ names_of_relatives_in_elixir(Elixir, Config) ->
     ],
     ?assertMatch({match, _}, re:run(maps:get(Agent, Names), "-fun-0-'/0 under init$")).
 
-%% The exports call processes and functions as the commands do: a process of a behaviour,
-%% and on a node that runs Elixir all of them.
+%% The exports name processes and functions as the commands do: after the behaviour's callback
+%% module, and in Elixir syntax on a node that runs Elixir.
 names_in_exports(Config) ->
     #{front := Front} = ?config(did, Config),
     Behaviour = <<"kymo_analysis_SUITE:init/1">>,
@@ -526,7 +553,7 @@ names_in_exports(Config) ->
     ?assert(lists:member(<<(pid(Pid))/binary, " Demo.Worker">>, Running)),
     ?assert(lists:member(<<":kymo_analysis_SUITE.spin/1">>, lists:append(folded(Elixir)))).
 
-%% Names of slices, those of processes on schedulers among them.
+%% Names of slices, including those of processes on schedulers.
 running(Config, Dir) ->
     Out = filename:join(?config(dir, Config), filename:basename(Dir) ++ ".pftrace"),
     {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", Out, Dir]),
@@ -540,7 +567,7 @@ folded(Dir) ->
      || L <- string:lexemes(text(["export", "folded", "-q", "-o", "-", Dir]), "\n")
     ].
 
-%% What the recording does not have is said, and nothing is made up.
+%% The commands say what the recording does not contain, and make nothing up.
 nothing_to_show(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, fun() -> ?MODULE:spin(1) end, [calls]),

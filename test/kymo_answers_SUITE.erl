@@ -1,14 +1,15 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% `kymo why' over programs with planted causes: what it names first is what was
-%% planted, with the size that was planted. Its parts add up to the time that the request
-%% took, and that time is the one that the program measured itself, and Perfetto's. Many
-%% variants of each kind, in how they are made and in how they are recorded, by seed. A
-%% busy machine adds causes of its own: a few answers may be `unknown', none may be wrong
+%% `kymo why' on programs with planted causes. The first cause that it names must be the planted
+%% one, with the planted size. The parts of an answer must add up to the duration of the
+%% request, and that duration must match the program's own measurement and Perfetto's. Each kind
+%% of cause has many variants, in how it is planted and in how it is recorded, chosen by seed. A
+%% busy machine adds causes of its own: a few answers may be `unknown', but none may be wrong
 %% twice.
 %%
-%% In the environment: KYMO_ANSWERS, how many variants of each kind; KYMO_ANSWERS_SEED,
-%% the seed of the first, the others count up; KYMO_ANSWERS_KINDS, only these.
+%% Environment variables: KYMO_ANSWERS is the number of variants of each kind; KYMO_ANSWERS_SEED
+%% is the seed of the first one, and the others count up from it; KYMO_ANSWERS_KINDS restricts
+%% the run to these kinds.
 -module(kymo_answers_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -17,7 +18,7 @@
 -compile(export_all).
 -compile(nowarn_export_all).
 
-%% Of each kind: more than 200 in all.
+%% Variants of each kind: more than 200 in all.
 -define(VARIANTS, 13).
 
 all() -> [planted, without_scheduling, suspended_before, same_in_perfetto].
@@ -42,7 +43,7 @@ cc(Source, So) ->
     Command = lists:flatten(["${CC:-cc} -shared -fPIC -I'", include_dir(), "' -o '", So, "' '", Source, "' 2>&1"]),
     ?assertEqual({"", true}, {os:cmd(Command), filelib:is_regular(So)}).
 
-%% Where erl_nif.h is: told by the build, else that of the installed runtime.
+%% The folder of erl_nif.h: given by the build, else that of the installed runtime.
 include_dir() ->
     Root = code:root_dir(),
     Dirs = [D || D <- [os:getenv("ERTS_INCLUDE_DIR")], is_list(D)] ++
@@ -52,8 +53,8 @@ include_dir() ->
 
 %% ---- one variant ----
 
-%% How a variant is recorded, the same for the same kind and seed. Not less than the cause
-%% needs to be seen.
+%% How a variant is recorded: always the same for a kind and a seed, and with at least the
+%% events that show the cause.
 recording(Kind, Seed) ->
     Rand0 = rand:seed_s(exsss, {erlang:phash2(Kind), Seed, 15}),
     {Policy, Rand1} = one_of([overwrite, discard], Rand0),
@@ -68,7 +69,7 @@ one_of(List, Rand0) ->
 event_sets(Kind) ->
     [complete, running_procs, no_returns, no_processes] ++
         [no_collections || Kind =/= collection] ++
-        %% Its answer comes from a process that is asked with a plain message.
+        %% Its answer comes from a process that receives the request as a plain message.
         [no_scheduling || Kind =/= asking].
 
 events(complete) -> [return_to, messages, procs, running, garbage_collection];
@@ -78,7 +79,7 @@ events(no_processes) -> [return_to, messages, running, garbage_collection];
 events(no_collections) -> [return_to, messages, procs, running];
 events(no_scheduling) -> [return_to, messages].
 
-%% A process that spins calls functions all the time where all are traced.
+%% If all functions are traced, a process that spins makes calls all the time.
 functions(all) ->
     {256 bsl 20, ["kymo_answers_work:_/_", "gen_server:call/_", "ets:insert/2", "timer:sleep/1" | suspending()]};
 functions(callbacks) ->
@@ -92,7 +93,7 @@ record(Dir, #{policy := Policy, functions := Which, events := Events}, Variant) 
     {ok, _} = kymo:trace(R, #{functions => Functions, events => events(Events)}),
     try kymo_answers_work:plant(Variant) after kymo:stop(R) end.
 
-%% The answers for the client's only request: one, or none when it is not known.
+%% The answers for the client's only request: a list of one, or empty if it was not found.
 why(Dir, Client) ->
     {0, Out} = kymo_cli:run(["why", "--json", "--quiet", "--pid", pid_to_list(Client), Dir]),
     #{<<"answers">> := Answers} = kymo_cli:json(unicode:characters_to_list(Out)),
@@ -115,25 +116,26 @@ judge(Kind, Recording, #{ms := Ms} = Plant, [#{<<"parts">> := Parts}]) ->
             end
     end.
 
-%% Not even a small part of a process that waits for nothing is a timer.
+%% A process that waits for nothing must not have even a small part with a timer.
 never(crowded) -> [<<"timer">>];
 never(_) -> [].
 
 is_planted(Recording, Plant, #{<<"cause">> := Cause} = Part) ->
     is_of_plant(Plant, Part) andalso lists:member(binary_to_atom(Cause), causes(Recording, Plant)).
 
-%% All that the planted process did meanwhile. Other programs may keep it from running, and
-%% that may be unknown.
+%% Whatever the planted process did during the request counts. Other programs may keep it from
+%% running, which may be reported as unknown.
 is_of_plant(_, #{<<"cause">> := <<"unknown">>}) -> true;
 is_of_plant(#{where := Where}, #{<<"process_pid">> := Pid}) ->
     lists:member(binary_to_list(Pid), [pid_to_list(P) || P <- Where]).
 
-%% Without scheduling it can't be told what a process did, only which one it was.
+%% Without scheduling events the answer cannot say what a process did, only which process it
+%% was.
 causes(#{events := no_scheduling}, #{causes := Causes}) when Causes =/= [queue] -> [active];
 causes(_, #{causes := Causes}) -> Causes.
 
-%% The parts are the time, and the time is that of the program. Returns how much longer
-%% the program's clock says it took, in parts of it.
+%% The parts add up to the duration, and the duration matches the program's. Returns by how much
+%% the program's measurement is longer, as a fraction of it.
 check_sums(#{ns := Ns}, #{<<"total_ns">> := Total, <<"parts">> := Parts}) ->
     Sum = lists:sum([N || #{<<"ns">> := N} <- Parts]),
     ?assert(abs(Sum - Total) =< Total div 100),
@@ -170,9 +172,10 @@ planted(Config) ->
 
 median(Sorted) -> lists:nth((length(Sorted) + 1) div 2, Sorted).
 
-%% A machine that is busy with other programs stops threads of the runtime at any time, and
-%% what a process was not allowed to do looks as if it had done something else. So what is
-%% wrong is planted once more, and wrong if it is wrong again; else it counts as unknown.
+%% A machine that is busy with other programs suspends threads of the runtime at any time, and a
+%% process that could not run looks as if it had done something else. So a wrong answer is tried
+%% again with the cause planted once more: it counts as wrong if it is wrong again, and as
+%% unknown otherwise.
 one(Config, Kind, Seed) ->
     case one(Config, Kind, Seed, "") of
         {_, _, _, {wrong, _}, _} = Wrong ->
@@ -195,8 +198,8 @@ one(Config, Kind, Seed, Again) ->
     Judged =:= right andalso file:del_dir_r(Dir),
     {Kind, Seed, Recording, Judged, Longer}.
 
-%% With messages and calls alone nothing is said about schedulers, but the server two
-%% hops away is still named, and a backlog too.
+%% With only messages and calls recorded, the answer does not mention schedulers, but it still
+%% names the server two hops away, and a backlog.
 without_scheduling(Config) ->
     Recording = #{policy => overwrite, functions => all, events => no_scheduling},
     [
@@ -211,15 +214,16 @@ without_scheduling(Config) ->
      || {Kind, Named} <- [{downstream, <<"active">>}, {backlog, <<"queue">>}]
     ].
 
-%% Whoever suspended the server did so before the request, and its call has returned.
+%% The process that suspended the server did so before the request, and its call has already
+%% returned.
 suspended_before(Config) ->
     Variant = (kymo_answers_work:variant(suspended, 1))#{hops := 0, idle := 500},
     Recording = #{policy => overwrite, functions => all, events => complete},
     #{client := Client} = Plant = record(filename:join(?config(dir, Config), "rec"), Recording, Variant),
     ?assertEqual(right, judge(suspended, Recording, Plant, why(filename:join(?config(dir, Config), "rec"), Client))).
 
-%% The client's request is between what `kymo why' says, which is from the sending of the
-%% request to its reply, and what the program measured around the call.
+%% In Perfetto, the client's request lasts at least as long as `kymo why' says (from the sending
+%% of the request to its reply), and at most as long as the program measured around the call.
 same_in_perfetto(Config) ->
     case kymo_trace_processor:find() of
         {ok, _} = Found -> [same_in_perfetto(Config, Found, Kind) || Kind <- [downstream, timer, selective]];

@@ -1,51 +1,51 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Programs with a planted cause of known size. A variant of a kind is a function of a
-%% seed. Planting it starts its processes, makes one slow request, and says what made it
-%% slow and how long it took by the clock of the program itself. Run under a recorder by
-%% kymo_answers_SUITE.
+%% Programs with a planted cause of known size. A variant of a kind is a pure function of a
+%% seed. Planting a variant starts its processes, makes one slow request, and returns what made
+%% it slow and how long it took by the program's own clock. kymo_answers_SUITE runs them under a
+%% recorder.
 -module(kymo_answers_work).
 -behaviour(gen_server).
 
 -export([kinds/0, load/1, variant/2, plant/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
-%% Called through their module, so that calls of them are seen.
+%% Called with their module name, so that their calls are traced.
 -export([hog/1, dirty_hog/1, spin/1, heap/1, ask/2, special/1, write/2]).
 
 -type variant() :: #{
     kind := atom(),
-    ms := pos_integer(),  % what the cause takes
-    n := 1..4,            % how often, or how much of it, as the kind has it
+    ms := pos_integer(),  % how long the cause takes
+    n := 1..4,            % how often, or how much of it; depends on the kind
     hops := 0..3,         % servers that only pass the request on
     idle := 0..500,       % processes that do nothing
-    load := 0..6          % pairs of processes with requests of their own
+    load := 0..6          % pairs of processes that make requests of their own
 }.
 -type plant() :: #{
-    causes := [atom()],           % what `kymo why' may call it
-    where := [pid()],             % and in which process
-    ms := non_neg_integer(),      % what the cause took at least
-    ns := non_neg_integer(),      % what the request took
+    causes := [atom()],           % names that `kymo why' may give to the cause
+    where := [pid()],             % the processes in which it may be
+    ms := non_neg_integer(),      % the least time that the cause took
+    ns := non_neg_integer(),      % the time that the request took
     client := pid()
 }.
 -export_type([variant/0, plant/0]).
 
-%% Loads the functions that give no scheduler back from Dir/hog.so.
+%% Loads the functions that block their scheduler from Dir/hog.so.
 -spec load(file:filename()) -> ok | {error, term()}.
 load(Dir) -> erlang:load_nif(filename:join(Dir, "hog"), 0).
 
 -spec kinds() -> [atom()].
 kinds() ->
-    [backlog, selective, collection, starved, port, ets, downstream, timer, suspended, blocked, dirty,
+    [backlog, selective, collection, starved, port, ets, downstream, timer, suspended, resumed_late, blocked, dirty,
      priority, asking, calling, disturbed, crowded].
 
-%% The same for the same kind and seed, on each runtime.
+%% Returns the same variant for the same kind and seed on every runtime.
 -spec variant(atom(), integer()) -> variant().
 variant(Kind, Seed) ->
     Rand0 = rand:seed_s(exsss, {erlang:phash2(Kind), Seed, 14}),
     {[Ms, N, Hops, Idle, Load], _} = lists:mapfoldl(fun rand:uniform_s/2, Rand0, [120, 4, 4, 501, 7]),
     #{kind => Kind, ms => 60 + Ms, n => N, hops => Hops - 1, idle => Idle - 1, load => Load - 1}.
 
-%% Runs a variant, and ends all processes that it has started.
+%% Runs a variant, then ends all processes that it has started.
 -spec plant(variant()) -> plant().
 plant(#{kind := Kind, ms := Ms, n := N, hops := Hops, idle := Idle, load := Load}) ->
     Before = processes(),
@@ -57,18 +57,18 @@ plant(#{kind := Kind, ms := Ms, n := N, hops := Hops, idle := Idle, load := Load
     [exit(P, kill) || P <- processes() -- Before],
     Result#{
         causes => Causes,
-        %% Who keeps a server from running keeps those before it from running, too.
+        %% A process that keeps a server from running also keeps its clients from running.
         where => [Process | [P || Causes -- [running] =:= [scheduler], P <- [Client, Server | Relays]]],
         ms => least(Kind, Ms)
     }.
 
-%% The part of a cause that the request surely met.
-least(backlog, Ms) -> Ms div 2;    % some of it is over when the client asks
+%% The part of the cause that the request certainly waited for.
+least(backlog, Ms) -> Ms div 2;    % some of it is over when the client makes its request
 least(port, Ms) -> Ms div 2;       % the same
-least(collection, Ms) -> Ms div 2; % time passes between two collections
+least(collection, Ms) -> Ms div 2; % there is time between two collections
 least(_, Ms) -> Ms * 8 div 10.
 
-%% From a process of its own, as most requests are.
+%% The request is made by a process of its own, as most requests are.
 request(Prepare, Server, Request) ->
     Self = self(),
     {Pid, Ref} = spawn_monitor(fun() ->
@@ -86,7 +86,7 @@ request(Prepare, Server, Request) ->
             error(Reason)
     end.
 
-%% A chain of servers in front of another one, the first of them first.
+%% A chain of servers in front of another one, starting with the first.
 relays(0, _) ->
     [];
 relays(N, Server) ->
@@ -96,7 +96,7 @@ relays(N, Server) ->
 pass(0, Request) -> Request;
 pass(N, Request) -> {pass, pass(N - 1, Request)}.
 
-%% Asks a server of its own for a little, again and again.
+%% Makes small requests to a server of its own, again and again.
 load(Server, I) ->
     ask(Server, {spin, 0}),
     receive
@@ -105,7 +105,8 @@ load(Server, I) ->
 
 nothing() -> ok.
 
-%% {What `kymo why' may call it, where, what the client does first, whom it asks, for what}
+%% {Names that `kymo why' may give to the cause, where it is, what the client does first, the
+%% server it calls, the request}
 prepare(backlog, Ms, N) ->
     S = server(),
     Others = fun() ->
@@ -128,13 +129,13 @@ prepare(starved, Ms, _) ->
 prepare(port, Ms, N) ->
     S = server(),
     Open = fun() ->
-        %% The client itself makes no request but the slow one.
+        %% Another process opens the port, so that the client's only request is the slow one.
         {_, Ref} = spawn_monitor(?MODULE, ask, [S, {open, Ms, N bsl 19}]),
         receive {'DOWN', Ref, process, _, normal} -> ok end
     end,
     {[port], S, Open, S, write};
 prepare(ets, Ms, N) ->
-    %% A table that others write to all the time, under one lock.
+    %% A table with a single lock, which other processes write to all the time.
     Table = ets:new(table, [public]),
     S = server(),
     [
@@ -150,23 +151,18 @@ prepare(timer, Ms, _) ->
     {[timer], S, fun nothing/0, S, {sleep, Ms}};
 prepare(suspended, Ms, _) ->
     S = server(),
-    Self = self(),
-    Jailer = spawn(fun() ->
-        erlang:suspend_process(S),
-        Self ! suspended,
-        receive {wait, From} -> From ! waiting end,
-        timer:sleep(Ms),
-        erlang:resume_process(S),
-        receive stop -> ok end
-    end),
-    receive suspended -> ok end,
-    Wait = fun() ->
-        Jailer ! {wait, self()},
-        receive waiting -> ok end
-    end,
+    Wait = suspend(S, Ms, fun nothing/0),
+    {[suspended], S, Wait, S, {spin, 1}};
+prepare(resumed_late, Ms, _) ->
+    %% The server's timeout expires while it is suspended, and no scheduler is free when it is
+    %% resumed.
+    S = server(),
+    ask(S, {timeout, Ms div 4}),
+    Busy = fun() -> busy(max, Ms div 4) end,
+    Wait = suspend(S, Ms, Busy),
     {[suspended], S, Wait, S, {spin, 1}};
 prepare(blocked, Ms, _) ->
-    %% As loading code or setting a breakpoint does where it must stop all schedulers.
+    %% Stops all schedulers, as loading code or setting a breakpoint may do.
     S = server(),
     erts_debug:set_internal_state(available_internal_state, true),
     {[node, running], S, fun nothing/0, S, {block, Ms}};
@@ -180,12 +176,9 @@ prepare(dirty, Ms, _) ->
 prepare(priority, Ms, _) ->
     S = server(),
     ask(S, low),
-    Busy = fun() ->
-        [spawn_opt(?MODULE, spin, [Ms], [{priority, high}, {scheduler, I}]) || I <- schedulers(online)]
-    end,
-    {[scheduler], S, Busy, S, {spin, 1}};
+    {[scheduler], S, fun() -> busy(high, Ms) end, S, {spin, 1}};
 
-%% Others call the server while it waits in a callback: none of them is what it waits for.
+%% Other processes call the server while it waits in a callback; it waits for none of them.
 prepare(asking, Ms, N) ->
     S = server(),
     Db = spawn(fun() -> receive {query, From} -> ?MODULE:spin(Ms), From ! {answer, self()} end end),
@@ -197,18 +190,43 @@ prepare(calling, Ms, N) ->
 prepare(disturbed, Ms, N) ->
     S = server(),
     {[timer], S, fun() -> bystanders(S, Ms, N) end, S, {sleep, Ms}};
-%% It never waits for anything but a scheduler.
+%% The server never waits for anything but a scheduler.
 prepare(crowded, Ms, N) ->
     S = server(),
     Crowd = fun() -> [spawn(?MODULE, spin, [Ms]) || _ <- lists:seq(1, N + 2)] end,
     {[running, scheduler], S, Crowd, S, {spin, Ms}}.
 
-%% They call while the server handles a request that takes Ms.
+%% They call while the server handles a request that takes Ms milliseconds.
 bystanders(Server, Ms, N) ->
     [
         spawn(fun() -> timer:sleep(I * Ms div (8 + N)), ask(Server, {spin, 0}) end)
      || I <- lists:seq(1, 7 + N)
     ].
+
+%% Suspends a process. It is resumed Ms milliseconds after the returned function was called, and
+%% after First was called.
+suspend(Pid, Ms, First) ->
+    Self = self(),
+    Suspend = fun() ->
+        erlang:suspend_process(Pid),
+        Self ! suspended,
+        receive {wait, From} -> From ! waiting end,
+        timer:sleep(Ms),
+        First(),
+        erlang:resume_process(Pid),
+        receive stop -> ok end
+    end,
+    Jailer = spawn_opt(Suspend, [{priority, max}]),
+    receive suspended -> ok end,
+    fun() ->
+        Jailer ! {wait, self()},
+        receive waiting -> ok end
+    end.
+
+%% Keeps all schedulers busy.
+busy(Priority, Ms) ->
+    [spawn_opt(?MODULE, spin, [Ms], [{priority, Priority}, {scheduler, I}]) || I <- schedulers(online)],
+    ok.
 
 schedulers(online) -> lists:seq(1, erlang:system_info(schedulers_online));
 schedulers(dirty_cpu) -> lists:seq(1, erlang:system_info(dirty_cpu_schedulers_online)).
@@ -244,9 +262,11 @@ handle_call({collect, Ms}, _, State) ->
     collect(now_ms() + Ms),
     {reply, ok, State};
 handle_call({open, Ms, Bytes}, _, State) ->
-    %% A pipe that nobody reads from, until its other end is closed.
+    %% A pipe that nothing reads from until its other end is closed.
     Seconds = float_to_list(Ms / 1000, [{decimals, 3}]),
     Port = open_port({spawn_executable, "/bin/sleep"}, [{args, [Seconds]}, binary, stream]),
+    %% The port exits with epipe when the other end is closed in the middle of a write.
+    true = unlink(Port),
     {reply, ok, State#{port => Port, block => binary:copy(<<0>>, Bytes)}};
 handle_call(write, _, #{port := Port, block := Block} = State) ->
     [?MODULE:write(Port, Block) || _ <- lists:seq(1, 2)],
@@ -266,14 +286,17 @@ handle_call({block, Ms}, _, State) ->
     {reply, erts_debug:set_internal_state(block, Ms), State};
 handle_call({dirty_hog, Ms}, _, State) ->
     {reply, ?MODULE:dirty_hog(Ms), State};
+handle_call({timeout, Ms}, _, State) ->
+    {reply, ok, State, Ms};
 handle_call(low, _, State) ->
     process_flag(priority, low),
     {reply, ok, State}.
 
 handle_cast(_, State) -> {noreply, State}.
-handle_info({junk, _}, State) -> {noreply, State}.
+handle_info({junk, _}, State) -> {noreply, State};
+handle_info(timeout, State) -> {noreply, State}.
 
-%% The port may be gone when the pipe can be written to again.
+%% The port may be closed by the time the pipe can be written to again.
 write(Port, Data) ->
     try port_command(Port, Data) catch error:badarg -> closed end.
 
@@ -291,7 +314,7 @@ insert(Table, Deadline) ->
         false -> ok
     end.
 
-%% Each round passes all messages that wait.
+%% Each round of the receive scans all messages in the mailbox.
 special(Deadline) ->
     receive
         special -> error(unexpected)

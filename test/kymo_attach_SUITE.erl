@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The command `kymo attach' against nodes that have no kymo. What a node looks like from
-%% inside (modules, processes, ports, tracing) and from outside (open files, mapped files,
-%% folders) must be the same before and after, however attaching ends.
+%% The command `kymo attach' with nodes that have no kymo. Whichever way attaching ends, the
+%% node must look the same afterwards as before, both from inside (modules, processes, ports,
+%% tracing) and from outside (open files, mapped files, folders).
 -module(kymo_attach_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -11,14 +11,21 @@
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([record/1, only_otp_stays/1, interrupt/1, kill_command/1, kill_runtime/1, disconnect/1, second_signal/1, guard_killed/1]).
--export([keep/1, several_nodes/1, busy/1, embedded/1, long_names/1, no_epmd/1, tls/1, sent_library/1, noexec/1, other_release/1, container/1, other_user/1]).
+-export([keep/1, several_nodes/1, busy/1, embedded/1, long_names/1, no_epmd/1, tls/1, sent_library/1, noexec/1, other_release/1, container/1,
+    sidecar/1, other_user/1]).
 -export([keep_for/1, pid_errors/1]).
+-export([read_only/1]).
+-export([progress_line/1, keep_with_snapshots/1, keep_lost/1, triggers/1, trigger_limits/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
+-export([top_node/1, top_screen/1, live_node/1, show_ends/1, show_kept/1, show_container/1, show_refusals/1]).
 -export([own_kymo/1, other_kymo/1, list/1, print/1, list_recorders/1]).
 -export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
 
 all() ->
     [record, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
-        keep, several_nodes, busy, embedded, long_names, no_epmd, tls, sent_library, noexec, other_release, container, other_user, keep_for, pid_errors,
+        keep, several_nodes, busy, embedded, long_names, no_epmd, tls, sent_library, noexec, read_only, other_release, container, sidecar,
+        other_user, keep_for, pid_errors,
+        progress_line, keep_with_snapshots, keep_lost, triggers, trigger_limits, keep_with_triggers, trigger_refusals, triggers_unseen,
+        top_node, top_screen, live_node, show_ends, show_kept, show_container, show_refusals,
         own_kymo, other_kymo, list, print, list_recorders,
         wrong_cookie, no_node, bad_pattern, output_exists, no_folder, usage, no_dump,
         processes_of_nodes, strange_cookie_files, folder_stays, aborted_wait,
@@ -56,15 +63,24 @@ record(Config) ->
     contains(Returns, ["return_to"]),
     ?assertEqual(8#700, mode(Out)),
     [?assertEqual(8#600, mode(filename:join(Out, Name))) || Name <- ls(Out)],
-    %% Unless they are not wanted.
+    %% The node's counters and the reports of its system monitor are recorded.
+    ?assertEqual([<<"counters">>, <<"system_monitor">>], notes(Out)),
+    %% Unless they are switched off.
     Only = sub(Config, only_calls),
-    {0, _} = run(["--functions", "lists:seq/2", "--events", "calls", "--for", "100ms", "-q", "-o", Only, Node]),
+    {0, _} = run(["--functions", "lists:seq/2", "--events", "calls", "--for", "100ms", "-q", "-o", Only,
+                  "--counters", "off", "--system-monitor", "off", Node]),
+    ?assertEqual([], notes(Only)),
     {0, Without} = kymo_cli:run(["print", "-q", "--tag", "return_to", Only]),
     ?assertEqual("", unicode:characters_to_list(Without)),
     same(Before, Peer, Config),
     peer:stop(Peer).
 
-%% In a node that has loaded nothing yet, modules of OTP are loaded on demand, and stay.
+notes(Rec) ->
+    {0, Json} = kymo_cli:run(["info", "--json", Rec]),
+    #{<<"tags">> := Tags} = kymo_cli:json(unicode:characters_to_list(Json)),
+    [Tag || Tag <- [<<"counters">>, <<"system_monitor">>], is_map_key(Tag, Tags)].
+
+%% If the node has not used them before, modules of OTP are loaded on demand, and stay loaded.
 only_otp_stays(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = look(Peer, Config),
@@ -78,7 +94,7 @@ only_otp_stays(Config) ->
 in_otp(preloaded, _) -> true;
 in_otp(File, Root) -> lists:prefix(Root, File).
 
-%% Ctrl-C ends the recording, which is fetched.
+%% Ctrl-C ends the recording, which is then fetched.
 interrupt(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
@@ -92,7 +108,7 @@ interrupt(Config) ->
     same(Before, Peer, Config),
     peer:stop(Peer).
 
-%% ---- what ends early -------------------------------------------------------------------
+%% ---- sessions that end early -----------------------------------------------------------
 
 kill_command(Config) ->
     interrupted(Config, fun(Command, _, _) -> signal("KILL", os_pid(Command)) end).
@@ -113,7 +129,7 @@ disconnect(Config) ->
         contains(Text, ["connection to the node was lost"])
     end).
 
-%% A node that does not answer: the first Ctrl-C waits for it, the second one does not.
+%% The node does not answer: the first Ctrl-C keeps waiting for it, the second one does not.
 second_signal(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
@@ -132,13 +148,13 @@ second_signal(Config) ->
     same(Before, Peer, Config),
     peer:stop(Peer).
 
-%% Signals that a process has not taken yet.
+%% Signals that are pending for a process.
 pending(Pid) ->
     {ok, Status} = file:read_file("/proc/" ++ Pid ++ "/status"),
     [L || L <- string:lexemes(binary_to_list(Status), "\n"),
         lists:prefix("ShdPnd", L), string:trim(lists:nthtail(7, L)) =/= "0000000000000000"].
 
-%% Somebody in the node kills the process that owns the recorder.
+%% The process in the node that owns the recorder is killed.
 guard_killed(Config) ->
     interrupted(Config, fun(Command, Peer, _) ->
         First = peer:call(Peer, erlang, whereis, [kymo_attach]),
@@ -148,7 +164,8 @@ guard_killed(Config) ->
         contains(Text, ["removes what was put there"])
     end).
 
-%% The same of the process that would clean up: its module stays, all else does not.
+%% The process that would clean up is killed: its module stays loaded, everything else is
+%% removed.
 first_killed(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
@@ -156,11 +173,11 @@ first_killed(Config) ->
     true = peer:call(Peer, erlang, exit, [peer:call(Peer, erlang, whereis, [kymo_attach]), kill]),
     After = settled(Before, Peer, Config, [modules]),
     ?assertEqual([kymo_attach_node], maps:get(modules, After) -- maps:get(modules, Before)),
-    %% It is used again.
+    %% The module is used again.
     {0, _} = run(["--functions", "lists:seq/2", "--for", "10ms", "-q", "-o", sub(Config, rec), Node]),
     peer:stop(Peer).
 
-%% What happens to the recorder later is told to the node's own logger.
+%% Later reports about the recorder go to the node's own logger.
 group_leader_of_node(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     {0, _} = run(["--keep", "--events", "running", "-q", Node]),
@@ -170,7 +187,7 @@ group_leader_of_node(Config) ->
     {0, _} = run(["--detach", Node]),
     peer:stop(Peer).
 
-%% While the node is being recorded, something happens; then it is as it was.
+%% Something happens while the node is being recorded; afterwards the node must look as before.
 interrupted(Config, Happens) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
@@ -181,7 +198,7 @@ interrupted(Config, Happens) ->
     same(Before, Peer, Config),
     peer:stop(Peer).
 
-%% Whatever it waits for, the session ends with the command.
+%% The session ends with the command, whatever it is waiting for.
 aborted_wait(_) ->
     {First, Monitor} = spawn_monitor(fun() -> receive after infinity -> ok end end),
     Link = {node(), First, Monitor},
@@ -189,7 +206,7 @@ aborted_wait(_) ->
     ?assertThrow({error, aborted}, kymo_attach_link:call(Link, info)),
     exit(First, kill).
 
-%% ---- recorders that stay ---------------------------------------------------------------
+%% ---- recorders that stay in the node ---------------------------------------------------
 
 keep(Config) ->
     {Peer, Node} = node_with_work(Config, []),
@@ -199,7 +216,7 @@ keep(Config) ->
     {0, _} = run(["--snapshot", "-o", sub(Config, snap), Node]),
     {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", sub(Config, snap)]),
     contains(Print, ["lists:seq/2"]),
-    %% The copy in the node is gone, the recording is not.
+    %% The copy in the node is removed, the recording is kept.
     [Work] = ls(?config(tmp, Config)),
     true = kymo_cli:until(fun() -> ls(filename:join(?config(tmp, Config), Work)) =:= ["recording"] end),
     {0, _} = run(["--detach", "-o", sub(Config, rec), Node]),
@@ -210,7 +227,7 @@ keep(Config) ->
     contains(Text, ["--keep"]),
     peer:stop(Peer).
 
-%% Files are found again in a node with another current folder and environment.
+%% The files are found again although the node has another current folder and environment.
 moved_node(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     [begin
@@ -243,7 +260,7 @@ busy(Config) ->
     {6, Text} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, second), Node]),
     contains(Text, ["attached to the node already"]),
     ?assertEqual(false, filelib:is_file(sub(Config, second))),
-    %% Nor is it ended by others.
+    %% Another command does not end it, either.
     {6, Text2} = run(["--detach", Node]),
     contains(Text2, ["another command"]),
     {6, Text3} = run(["--snapshot", "-o", sub(Config, snap), Node]),
@@ -261,7 +278,7 @@ long_names(Config) ->
     {ok, Peer, Name} = start_peer(Config, #{longnames => true, host => "127.0.0.1"}, []),
     records_from(Peer, atom_to_list(Name), [], Config).
 
-%% The node is registered nowhere: its port is known.
+%% The node is not registered with any epmd: its port is given.
 no_epmd(Config) ->
     {ok, Socket} = gen_tcp:listen(0, []),
     {ok, Number} = inet:port(Socket),
@@ -271,7 +288,7 @@ no_epmd(Config) ->
     {ok, Peer, Name} = start_peer(Config, #{}, ["-start_epmd", "false", "-erl_epmd_port", Port] ++ Kernel),
     records_from(Peer, atom_to_list(Name), ["--port", Port], Config).
 
-%% Without the options, the error says which ones are needed.
+%% Without the options, the error names the ones that are needed.
 tls(Config) ->
     Key = [{key, {rsa, 2048, 65537}}],
     Chain = #{root => Key, intermediates => [], peer => Key},
@@ -291,7 +308,7 @@ tls(Config) ->
     {0, _} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out] ++ Options ++ [Node]),
     {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
     contains(Print, ["lists:seq/2"]),
-    %% A process of OTP that accepts a connection of TLS is replaced by another one.
+    %% OTP replaces the process that accepts TLS connections after each connection.
     After = settled(Before, Peer, Config, [processes, flags, modules]),
     ?assertEqual(length(maps:get(processes, Before)), length(maps:get(processes, After))),
     ?assertEqual([], [F || {_, {flags, [_ | _]} = F} <- maps:get(flags, After)]),
@@ -313,14 +330,14 @@ records_from(Peer, Node, Options, Config) ->
     same(Before, Peer, Config),
     peer:stop(Peer).
 
-%% The node does not see the files of this side, so the library is sent.
+%% The node cannot see the files of this side, so the library is sent.
 sent_library(Config) ->
     hidden_priv(Config, fun(Peer, Node) ->
         records_from(Peer, Node, [], Config),
         ?assertEqual([], ls(?config(tmp, Config)))
     end, "").
 
-%% The first folder does not allow to execute files; the next one is taken.
+%% The first folder is mounted noexec, so the next one is used.
 noexec(Config) ->
     Dir = filename:join(?config(dir, Config), "noexec"),
     ok = file:make_dir(Dir),
@@ -329,7 +346,21 @@ noexec(Config) ->
         records_from(Peer, Node, ["--node-dir", Dir], Config)
     end, Mount).
 
-%% A folder whose name others have seen is not made twice: the second one could be
+%% Only one of the usual folders is writable; the library is sent.
+read_only(Config) ->
+    Usual = [?config(tmp, Config), "/tmp", "/var/tmp"],
+    Mounts = ["mount -t tmpfs -o ro tmpfs " ++ Dir ++ " || exit 9; " || Dir <- Usual],
+    Ours = fun() -> [Name || Name <- ls("/dev/shm"), lists:prefix("kymo-attach-", Name)] end,
+    hidden_priv(Config, fun(Peer, Node) ->
+        ?assertMatch({error, erofs}, peer:call(Peer, file, make_dir, ["/tmp/kymo_read_only"])),
+        Shared = Ours(),
+        {0, Text} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, first), Node]),
+        contains(Text, ["in /dev/shm/kymo-attach-"]),
+        records_from(Peer, Node, [], Config),
+        ?assertEqual([], Ours() -- Shared)
+    end, lists:append(Mounts)).
+
+%% A folder name that others may have seen is not used a second time: that folder could be
 %% theirs.
 folder_stays(Config) ->
     Small = filename:join(?config(dir, Config), "noexec"),
@@ -350,7 +381,7 @@ folder_stays(Config) ->
         peer:stop(Peer)
     end, "mount -t tmpfs -o size=16k tmpfs " ++ Small ++ " || exit 9; ").
 
-%% A node of another release than that of kymo and of the erl that runs the command.
+%% A node of another OTP release than kymo and the erl that runs the command.
 other_release(Config) ->
     case os:getenv("KYMO_OTHER_ERL") of
         false ->
@@ -358,7 +389,8 @@ other_release(Config) ->
         Erl ->
             {ok, Peer, Name} = start_peer(Config, #{exec => {Erl, []}}, []),
             ?assertNotEqual(erlang:system_info(otp_release), peer:call(Peer, erlang, system_info, [otp_release])),
-            %% Any release may load what this one has compiled: those, and the command's.
+            %% Modules compiled by this release may be loaded on any release: the node's, and
+            %% the command's.
             _ = application:load(kymo),
             {ok, Modules} = application:get_key(kymo, modules),
             [
@@ -372,7 +404,8 @@ other_release(Config) ->
             records_from(Peer, atom_to_list(Name), [], Config)
     end.
 
-%% A network and a host name of its own, which nothing here can resolve.
+%% The node has a network namespace and a host name of its own, which nothing on this side can
+%% resolve.
 container(Config) ->
     Script = "hostname kymo-container && ip link set lo up || exit 9; exec \"$@\"",
     case os:cmd("unshare -n -u sh -c 'hostname kymo-container && ip link set lo up && echo can'") of
@@ -382,24 +415,82 @@ container(Config) ->
             ?assertMatch("kymo_attach_test_" ++ _, atom_to_list(Name)),
             work(Peer),
             Pid = peer:call(Peer, os, getpid, []),
+            {0, _} = run(["--functions", "lists:seq/2", "--for", "10ms", "-q", "-o", sub(Config, warm), "--pid", Pid]),
+            Before = settled_look(Peer, Config),
             Out = sub(Config, rec),
             {0, Text} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out, "--pid", Pid]),
             contains(Text, ["@kymo-container"]),
             {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
             contains(Print, ["lists:seq/2"]),
+            same(Before, Peer, Config),
             peer:stop(Peer);
         _ ->
             {skip, "this user may not make namespaces"}
     end.
 
-%% A node of another user, attached to by root: files in the node are that user's, fetched
-%% ones are ours.
+%% Two containers of a pod: they share the network, the host name and the IPC namespace, but not
+%% their files. Processes are shared too, with shareProcessNamespace, or not.
+sidecar(Config) ->
+    Namespaces = ["-n", "-u", "-i", "-m", "-p", "--fork", "--mount-proc"],
+    Script = "hostname kymo-pod && ip link set lo up && mount -t tmpfs tmpfs " ++ ?config(tmp, Config) ++ " || exit 9; ",
+    case kymo_cli:command(os:find_executable("unshare"), Namespaces ++ ["sh", "-c", Script ++ "echo can"]) of
+        {0, <<"can\n">>} ->
+            Exec = {os:find_executable("unshare"), Namespaces ++ ["sh", "-c", Script ++ "exec \"$@\"", "sh", erl()]},
+            {ok, Peer, Name} = start_peer(Config, #{exec => Exec, host => "kymo-pod"}, []),
+            work(Peer),
+            {0, List} = run(["--list"]),
+            [Line] = [L || L <- string:lexemes(binary_to_list(List), "\n"), string:prefix(L, short(Name)) =/= nomatch],
+            Pid = lists:nth(2, string:lexemes(Line, " ")),
+            Shared = fun(Args) -> in_pod(Pid, ["-p"], [], Config, Args) end,
+            Apart = fun(Args) -> in_pod(Pid, [], ["-p", "--fork"], Config, Args) end,
+            Record = ["--functions", "lists:seq/2", "--for", "300ms", atom_to_list(Name), "-o"],
+            %% The node's process and files as this side sees them.
+            Outside = [{os_pid, Pid} | lists:keyreplace(tmp, 1, Config, {tmp, "/proc/" ++ Pid ++ "/root" ++ ?config(tmp, Config)})],
+            {0, _} = Shared(Record ++ [sub(Config, warm)]),
+            Before = settled_look(Peer, Outside),
+            {0, SharedList} = Shared(["--list"]),
+            contains(SharedList, [short(Name), "command line of process 1"]),
+            {0, Text} = Shared(Record ++ [sub(Config, shared)]),
+            contains(Text, ["@kymo-pod"]),
+            same(Before, Peer, Outside),
+            {0, ApartList} = Apart(["--list"]),
+            contains(ApartList, [short(Name)]),
+            ?assertEqual(nomatch, string:find(ApartList, "command line")),
+            {6, Refused} = Apart(Record ++ [sub(Config, apart)]),
+            contains(Refused, ["there is no cookie", "--cookie-file"]),
+            Cookie = sub(Config, cookie),
+            ok = file:write_file(Cookie, ?COOKIE),
+            ok = file:change_mode(Cookie, 8#600),
+            {0, _} = Apart(["--cookie-file", Cookie | Record] ++ [sub(Config, apart)]),
+            same(Before, Peer, Outside),
+            [begin
+                 {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", sub(Config, Rec)]),
+                 contains(Print, ["lists:seq/2"])
+             end || Rec <- [shared, apart]],
+            peer:stop(Peer);
+        _ ->
+            {skip, "this user may not make namespaces"}
+    end.
+
+%% Runs the command in the namespaces of the pod of process Pid, with mounts of its own.
+in_pod(Pid, Joined, New, Config, Args) ->
+    Home = sub(Config, home),
+    _ = file:make_dir(Home),
+    kymo_cli:command(os:find_executable("nsenter"),
+        ["-t", Pid, "-n", "-u", "-i"] ++ Joined ++ ["unshare", "-m"] ++ New ++
+            ["sh", "-c", "mount -t proc proc /proc && HOME=" ++ Home ++ " && export HOME && exec \"$@\"", "sh",
+                kymo:cli_path(), "attach", "--erl", erl() | Args]).
+
+short(Name) -> hd(string:split(atom_to_list(Name), "@")).
+
+%% Root attaches to a node of another user: files in the node belong to that user, fetched files
+%% to root.
 other_user(Config) ->
     SetPriv = "setpriv --reuid=65534 --regid=65534 --clear-groups ",
     case os:cmd(SetPriv ++ "test -x " ++ erl() ++ " && echo can") of
         "can\n" ->
             Exec = {os:find_executable("setpriv"), tl(string:lexemes(SetPriv, " ")) ++ [erl()]},
-            %% That user may not be able to enter the folders of this test.
+            %% That user may have no access to the folders of this test.
             Tmp = "/tmp/kymo_attach_test_" ++ os:getpid(),
             ok = file:make_dir(Tmp),
             ok = file:change_mode(Tmp, 8#777),
@@ -417,7 +508,7 @@ other_user(Config) ->
             {skip, "this user may not start a node as another one"}
     end.
 
-%% The recorder ends by itself, and its recording waits.
+%% The recorder ends by itself, and its recording stays until it is fetched.
 keep_for(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
@@ -437,12 +528,326 @@ pid_errors(Config) ->
     {6, NoRuntime} = run(["--pid", os_pid(Cat), "--for", "1ms", "-o", sub(Config, rec)]),
     port_close(Cat),
     contains(NoRuntime, ["process", "not an Erlang runtime"]),
-    %% The runtime of this test is started without a name.
+    %% The runtime that runs this test has no node name.
     {6, NoName} = run(["--pid", os:getpid(), "--for", "1ms", "-o", sub(Config, rec)]),
     contains(NoName, ["-sname"]).
 
-%% Runs a node in a mount namespace of its own, where the folder with the library is
-%% hidden.
+%% On a terminal: events, losses, the cost of tracing, and what the budget has shed.
+progress_line(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Command = lists:flatten(lists:join(" ", [
+        "stty rows 24 cols 200; exec", kymo:cli_path(), "attach --erl", erl(), "--functions lists:_/_", "--budget 1/s", "-o", sub(Config, rec), Node])),
+    Port = open_port({spawn_executable, os:find_executable("script")},
+        [{args, ["-q", "-e", "-c", Command, "/dev/null"]}, exit_status, binary, use_stdio, hide]),
+    Text = until_text(Port, "shed lists:[a-z_]+/[0-9] and [0-9]+ more"),
+    ?assertMatch({match, _}, re:run(Text, "[0-9]+ s  [0-9]+ events  [0-9]+/s  0 lost  [0-9]+ MiB  cost [0-9]+[.][0-9] %")),
+    port_command(Port, [3]),
+    {0, _} = kymo_ended(Port),
+    peer:stop(Peer).
+
+%% Each Enter takes a snapshot. Ctrl-C or the end of the input leaves the recorder running.
+keep_with_snapshots(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Out = sub(Config, snapshots),
+    Command = start(["--keep", "--functions", "lists:seq/2", "-o", Out, Node]),
+    await_text(Command, "Enter copies a snapshot"),
+    port_command(Command, "\n"),
+    await_text(Command, "snapshot in " ++ filename:join(Out, "snapshot-1")),
+    port_command(Command, "\n"),
+    await_text(Command, "snapshot-2"),
+    ?assertEqual(["snapshot-1", "snapshot-2"], ls(Out)),
+    %% The copies of the snapshots in the node are removed.
+    [Work] = ls(?config(tmp, Config)),
+    true = kymo_cli:until(fun() -> ls(filename:join(?config(tmp, Config), Work)) =:= ["recording"] end),
+    signal("INT", os_pid(Command)),
+    {0, Text} = kymo_ended(Command),
+    contains(Text, ["the recorder stays"]),
+    [begin
+         ?assertEqual(8#700, mode(filename:join(Out, Name))),
+         {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", filename:join(Out, Name)]),
+         contains(Print, ["lists:seq/2"])
+     end || Name <- ls(Out)],
+    ?assertMatch([#{state := active} | _], peer:call(Peer, kymo, list, [])),
+    {0, _} = run(["--detach", Node]),
+    same(Before, Peer, Config),
+    %% Standard input ends.
+    Script = "(echo; sleep 0.1; echo) | \"$@\"",
+    Piped = sub(Config, piped),
+    {0, Said} = kymo_cli:command("/bin/sh", ["-c", Script, "sh", kymo:cli_path(), "attach", "--erl", erl(), "--keep",
+        "--functions", "lists:seq/2", "-o", Piped, Node]),
+    contains(Said, ["snapshot-2", "the recorder stays"]),
+    ?assertEqual(["snapshot-1", "snapshot-2"], ls(Piped)),
+    {0, _} = run(["--detach", Node]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% Neither a lost connection nor a killed command ends a recorder that was started with --keep.
+keep_lost(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    [begin
+         Command = start(["--keep", "--functions", "lists:seq/2", "-o", sub(Config, "out" ++ integer_to_list(Status)), Node]),
+         await_text(Command, "Enter copies a snapshot"),
+         End(Command),
+         {Status, Text} = kymo_ended(Command),
+         contains(Text, Parts),
+         true = kymo_cli:until(fun() -> peer:call(Peer, erlang, nodes, [hidden]) =:= [] end),
+         ?assertMatch([#{state := active} | _], peer:call(Peer, kymo, list, [])),
+         {0, _} = run(["--detach", Node]),
+         same(Before, Peer, Config)
+     end || {Status, Parts, End} <- [
+        {6, ["the recorder stays there", "--detach"], fun(_) ->
+            [Hidden] = peer:call(Peer, erlang, nodes, [hidden]),
+            true = peer:call(Peer, erlang, disconnect_node, [Hidden])
+        end},
+        {137, [], fun(Command) -> signal("KILL", os_pid(Command)) end}]],
+    peer:stop(Peer).
+
+%% The command evaluates the triggers outside the node; the snapshot contains what fired.
+triggers(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Out = sub(Config, rec),
+    Command = start(["--functions", "lists:seq/2", "--trigger", "exit,for_kymo", "--trigger", "call,lists:seq/2,1h", "-o", Out, Node]),
+    await_text(Command, "recording"),
+    Pid = exits(Peer, "for_kymo"),
+    await_text(Command, "exit,for_kymo fired; snapshot in " ++ Out ++ ".triggered/"),
+    signal("INT", os_pid(Command)),
+    {0, _} = kymo_ended(Command),
+    [Name] = ls(Out ++ ".triggered"),
+    Snapshot = filename:join(Out ++ ".triggered", Name),
+    ?assertEqual({8#700, 8#700}, {mode(Out ++ ".triggered"), mode(Snapshot)}),
+    {0, Exits} = kymo_cli:run(["print", "-q", "--tag", "exit", "--pid", Pid, Snapshot]),
+    contains(Exits, ["for_kymo"]),
+    {0, Info} = kymo_cli:run(["info", Snapshot]),
+    contains(Info, ["fired", "exit,for_kymo"]),
+    {ok, Json} = file:read_file(filename:join(Snapshot, "firing.json")),
+    contains(Json, ["\"held\":true"]),
+    {0, _} = kymo_cli:run(["info", Out]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% Without a cool-down, until the limit is reached; the newest snapshots are kept.
+trigger_limits(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Out = sub(Config, rec),
+    Command = start(["--functions", "lists:seq/2", "--trigger", "exit,for_kymo*", "--cooldown", "0s", "--max", "3",
+        "--keep-snapshots", "2", "--keep-bytes", "infinity", "-o", Out, Node]),
+    await_text(Command, "recording"),
+    [begin
+         Pid = exits(Peer, "for_kymo" ++ N),
+         await_text(Command, "fired; snapshot in"),
+         ?assertMatch([_ | _], Pid)
+     end || N <- ["1", "2"]],
+    Last = exits(Peer, "for_kymo3"),
+    await_text(Command, "taken 3 snapshots and take no more (--max)"),
+    _ = exits(Peer, "for_kymo4"),
+    signal("INT", os_pid(Command)),
+    {0, _} = kymo_ended(Command),
+    [_, Newest] = lists:sort(ls(Out ++ ".triggered")),
+    {0, Exits} = kymo_cli:run(["print", "-q", "--tag", "exit", "--pid", Last, filename:join(Out ++ ".triggered", Newest)]),
+    contains(Exits, ["for_kymo3"]),
+    peer:stop(Peer).
+
+keep_with_triggers(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Out = sub(Config, caught),
+    Command = start(["--keep", "--events", "messages", "--trigger", "exit,for_kymo", "-o", Out, Node]),
+    await_text(Command, "Enter copies a snapshot"),
+    _ = exits(Peer, "for_kymo"),
+    await_text(Command, "fired; snapshot in "),
+    port_command(Command, "\n"),
+    await_text(Command, "snapshot-1"),
+    signal("TERM", os_pid(Command)),
+    {0, _} = kymo_ended(Command),
+    ?assertMatch([_, "snapshot-1"], ls(Out)),
+    {0, _} = run(["--detach", Node]),
+    peer:stop(Peer).
+
+%% A process of the node that exits with this reason.
+exits(Peer, Reason) ->
+    Pid = peer:call(Peer, erlang, spawn, [erlang, exit, [list_to_atom(Reason)]]),
+    peer:call(Peer, erlang, pid_to_list, [Pid]).
+
+%% The node's recording cannot be read from this machine.
+triggers_unseen(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Mount = "mount -t tmpfs tmpfs " ++ ?config(tmp, Config),
+    case os:cmd("unshare -m sh -c '" ++ Mount ++ " && echo can'") of
+        "can\n" ->
+            %% The command sees another folder of that name, and none of the node's processes.
+            {6, Text} = kymo_cli:command(os:find_executable("unshare"), ["-m", "-p", "--fork", "--mount-proc", "sh", "-c",
+                Mount ++ " && \"$@\"", "sh", kymo:cli_path(), "attach", "--erl", erl(), "--cookie", ?COOKIE,
+                "--trigger", "exit,_", "-o", sub(Config, rec), Node]),
+            contains(Text, ["can't be seen from here"]),
+            ?assertEqual(false, filelib:is_file(sub(Config, rec))),
+            same(Before, Peer, Config);
+        _ ->
+            {skip, "this user may not mount file systems"}
+    end,
+    peer:stop(Peer).
+
+trigger_refusals(Config) ->
+    Out = sub(Config, rec),
+    [begin
+         {2, Text} = run(Args),
+         contains(Text, Parts)
+     end || {Args, Parts} <- [
+        {["--trigger", "call,lists:seq/2,1ms", "-o", Out, "a@b"], ["--functions"]},
+        {["--trigger", "nonsense,1", "-o", Out, "a@b"], ["--trigger"]},
+        {["--trigger", "exit,_", "--keep", "a@b"], ["-o DIR"]},
+        {["--trigger", "exit,_", "--print", "-o", Out], ["--print"]},
+        {["--trigger", "exit,_", "--detach", "a@b"], ["--detach"]},
+        {["--trigger", "stopped,1s", "--counters", "off", "-o", Out, "a@b"], ["leave out --counters off"]},
+        {["--trigger", "reported,_", "--system-monitor", "off", "-o", Out, "a@b"], ["leave out --system-monitor off"]},
+        {["--max", "3", "-o", Out, "a@b"], ["--max limits", "add --trigger"]},
+        {["--cooldown", "soon", "--trigger", "exit,_", "-o", Out, "a@b"], ["--cooldown takes a time", "soon"]},
+        {["--cooldown", "1000h", "--trigger", "exit,_", "-o", Out, "a@b"], ["--cooldown takes a time"]},
+        {["--max", "0", "--trigger", "exit,_", "-o", Out, "a@b"], ["--max takes a number from 1 on, or infinity, not '0'"]},
+        {["--keep-snapshots", "all", "--trigger", "exit,_", "-o", Out, "a@b"], ["--keep-snapshots takes a number"]},
+        {["--keep-bytes", "-1", "--trigger", "exit,_", "-o", Out, "a@b"], ["--keep-bytes takes a number"]}]].
+
+%% ---- kymo top NODE, kymo live NODE ---------------------------------------------------------
+
+%% One window that covers a whole second of the node's work.
+top_node(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    {0, Text} = show(top, ["--functions", "lists:seq/2", "--once", "--json", Node]),
+    [Said, Json] = string:split(Text, "\n"),
+    contains(Said, [Node, "recording"]),
+    #{<<"functions">> := [#{<<"function">> := <<"lists:seq/2">>, <<"calls">> := Calls}], <<"from_ns">> := From, <<"to_ns">> := To} =
+        kymo_cli:json(binary_to_list(Json)),
+    ?assert(Calls > 0),
+    ?assert(To - From > 500_000_000),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% On a terminal: messages that are produced while the screen is shown are printed after it.
+top_screen(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Command = lists:flatten(lists:join(" ", ["stty rows 24 cols 100; exec", kymo:cli_path(), "top -d 100ms --erl", erl(), "--functions lists:seq/2", Node])),
+    Port = open_port({spawn_executable, os:find_executable("script")},
+        [{args, ["-q", "-e", "-c", Command, "/dev/null"]}, exit_status, binary, use_stdio, hide, {env, [{"TERM", "xterm"}]}]),
+    _ = until_text(Port, "q quit.*lists:seq/2"),
+    [Hidden] = peer:call(Peer, erlang, nodes, [hidden]),
+    true = peer:call(Peer, erlang, disconnect_node, [Hidden]),
+    {Status, Text} = kymo_ended(Port),
+    ?assert(lists:member(Status, [3, 6])),
+    [_, After] = string:split(Text, "\e[?1049l"),
+    contains(After, [Node ++ ": the connection to the node was lost"]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+live_node(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Command = start_show(live, ["--functions", "lists:seq/2", "--last", "1h", Node]),
+    Text = until_text(Command, "http://127.0.0.1:[0-9]+/[0-9a-f]+/\n"),
+    {match, [Host, Path]} = re:run(Text, "http://(127[0-9.:]+)(/[0-9a-f]+/)", [{capture, [1, 2], list}]),
+    [_, Number] = string:split(Host, ":"),
+    true = kymo_cli:until(fun() ->
+        {ok, Socket} = gen_tcp:connect("127.0.0.1", list_to_integer(Number), [binary, {active, false}]),
+        ok = gen_tcp:send(Socket, ["GET ", Path, "data HTTP/1.1\r\nHost: ", Host, "\r\n\r\n"]),
+        string:find(read_all(Socket), "lists:seq/2") =/= nomatch
+    end),
+    signal("INT", os_pid(Command)),
+    {0, _} = kymo_ended(Command),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+read_all(Socket) ->
+    case gen_tcp:recv(Socket, 0, 30000) of
+        {ok, Data} -> <<Data/binary, (read_all(Socket))/binary>>;
+        {error, closed} -> <<>>
+    end.
+
+%% The node looks as before, whichever way the commands end.
+show_ends(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Pid = fun(Command) -> os_pid(Command) end,
+    Child = fun(Command) -> [C] = children(os_pid(Command)), C end,
+    [begin
+         Command = start_show(What, Args ++ ["--functions", "lists:seq/2", Node]),
+         _ = until_text(Command, Pattern),
+         ?assertEqual(true, peer:call(Peer, erlang, module_loaded, [kymo_server])),
+         signal(Signal, Of(Command)),
+         {Status, _} = kymo_ended(Command),
+         ?assert(lists:member(Status, Statuses), {What, Signal, Status}),
+         same(Before, Peer, Config)
+     end || {What, Args, Pattern} <- [{top, ["--json", "-d", "100ms"], "\\{"}, {live, [], "http://"}],
+            {Signal, Of, Statuses} <- [{"INT", Pid, [0]}, {"TERM", Pid, [0]}, {"HUP", Pid, [0, 129]}, {"KILL", Pid, [137]}]
+                ++ [{"KILL", Child, [3, 6]} || What =:= top]],
+    peer:stop(Peer).
+
+%% A recorder that was left in the node is shown, and keeps running.
+show_kept(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {0, _} = run(["--keep", "--functions", "lists:seq/2", "-q", Node]),
+    {0, Text} = show(top, ["--once", "--json", Node]),
+    contains(Text, ["left there with --keep", "lists:seq/2"]),
+    %% But not if other options are given.
+    {6, Busy} = show(top, ["--once", "--functions", "lists:map/2", Node]),
+    contains(Busy, ["attached to the node already", "--detach"]),
+    ?assertMatch([#{state := active}], peer:call(Peer, kymo, list, [])),
+    {0, _} = run(["--detach", Node]),
+    peer:stop(Peer).
+
+%% The node's files are visible in its own mount namespace, not in this one.
+show_container(Config) ->
+    Hidden = filename:join(?config(dir, Config), "noexec"),
+    ok = file:make_dir(Hidden),
+    hidden_priv(Config, fun(Peer, Node) ->
+        work(Peer),
+        {0, Text} = show(top, ["--functions", "lists:seq/2", "--once", "--json", "--node-dir", Hidden, Node]),
+        contains(Text, [Hidden, "\"lists:seq/2\""]),
+        ?assertEqual({ok, []}, peer:call(Peer, file, list_dir, [Hidden])),
+        peer:stop(Peer)
+    end, "mount -t tmpfs -o size=80m tmpfs " ++ Hidden ++ " || exit 9; ").
+
+show_refusals(Config) ->
+    [begin
+         {Status, Text} = kymo_cli:run(Args),
+         ?assertEqual({Args, 2}, {Args, Status}),
+         contains(Text, Parts)
+     end || What <- ["top", "live"],
+            {Args, Parts} <- [
+                {[What], ["one recording or one node"]},
+                {[What, "a@b", "c@d"], ["not 2"]},
+                {[What, "--pid", "1", "a@b"], ["--pid"]},
+                {[What, "--functions", "lists:seq/2", ?config(dir, Config)], ["is no node", "name@host"]},
+                {[What, "--node-port", "0", "a@b"], ["1 to 65535"]},
+                {[What, "--policy", "discard", "a@b"], ["help " ++ What]},
+                {[What, "--erl", erl(), "nonode@nohost"], ["not the name of a node"]}]],
+    {6, Text} = show(top, ["--cookie", "c", "--node-port", "1", "a@localhost"]),
+    contains(Text, ["no node listens"]).
+
+show(What, Args) -> kymo_cli:run([atom_to_list(What), "--erl", erl() | Args]).
+
+start_show(What, Args) ->
+    open_port(
+        {spawn_executable, kymo:cli_path()},
+        [{args, [atom_to_list(What), "--erl", erl() | Args]}, exit_status, stderr_to_stdout, binary, use_stdio, hide]
+    ).
+
+until_text(Port, Pattern) -> until_text(Port, Pattern, <<>>).
+
+until_text(Port, Pattern, Got) ->
+    case re:run(Got, Pattern, [dotall]) of
+        nomatch ->
+            receive
+                {Port, {data, Data}} -> until_text(Port, Pattern, <<Got/binary, Data/binary>>);
+                {Port, {exit_status, Status}} -> error({ended, Status, Got})
+            end;
+        _ ->
+            Got
+    end.
+
+%% Runs a node in a mount namespace of its own, in which the folder with the library is hidden.
 hidden_priv(Config, Fun, More) ->
     Script = "mount -t tmpfs tmpfs " ++ priv() ++ " || exit 9; " ++ More ++ "exec \"$@\"",
     case os:cmd("unshare -m sh -c '" ++ "mount -t tmpfs tmpfs " ++ priv() ++ " && echo can'") of
@@ -454,7 +859,7 @@ hidden_priv(Config, Fun, More) ->
             {skip, "this user may not mount file systems"}
     end.
 
-%% A node that has loaded the same kymo keeps it, and its recorders.
+%% A node that has loaded the same kymo keeps it, and keeps its recorders.
 own_kymo(Config) ->
     {Peer, Node} = node_with_work(Config, ["-pa", filename:dirname(code:which(kymo))]),
     Own = #{dir => sub(Config, own), owner => none, name => own, memory => 8 bsl 20},
@@ -465,7 +870,7 @@ own_kymo(Config) ->
     ?assertMatch(#{state := active}, peer:call(Peer, kymo, info, [own])),
     peer:stop(Peer).
 
-%% Another build is not replaced under the feet of those who use it.
+%% Another build of kymo that is in use is not replaced.
 other_kymo(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     {ok, kymo_folder, Code} = compile:forms([{attribute, 1, module, kymo_folder}], []),
@@ -476,7 +881,7 @@ other_kymo(Config) ->
     ?assertEqual([kymo_folder], [M || M <- peer:call(Peer, erlang, loaded, []), lists:prefix("kymo", atom_to_list(M))]),
     peer:stop(Peer).
 
-%% A process that still runs a kymo of before is not killed.
+%% A process that still runs old code of kymo is not killed.
 old_code(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     {ok, Tokens, _} = erl_scan:string("f() -> receive stop -> ok end."),
@@ -491,7 +896,7 @@ old_code(Config) ->
     ?assert(peer:call(Peer, erlang, is_process_alive, [Old])),
     peer:stop(Peer).
 
-%% ---- without a recording -----------------------------------------------------------------
+%% ---- --print -----------------------------------------------------------------------------
 
 list(Config) ->
     {Peer, Node} = node_with_work(Config, []),
@@ -505,7 +910,7 @@ list(Config) ->
     contains(Line, ["command line of process " ++ Pid]),
     peer:stop(Peer).
 
-%% What is printed is evaluated in a shell of the node.
+%% The printed code is evaluated in a shell of the node.
 print(Config) ->
     {Peer, _} = node_with_work(Config, []),
     Out = sub(Config, rec),
@@ -543,7 +948,7 @@ no_node(Config) ->
     contains(Text, ["no node no_such_node", hd(string:split(Node, "@"))]),
     {6, NoHost} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), "a@no-such-host-here"]),
     contains(NoHost, ["no-such-host-here"]),
-    %% No folder is left of several nodes either.
+    %% With several nodes, no folder is left behind either.
     {6, _} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), "no_such_node", "nor_this_one"]),
     ?assertEqual(false, filelib:is_file(sub(Config, rec))),
     peer:stop(Peer).
@@ -561,7 +966,7 @@ bad_pattern(Config) ->
     same(Before, Peer, Config),
     peer:stop(Peer).
 
-%% Found before anything is done in the node.
+%% The error is found before anything is done in the node.
 output_exists(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = look(Peer, Config),
@@ -574,7 +979,7 @@ output_exists(Config) ->
     same(Before, Peer, Config),
     peer:stop(Peer).
 
-%% What could be written stays, and the node is as it was.
+%% What could be written is kept, and the node looks as before.
 output_full(Config) ->
     Dir = sub(Config, small),
     ok = file:make_dir(Dir),
@@ -594,7 +999,7 @@ output_full(Config) ->
             {skip, "this user may not mount file systems"}
     end.
 
-%% Every folder is tried, and named.
+%% Every folder is tried, and the error names them all.
 no_folder(Config) ->
     Tmp = ?config(tmp, Config),
     {Peer, Node} = node_with_work(Config, []),
@@ -622,7 +1027,6 @@ usage(Config) ->
         {["--print", "-o", Out, "a@b"], ["--print"]},
         {["--pid", "1", "-o", Out, "a@b"], ["--pid"]},
         {["--keep", "--detach", "a@b"], ["--keep", "--detach"]},
-        {["--keep", "-o", Out, "a@b"], ["--keep"]},
         {["--detach", "--events", "running", "a@b"], ["--detach"]},
         {["--nonsense"], ["nonsense"]},
         {["-o", Out, "a@b", "a@b"], ["twice", "a@b"]},
@@ -633,7 +1037,7 @@ usage(Config) ->
         {["-o", Out, "--functions", "", "a@b"], ["--functions"]},
         {["-o", <<"/tmp/", 255>>, "a@b"], ["not UTF-8"]}]].
 
-%% What cannot be used as a cookie is not shown, and no dump holds it.
+%% A value that cannot be used as a cookie is not shown, and is in no crash dump.
 no_dump(Config) ->
     Cookie = lists:duplicate(300, $c),
     ok = file:write_file(sub(Config, cookie), Cookie),
@@ -641,7 +1045,7 @@ no_dump(Config) ->
     {6, Text} = run(["--cookie-file", sub(Config, cookie), "-o", sub(Config, rec), "a@b"]),
     contains(Text, ["255", "--cookie-file", sub(Config, cookie)]),
     ?assertEqual(nomatch, string:find(Text, "cccc")),
-    %% A runtime that ends in a worse way: its folder of modules is not there.
+    %% A worse failure: the runtime of the command does not find the folder with its modules.
     Alone = sub(Config, alone),
     ok = filelib:ensure_dir(filename:join([Alone, "priv", "bin", "kymo"])),
     {ok, _} = file:copy(kymo:cli_path(), filename:join([Alone, "priv", "bin", "kymo"])),
@@ -650,7 +1054,7 @@ no_dump(Config) ->
     contains(Missing, [filename:join(Alone, "ebin"), "kymo_attach"]),
     ?assertEqual([], [Name || Name <- ls(?config(dir, Config)), lists:prefix("erl_crash", Name)]).
 
-%% A name without a host is one of this host only.
+%% A name without a host means a node of this host only.
 processes_of_nodes(_) ->
     Here = #{pid => "1", name => "shop"},
     There = #{pid => "2", name => "shop@there"},
@@ -659,7 +1063,7 @@ processes_of_nodes(_) ->
     ?assertEqual(There, kymo_attach_proc:find('shop@there', "here", [Here, There])),
     ?assertEqual(none, kymo_attach_proc:find('shop@elsewhere', "here", [Here, There])).
 
-%% Other users see the arguments of all processes.
+%% The cookie is not on a command line, where other users could see it.
 hidden_cookie(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Command = start(["--cookie", ?COOKIE, "--events", "running", "-o", sub(Config, rec), Node]),
@@ -672,7 +1076,7 @@ hidden_cookie(Config) ->
     {0, _} = kymo_ended(Command),
     peer:stop(Peer).
 
-%% Each name of an attaching node is an atom that the node keeps.
+%% Attaching uses a single node name, because the node keeps an atom for each name it sees.
 one_name(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Attach = fun() ->
@@ -691,7 +1095,7 @@ one_name(Config) ->
     ?assertEqual(First, Ended(Attach())),
     peer:stop(Peer).
 
-%% One to which others can connect, since its cookie is no secret.
+%% A runtime that others can connect to, since its cookie is not secret.
 named_runtime(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Name = "kymo_attach_named_" ++ os:getpid(),
@@ -709,7 +1113,7 @@ no_listener(Config) ->
     {6, Protocol} = run(["--cookie", ?COOKIE, "--proto-dist", "nonsense", "-o", sub(Config, rec), "a@localhost"]),
     contains(Protocol, ["check --proto-dist"]).
 
-%% Neither waited for nor read without end.
+%% The command neither blocks on such files nor reads them without end.
 strange_cookie_files(Config) ->
     Pipe = sub(Config, pipe),
     "" = os:cmd("mkfifo " ++ Pipe),
@@ -748,7 +1152,7 @@ work(Peer) ->
     _ = peer:call(Peer, erlang, spawn, [erl_eval, exprs, [Exprs, []]]),
     ok.
 
-%% What a node looks like once modules of OTP were loaded on demand.
+%% What a node looks like once modules of OTP have been loaded on demand.
 warm_look(Peer, Node, Config) ->
     Out = filename:join(?config(dir, Config), "warm-" ++ integer_to_list(erlang:unique_integer([positive]))),
     {0, _} = run(["--functions", "lists:seq/2", "--for", "10ms", "-q", "-o", Out, Node]),
@@ -758,7 +1162,7 @@ settled_look(Peer, Config) ->
     true = kymo_cli:until(fun() -> peer:call(Peer, erlang, nodes, [hidden]) =:= [] end),
     stable(look(Peer, Config), Peer, Config).
 
-%% Processes and sockets of a connection end a little after it.
+%% Processes and sockets of a connection end shortly after it.
 stable(Before, Peer, Config) ->
     receive
     after 50 -> ok
@@ -769,7 +1173,10 @@ stable(Before, Peer, Config) ->
     end.
 
 look(Peer, Config) ->
-    Pid = peer:call(Peer, os, getpid, []),
+    Pid = case ?config(os_pid, Config) of
+        undefined -> peer:call(Peer, os, getpid, []);
+        Seen -> Seen
+    end,
     {value, Inside, _} = peer:call(Peer, erl_eval, exprs, [inside(), []]),
     Inside#{
         descriptors => [target("/proc/" ++ Pid ++ "/fd/", Fd) || Fd <- ls("/proc/" ++ Pid ++ "/fd")],
@@ -777,7 +1184,7 @@ look(Peer, Config) ->
         files => ls(?config(tmp, Config))
     }.
 
-%% Runs in the node, in one process, which is not looked at.
+%% Runs in the node, in one process, which is left out of the result.
 inside() ->
     {ok, Tokens, _} = erl_scan:string(
         "Processes = lists:sort(erlang:processes() -- [self()]),"
@@ -787,6 +1194,8 @@ inside() ->
         "  ports => lists:sort(erlang:ports()),"
         "  environment => application:get_all_env(kymo),"
         "  pattern => erlang:trace_info({lists, seq, 2}, all),"
+        "  system_monitor => erlang:system_monitor(),"
+        "  wall_time => is_list(erlang:statistics(scheduler_wall_time)),"
         "  receive_pattern => erlang:trace_info('receive', match_spec),"
         "  new_processes => erlang:trace_info(new_processes, flags),"
         "  flags => [{P, erlang:trace_info(P, flags)} || P <- Processes],"
@@ -804,7 +1213,7 @@ target(Dir, Fd) ->
         {error, Why} -> {Fd, Why}
     end.
 
-%% The library stays mapped, whatever its file is called: it is never unloaded.
+%% The library is never unloaded, so it stays mapped, whatever its file is called.
 mapped(Pid) ->
     {ok, Maps} = file:read_file("/proc/" ++ Pid ++ "/maps"),
     Files = [lists:last(string:lexemes(Line, " ")) || Line <- string:lexemes(binary_to_list(Maps), "\n"),
@@ -815,7 +1224,7 @@ same(Before, Peer, Config) ->
     _ = settled(Before, Peer, Config, []),
     ok.
 
-%% What is not looked at must not be different after some time.
+%% Everything but the parts in Except must eventually be as before.
 settled(Before, Peer, Config, Except) ->
     Wanted = maps:without(Except, Before),
     Same = fun() -> maps:without(Except, look(Peer, Config)) =:= Wanted end,
@@ -882,7 +1291,7 @@ mode(File) ->
 contains(Text, Parts) ->
     [?assertNotEqual({Part, nomatch}, {Part, string:find(Text, Part)}, Text) || Part <- Parts].
 
-%% The library of another architecture is not sent.
+%% A library for another architecture is not sent.
 other_machine(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),

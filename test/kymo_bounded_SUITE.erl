@@ -1,9 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What recording costs the process that is traced does not depend on how large or
-%% of what kind its terms are: as many calls to the allocators as for a small tuple,
-%% no memory that grows, no more bytes recorded than `content_bytes' allow.
-%% Each case runs in a node of its own, in which little else allocates.
+%% The cost of recording to the traced process does not depend on the size or kind of its terms:
+%% as many allocator calls as for a small tuple, no growing memory, and no more bytes recorded
+%% than `content_bytes' allows. Each case runs in a node of its own, in which little else
+%% allocates.
 -module(kymo_bounded_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -14,7 +14,7 @@
 
 -define(MESSAGES, 100).
 -define(CONTENT_BYTES, 512).
-%% Calls of allocators that other things in the node may cause during a case.
+%% Allocator calls that unrelated activity in the node may add during a case.
 -define(NOISE, 40).
 -define(NOISE_BYTES, 1000000).
 
@@ -133,14 +133,14 @@ large() ->
             Large
     end.
 
-%% Made from its external form, for compilers without the syntax.
+%% Built from its external form, because compilers may lack the syntax.
 record_of(Fields) ->
     Atom = fun(A) -> Text = atom_to_binary(A), <<119, (byte_size(Text)), Text/binary>> end,
     Keys = << <<(Atom(K))/binary>> || {K, _} <- Fields >>,
     Values = << <<(binary:part(term_to_binary(N), 1, 2))/binary>> || N <- lists:seq(1, length(Fields)) >>,
     Record = binary_to_term(<<131, $C, (length(Fields)):32, 0, (Atom(kymo_test))/binary, (Atom(thing))/binary,
                               Keys/binary, Values/binary>>),
-    %% One that holds the values themselves, and not what is decoded of them.
+    %% A record that holds the terms themselves, not copies decoded from the external form.
     {Record, [V || {_, V} <- Fields]}.
 
 %% ---- the comparison ----------------------------------------------------------------
@@ -164,7 +164,7 @@ case_of(Name, Config) ->
         [peer:stop(P) || P <- Peers]
     end.
 
-%% A node with one scheduler, and what it needs besides.
+%% A node with one scheduler, and the other nodes that the terms need.
 start_nodes(node_terms) ->
     {Peer, Node} = start_node(#{name => peer:random_name()}),
     {Other, OtherNode} = start_node(#{name => peer:random_name()}),
@@ -185,9 +185,9 @@ start_node(Options) ->
 own_terms() ->
     {self(), hd(erlang:ports()), make_ref(), alias(), atomics:new(1, [])}.
 
-%% In the node: the same work for the term and for the control. A process that ends
-%% with a term costs the runtime itself what that takes, so there the control is the
-%% same term in a recording without contents.
+%% In the node: the same work for the term and for the control. If a process exits with a term,
+%% the runtime itself has costs that depend on the term, so the control is then the same term in
+%% a recording without contents.
 compare(Path, Name, Dir) ->
     [{module, _} = code:ensure_loaded(M) || M <- [kymo_tracer, kymo_workload, kymo_conform, seq_trace, ?MODULE]],
     set_patterns(Path),
@@ -225,8 +225,8 @@ set_patterns(Path) ->
                 end,
     1 = erlang:trace_pattern({kymo_workload, id, 1}, MatchSpec, [local]).
 
-%% {Calls of allocators, the most bytes that they held beside what they had before}
-%% of MESSAGES events of a process that has made the term before.
+%% {Allocator calls, peak of the bytes held in addition to those held before} for MESSAGES
+%% events of a process that has built the term before.
 cost(Path, Name, State) ->
     Self = self(),
     {Pid, Ref} = spawn_opt(fun() -> tracee(Path, Name, Self) end,
@@ -309,12 +309,12 @@ calls(Instances) ->
                                         {Call, Giga, N} <- proplists:get_value(calls, Data, []),
                                         is_of_alloc(atom_to_list(Call))]).
 
-%% Not those that an allocator makes itself, for its carriers.
+%% Except those of allocators that the allocator itself creates for its carriers.
 is_of_alloc("mseg_" ++ _) -> false;
 is_of_alloc("sys_" ++ _) -> false;
 is_of_alloc(Name) -> lists:suffix("_alloc", Name) orelse lists:suffix("_realloc", Name).
 
-%% The second number of a size is its largest value since the last time.
+%% The second number of a size is its maximum since it was last read.
 held(Before, After) ->
     lists:sum([max(0, lists:sum([Max || {_, Max} <- sizes(Data)]) -
                        lists:sum([Now || {Now, _} <- sizes(proplists:get_value(Key, Before, []))]))
@@ -328,8 +328,8 @@ sizes(Data) ->
 
 -define(APPENDS, 30000).
 
-%% Looking at a binary that its process appends to would end the runtime's way of
-%% doing this in place: each append would copy all of it.
+%% Inspecting a binary that its process appends to would disable the runtime's in-place append:
+%% each append would then copy the whole binary.
 appended(Config) ->
     appended(Config, #{calls => arguments}, [call]).
 
@@ -363,7 +363,7 @@ compare_appending(Dir, Options, Flags) ->
     ok = kymo_tracer:stop(State),
     {Plain, Traced, Info}.
 
-%% Calls of binary_alloc only: the heap is another matter.
+%% Only calls of binary_alloc: garbage collections of the heap are not counted.
 appending(Trace, [Flag]) ->
     Self = self(),
     Name = list_to_atom("nobody"),
@@ -394,7 +394,8 @@ append(Flag, Name, Binary, N) ->
     _ = See(Binary),
     append(Flag, Name, <<Binary/binary, N:64>>, N - 1).
 
-%% What was appended to is recorded as it is, wherever its bytes have been moved.
+%% A binary that is appended to is recorded with its contents at that moment, even if its bytes
+%% have been moved.
 appended_contents(Config) ->
     Dir = ?config(dir, Config),
     {ok, State} = kymo_tracer:open(#{dir => Dir, calls => arguments, content_bytes => 16000, segment_size => 65536,
@@ -414,7 +415,7 @@ appended_contents(Config) ->
     1 = erlang:trace_pattern({kymo_workload, id, 1}, false, [local]),
     ok = kymo_tracer:stop(State),
     Calls = [A || {trace, _, call, {kymo_workload, id, [A]}} <- kymo_cli:events(Dir)],
-    %% While it grew, and all of them afterwards.
+    %% First the calls made while the binary grew, then those with each of its states.
     ?assertEqual(240, length(Calls)),
     {Grew, After} = lists:split(length(Parts), Calls),
     ?assertEqual(Parts, After),
@@ -427,7 +428,7 @@ parts(Begun, N, Parts) ->
 
 %% ---- references as peers --------------------------------------------------------------------
 
-%% A reference has one identity, whoever sends to it, and no two have the same.
+%% A reference has one identity, whichever process sends to it, and no two references share one.
 reference_idents(Config) ->
     Dir = ?config(dir, Config),
     {ok, State} = kymo_tracer:open(#{dir => Dir, memory => 4 bsl 20}),
@@ -464,7 +465,7 @@ record_shown(Config) ->
 
 %% ---- names of atoms ----------------------------------------------------------------------------
 
-%% Those that only the text of the runtime tells before OTP 26.
+%% Before OTP 26, the names of these atoms are available only as text that the runtime prints.
 atoms_shown(Config) ->
     Dir = ?config(dir, Config),
     Atoms = tuple_to_list(term(atoms)) ++
@@ -476,10 +477,10 @@ atoms_shown(Config) ->
     ok = kymo_tracer:stop(State),
     ?assertEqual(Atoms, [A || {trace, _, send, A, _} <- kymo_cli:events(Dir)]).
 
-%% ---- runtimes that are not understood --------------------------------------------------------
+%% ---- runtimes with another term layout -------------------------------------------------------
 
-%% Samples that the library finds other than they should be stand for a runtime that
-%% lays out its terms in another way: such terms are left out, and all others whole.
+%% If the library finds sample terms laid out otherwise than it expects, the runtime has another
+%% layout: terms of that kind are left out, and all others are recorded whole.
 not_understood(Config) ->
     Whole = [control, reference, alias_reference, object_reference, others],
     Bits = [bits_at_offset, bitstring, part_of_binary, small_at_offset],
@@ -496,7 +497,7 @@ left_out(Sample, LeftOut, Whole, Config) ->
 dots(T) when is_tuple(T) -> list_to_tuple(lists:duplicate(tuple_size(T), '...'));
 dots(_) -> '...'.
 
-%% Terms, and what a node records of them whose library has got this for that sample.
+%% Terms, and what a node records of them if its library is given a wrong sample.
 recorded_with(Sample, Names, Config) ->
     Dir = ?config(dir, Config) ++ atom_to_list(Sample),
     {Peer, _} = start_node(#{}),
@@ -520,10 +521,10 @@ record_with(Sample, Names, Dir) ->
     [Dead ! T || T <- Terms],
     1 = erlang:trace(self(), false, [send]),
     ok = kymo_tracer:stop(State),
-    %% Not the large ones themselves.
+    %% Without printing the large ones.
     [case is_bitstring(T) of true -> bits; false -> T end || T <- Terms].
 
-%% In the tuple that load_file/1 gives to the library.
+%% Changes the sample in the tuple that load_file/1 passes to the library.
 spoil(Sample, {function, _, load_file, 1, _} = Load) ->
     Wrong = #{'Offset' => {var, 0, 'Large'}, 'Magic' => {call, 0, {atom, 0, make_ref}, []},
               'Alias' => {call, 0, {atom, 0, make_ref}, []}, 'Export' => {var, 0, 'Fun'}},

@@ -1,8 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Headless Chromium for suites: opens a file with the network off, asks the page with
-%% JavaScript, presses keys, takes pictures. It is driven through its debugging pipe, file
-%% descriptors 3 and 4, which a port has without stdio; no network port is opened.
+%% Headless Chromium for suites: opens a file with the network off, evaluates JavaScript in the
+%% page, presses keys, takes screenshots. It is controlled through its debugging pipe (file
+%% descriptors 3 and 4, which a port opened with `nouse_stdio' provides); no network port is
+%% opened.
 -module(kymo_browser).
 
 -export([find/0, open/2, close/1, load/2, visit/2, ask/2, run/2, key/2, theme/2, size/3, picture/2, trouble/1, trouble/2]).
@@ -12,7 +13,7 @@
 -record(browser, {port :: port(), session :: binary()}).
 -opaque browser() :: #browser{}.
 
-%% Where Chromium is; false when it is absent.
+%% The path of Chromium, or false if it is not installed.
 -spec find() -> file:filename() | false.
 find() ->
     Names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"],
@@ -50,11 +51,11 @@ wait_exit(Port) ->
         error(browser_does_not_end)
     end.
 
-%% Opens a file and waits until its scripts have run. Forgets what trouble/1 knew.
+%% Opens a file and waits until its scripts have run. Clears what trouble/1 has collected.
 -spec load(browser(), file:filename()) -> ok.
 load(B, File) -> navigate(B, "file://" ++ File).
 
-%% The same with the address of a server, and the network on.
+%% The same with the URL of a server and with the network on.
 -spec visit(browser(), string()) -> ok.
 visit(B, Url) ->
     network(B, true),
@@ -65,11 +66,11 @@ navigate(#browser{port = Port} = B, Url) ->
     put({?MODULE, Port}, {N, Rest, []}),
     Answer = command(B, "Page.navigate", [{"url", Url}]),
     nomatch = binary:match(Answer, <<"errorText">>),
-    %% It was answered by the new document, which may still be loading.
+    %% The new document has answered, but it may still be loading.
     1 = ask(B, "new Promise((done) => document.readyState === 'complete' ? done(1) : addEventListener('load', () => done(1)))"),
     ok.
 
-%% The value of a JavaScript expression (of its promise): numbers must be integers.
+%% The value of a JavaScript expression, or of its promise. Numbers must be integers.
 -spec ask(browser(), iodata()) -> term().
 ask(B, Expression) ->
     Wrapped = ["(async () => btoa(unescape(encodeURIComponent(JSON.stringify(await (", Expression, ")) ?? 'null'))))()"],
@@ -113,7 +114,7 @@ size(B, Width, Height) ->
             [{"width", Width}, {"height", Height}, {"deviceScaleFactor", 1}, {"mobile", Width < 600}]),
     ok.
 
-%% What one sees, as PNG.
+%% A screenshot as PNG.
 -spec picture(browser(), file:filename()) -> ok.
 picture(B, File) ->
     Answer = command(B, "Page.captureScreenshot", [{"format", "png"}]),
@@ -124,10 +125,10 @@ picture(B, File) ->
 -spec trouble(browser()) -> [binary()].
 trouble(B) -> trouble(B, "file:").
 
-%% The same where requests for addresses that begin with Origin are none.
+%% The same, but requests for URLs that begin with Origin are allowed.
 -spec trouble(browser(), string()) -> [binary()].
 trouble(#browser{port = Port} = B, Origin) ->
-    _ = ask(B, "1"), % what came before has been read then
+    _ = ask(B, "1"), % all earlier messages have been read when this returns
     {_, _, Events} = get({?MODULE, Port}),
     [E || E <- Events, is_trouble(E, Origin)].
 
@@ -160,7 +161,7 @@ answer(Port, Begin) ->
         _ -> answer(Port, Begin)
     end.
 
-%% The next message; events are remembered.
+%% Returns the next message; events are stored.
 next(Port) ->
     {N, Rest, Events} = get({?MODULE, Port}),
     case binary:split(Rest, <<0>>) of
@@ -186,7 +187,7 @@ text(Key, Json) ->
     {match, [Value]} = re:run(Json, ["\"", Key, "\":\"([^\"]*)\""], [{capture, all_but_first, binary}]),
     Value.
 
-%% A list of pairs is an object, a list of such lists an array.
+%% A list of pairs becomes an object, a list of such lists an array.
 object(Members) ->
     ["{", lists:join(",", [[string(K), ":", value(V)] || {K, V} <- Members]), "}"].
 

@@ -1,8 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The budget of a recorder: what is shed, what stays and is exact, what the recording says
-%% of it, and how it comes back. Decisions are tested with numbers (`decisions'), everything
-%% else in the tracing that all share and, where the runtime has them, in trace sessions.
+%% The budget of a recorder: what is shed, what is kept and stays exact, what the recording says
+%% about it, and how shed events come back. Decisions are tested with given numbers
+%% (`decisions'), everything else in the global tracing and, on runtimes that have them, in
+%% trace sessions.
 -module(kymo_budget_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -13,10 +14,10 @@
 
 -import(kymo_cli, [until/1]).
 
-all() -> [{group, M} || M <- [decisions | lists:sort(kymo_tracing:modes())]] ++ [bad_options, options_of_attach].
+all() -> [{group, M} || M <- [decisions | lists:sort(kymo_tracing:modes())]] ++ [exports, many_functions, bad_options, options_of_attach].
 
 groups() ->
-    Cases = [functions, kinds, patterns, held_by_another, ends_at_any_time, server_killed, calibration],
+    Cases = [functions, kinds, patterns, held_by_another, ends_at_any_time, server_killed, untraced, calibration],
     [
         {decisions, [], [loudest_first, kinds_last, slow_mix, burst, comes_back, comes_back_less_often, both_limits, cleared]},
         {global, [], Cases},
@@ -40,7 +41,7 @@ end_per_testcase(_, _) -> ok.
                  procs => 100, ports => 100, other => 100}).
 -define(F(Name), {m, Name, 1}).
 
-%% Of each function so many events in a second; all other kinds as given.
+%% So many events per second for each function, and as given for the other kinds.
 sample(Functions, Kinds) ->
     Zero = maps:map(fun(_, _) -> 0 end, ?COSTS),
     Calls = lists:sum([N || {_, N} <- Functions]),
@@ -48,8 +49,8 @@ sample(Functions, Kinds) ->
 
 total({Counts, _}) -> lists:sum(maps:values(Counts)).
 
-%% One thread with this rate, for so many milliseconds; the last answer. The state is the
-%% time, the events until then, and the budget.
+%% Runs one thread at this rate for so many milliseconds and returns the last decision. The
+%% state is the time, the number of events so far, and the budget.
 run(Rate, For, State) ->
     lists:foldl(fun(_, {_, S}) -> tick(Rate, S) end, {ok, State}, lists:seq(1, For div kymo_budget:interval())).
 
@@ -76,37 +77,38 @@ loaded(Option, Sample) ->
     {{sample, _}, S} = run(total(Sample), 2000, new(Option)),
     S.
 
-%% What is shed then.
+%% What is then shed.
 shed_at(Option, Sample) -> sampled(Sample, loaded(Option, Sample)).
 
 names(Items) -> [Item || {Item, _} <- Items].
 
 loudest_first(_) ->
     Sample = sample([{?F(a), 100}, {?F(b), 50000}, {?F(c), 300}, {?F(d), 20000}], #{}),
-    %% 60 % of 1,000 may stay: the two quiet ones do.
+    %% 60 % of 1,000 may be kept: the two quiet functions are.
     {{shed, Items}, S} = shed_at(#{events => 1000}, Sample),
     ?assertEqual([?F(b), ?F(d)], names(Items)),
     ?assertMatch(#{shed := #{functions := [], events := []}, times := 0}, describe(S)),
     #{shed := #{functions := Gone, events := []}, times := 1, used := Used} = describe(shed_now(Items, S)),
     ?assertEqual([?F(b), ?F(d)], Gone),
     ?assert(Used < 0.6),
-    %% What is not the recorder's own can't be shed.
+    %% Events that the recorder did not ask for cannot be shed.
     Loaded = loaded(#{events => 1000}, Sample),
     {{shed, Others}, _} = sampled(Sample, fun(Item) -> Item =/= ?F(b) end, Loaded),
     ?assertEqual([?F(a), ?F(c), ?F(d)], lists:sort(names(Others))),
     ?assertMatch({ok, _}, sampled(Sample, fun(_) -> false end, Loaded)).
 
 kinds_last(_) ->
-    %% It is enough when a function goes.
+    %% Shedding one function is enough.
     {{shed, Few}, _} = shed_at(#{events => 1000}, sample([{?F(a), 900}, {?F(b), 50}], #{messages => 400})),
     ?assertEqual([?F(a)], names(Few)),
-    %% Not enough: the loudest kind goes, and then the function need not.
+    %% Shedding the function is not enough: the loudest kind is shed, and then the function can
+    %% stay.
     {{shed, Kinds}, _} = shed_at(#{events => 1000}, sample([{?F(a), 50}], #{messages => 40000, running => 300})),
     ?assertEqual([messages], names(Kinds)),
     {{shed, All}, _} = shed_at(#{events => 1000}, sample([], #{messages => 40000, running => 30000, procs => 5})),
     ?assertEqual([messages, running], lists:sort(names(All))).
 
-%% What an event costs on average is learnt, also when few of them cost a lot.
+%% The average cost of an event is learnt, even if only a few events are expensive.
 slow_mix(_) ->
     %% 30,000 collections of 400 ns and as many calls of 100 ns: 1.5 %.
     Mix = sample([{?F(a), 30000}], #{garbage_collection => 30000}),
@@ -115,10 +117,10 @@ slow_mix(_) ->
     ?assert(abs(Used - 0.75) < 0.05),
     %% 60,000 collections: 2.4 %.
     {{shed, [{garbage_collection, _}]}, _} = shed_at(#{cpu => 2}, sample([], #{garbage_collection => 60000})),
-    %% Nothing is looked at when even the dearest events would be cheap.
+    %% No sample is taken if even the most expensive events would stay within the budget.
     ?assertMatch({ok, _}, run(1000, 2000, new(#{cpu => 3}))).
 
-%% Many times too much is noticed in the first interval.
+%% A load of many times the budget is noticed in the first interval.
 burst(_) ->
     {ok, Idle} = run(0, 1000, new(#{cpu => 5})),
     ?assertMatch({{sample, _}, _}, tick(10000000, Idle)).
@@ -127,20 +129,20 @@ comes_back(_) ->
     Sample = sample([{?F(a), 10000}, {?F(b), 100}], #{}),
     {{shed, Items}, S0} = shed_at(#{events => 1000}, Sample),
     [?F(a)] = names(Items),
-    %% Not at once, and not while what is left is loud.
+    %% Not immediately, and not while the remaining events are frequent.
     {ok, S1} = run(100, 4000, shed_now(Items, S0)),
     {ok, S2} = run(700, 60000, S1),
     S3 = until_back(100, S2, 100),
     ?assertMatch(#{shed := #{functions := []}, times := 2}, describe(back_now([?F(a)], S3))).
 
-%% Runs until it may come back, for at most so many intervals.
+%% Runs until shed items may come back, for at most so many intervals.
 until_back(Rate, S, N) when N > 0 ->
     case tick(Rate, S) of
         {{give_back, [?F(a)]}, Next} -> Next;
         {ok, Next} -> until_back(Rate, Next, N - 1)
     end.
 
-%% What is loud again each time comes back less and less often.
+%% An item that is loud each time it comes back does so less and less often.
 comes_back_less_often(_) ->
     Sample = sample([{?F(a), 10000}, {?F(b), 100}], #{}),
     {{shed, Items}, S} = shed_at(#{events => 1000}, Sample),
@@ -160,7 +162,8 @@ comes_back_less_often(_) ->
 
 both_limits(_) ->
     Sample = sample([{?F(a), 5000}, {?F(b), 100}], #{garbage_collection => 200000}),
-    %% By cost a kind must go, also when the number of events is allowed.
+    %% A kind must be shed because of its cost even if the number of events is within the
+    %% budget.
     {{shed, Items}, _} = shed_at(#{events => 1 bsl 30, cpu => 2}, Sample),
     ?assert(lists:member(garbage_collection, names(Items))),
     ?assertMatch({ok, _}, run(total(Sample), 2000, new(#{events => 1 bsl 30}))).
@@ -172,8 +175,8 @@ cleared(_) ->
 
 %% ---- recordings --------------------------------------------------------------------------
 
-%% A loud function goes, a quiet one stays and is exact, the recording says so, and the loud
-%% one comes back when it is quiet.
+%% A loud function is shed, a quiet one stays and is exact, the recording says so, and the loud
+%% one comes back once it is quiet.
 functions(Config) ->
     {R, Rec} = start(Config, #{events => 8000}),
     {ok, _} = kymo:trace(R, #{functions => ["kymo_budget_SUITE:loud/1", "kymo_budget_SUITE:quiet/1"]}),
@@ -190,7 +193,7 @@ functions(Config) ->
     ?assert(Times >= 2),
     ?assertEqual(Quietly, count(Rec, "select count(*) n from events where function = 'kymo_budget_SUITE:quiet/1'")),
     ?assert(count(Rec, "select count(*) n from events where function = 'kymo_budget_SUITE:loud/1'") =< Calls - 1000 + 10),
-    %% None in the stretch that the recording names, all after it.
+    %% No calls in the interval that the recording names, and all calls after it.
     ?assertEqual(
         10,
         count(Rec, "select count(*) n from events where function = 'kymo_budget_SUITE:loud/1' "
@@ -202,9 +205,19 @@ functions(Config) ->
       <<"complete">> := false} = json(["info", "-q", "--json", Rec]),
     ?assert(is_integer(To)),
     {1, Warned} = kymo_cli:run(["info", "--strict", Rec]),
-    ?assertMatch({match, _}, re:run(Warned, "left out calls of kymo_budget_SUITE:loud/1")).
+    ?assertMatch({match, _}, re:run(Warned, "left out calls of kymo_budget_SUITE:loud/1")),
+    %% Rates refer to the time in which the calls were recorded.
+    #{<<"a_ns">> := All, <<"rows">> := Rows} = json(["diff", "-q", "--json", Rec, Rec]),
+    [LoudNs, QuietNs] = [
+        hd([Ns || #{<<"function">> := F, <<"a">> := #{<<"recorded_ns">> := Ns}} <- Rows, F =:= Function])
+     || Function <- [<<"kymo_budget_SUITE:loud/1">>, <<"kymo_budget_SUITE:quiet/1">>]
+    ],
+    Shed = count(Rec, "select sum(to_ns - from_ns) n from shed where function = 'kymo_budget_SUITE:loud/1'"),
+    ?assert(Shed > 0),
+    ?assert(LoudNs =< All - Shed + 1000 andalso LoudNs > 0),
+    ?assert(QuietNs > All - Shed div 2 andalso QuietNs =< All).
 
-%% Kinds of events go as a whole, and others are exact.
+%% Kinds of events are shed as a whole; the others stay exact.
 kinds(Config) ->
     {R, Rec} = start(Config, #{events => 8000}),
     Echo = spawn_link(fun echo/0),
@@ -229,7 +242,61 @@ kinds(Config) ->
         count(Rec, "select count(*) n from events where event = 'send' and peer_pid = '" ++ pid_to_list(Mark) ++ "'")
     ).
 
-%% What is shed stays so when patterns that name it come and go.
+%% Every command that reads the recording, and every export, shows what is missing and from when
+%% to when. Times are compared with the table `shed'.
+exports(Config) ->
+    {R, Rec} = start(Config, #{events => 8000}),
+    {ok, _} = kymo:trace(R, #{functions => ["kymo_budget_SUITE:loud/1", "kymo_budget_SUITE:quiet/1"], events => [messages]}),
+    1 = quiet(1),
+    _ = supervisor:which_children(kernel_sup),
+    Loud = spawn_link(fun() -> loudly(0) end),
+    ?assert(until(fun() -> shed(R) =:= {[{?MODULE, loud, 1}], []} end)),
+    _ = stopped(Loud),
+    back(R),
+    _ = supervisor:which_children(kernel_sup),
+    1 = quiet(1),
+    _ = stop(R),
+    Export = fun(Format) ->
+        Out = Rec ++ "." ++ Format,
+        {0, _} = kymo_cli:run(["export", Format, "-q", Rec, "-o", Out]),
+        Out
+    end,
+    Shed = rows(Rec, "select *, to_ns - from_ns as duration from shed where function is not null"),
+    Durations = lists:sort([D || #{<<"duration">> := D} <- Shed]),
+    [_ | _] = Durations,
+    %% Perfetto: slices on a separate track.
+    {Slices, _} = kymo_perfetto:read(Export("perfetto")),
+    Left = [{From, To} || {<<"left out to keep the budget">>, From, To, #{<<"left_out">> := What}} <- Slices,
+                          string:find(What, "kymo_budget_SUITE:loud/1") =/= nomatch],
+    ?assertEqual(lists:sum(Durations), lists:sum([To - From || {From, To} <- Left])),
+    %% ndjson: the table `shed'.
+    {ok, Lines} = file:read_file(filename:join(Export("ndjson"), "shed.ndjson")),
+    ?assertEqual(count(Rec, "select count(*) n from shed"), length(binary:matches(Lines, <<"\n">>))),
+    %% OpenTelemetry: resource attributes.
+    {ok, Otlp} = file:read_file(Export("otlp")),
+    [Line | _] = binary:split(Otlp, <<"\n">>),
+    #{<<"resourceSpans">> := [#{<<"resource">> := #{<<"attributes">> := Attributes}}]} =
+        kymo_cli:json(unicode:characters_to_list([Line, $\n])),
+    [Text] = [T || #{<<"key">> := <<"kymo.shed">>, <<"value">> := #{<<"stringValue">> := T}} <- Attributes],
+    ?assertNotEqual(nomatch, string:find(Text, "kymo_budget_SUITE:loud/1")),
+    [?assertEqual(<<"8000">>, N) || #{<<"key">> := <<"kymo.budget.events">>, <<"value">> := #{<<"intValue">> := N}} <- Attributes],
+    %% CTF: the environment of the trace, read with babeltrace2's library.
+    Script = "import sys, bt2\n"
+        "for m in bt2.TraceCollectionMessageIterator(sys.argv[1]):\n"
+        "    if type(m) is bt2._StreamBeginningMessageConst:\n"
+        "        e = m.stream.trace.environment\n"
+        "        [print(e['shed_%d_to' % i] - e['shed_%d_from' % i]) for i in range(e['shed'])\n"
+        "         if e['shed_%d' % i] == 'kymo_budget_SUITE:loud/1' and e['budget_events'] == 8000]\n"
+        "        break\n",
+    case kymo_cli:command("/usr/bin/python3", ["-c", Script, Export("ctf")]) of
+        {0, Said} ->
+            ?assertEqual(Durations, lists:sort([binary_to_integer(D) || D <- binary:split(Said, <<"\n">>, [global, trim_all])]));
+        {_, Why} ->
+            {match, _} = re:run(Why, "No module named 'bt2'"),
+            {skip, "python3-bt2 is not installed: the CTF export was NOT checked"}
+    end.
+
+%% A shed function stays shed when patterns that match it are added and removed.
 patterns(Config) ->
     {R, Rec} = start(Config, #{events => 8000}),
     MFA = {?MODULE, loud, 1},
@@ -243,14 +310,14 @@ patterns(Config) ->
     ok = kymo:untrace(R, #{processes => none, functions => "kymo_budget_SUITE:loud/1 -> return"}),
     _ = stopped(Loud),
     back(R),
-    %% As the pattern that is left wants it: without returns.
+    %% As the remaining pattern specifies: without returns.
     1 = loud(1),
     _ = stop(R),
     Since = "where time_ns > (select max(to_ns) from shed) and function = 'kymo_budget_SUITE:loud/1'",
     ?assertEqual([#{<<"event">> => <<"call">>}], rows(Rec, "select event from events " ++ Since)).
 
-%% Without sessions another tracer may have set what is to come back: it stays shed until
-%% that is gone, and then is recorded.
+%% Without sessions, another tracer may have traced what is to come back: it then stays shed
+%% until that tracer is gone, and is recorded afterwards.
 held_by_another(Config) ->
     held_by_another(?config(mode, Config), Config).
 
@@ -275,7 +342,7 @@ held_by_another(global, Config) ->
     Since = "where time_ns > (select max(to_ns) from shed) and function = 'kymo_budget_SUITE:loud/1'",
     ?assertEqual([#{<<"event">> => <<"call">>}], rows(Rec, "select event from events " ++ Since)).
 
-%% A stop in the middle of it leaves nothing behind.
+%% Stopping while items are shed leaves nothing behind.
 ends_at_any_time(Config) ->
     Loud = [spawn_link(fun() -> loudly(0) end) || _ <- [1, 2]],
     [
@@ -295,9 +362,12 @@ ends_at_any_time(Config) ->
     [stopped(L) || L <- Loud],
     ok.
 
-%% The janitor knows what is set and what is not.
+%% The janitor knows what is set and what is shed.
 server_killed(Config) ->
-    {{kymo_recorder, Pid, _} = R, _} = start(Config, #{events => 8000}),
+    {{kymo_recorder, Pid, _} = R, Rec} = start(Config, #{events => 8000}),
+    %% As if the server had been killed while it measured the cost of events.
+    Calibration = filename:join(Rec, "calibration"),
+    {ok, _} = kymo_tracer:open(#{dir => Calibration, memory => 4 bsl 20, dict_size => 65536}),
     {ok, _} = kymo:trace(R, #{functions => ["kymo_budget_SUITE:loud/1", "kymo_budget_SUITE:quiet/1"]}),
     Loud = spawn_link(fun() -> loudly(0) end),
     ?assert(until(fun() -> element(1, shed(R)) =/= [] end)),
@@ -305,20 +375,53 @@ server_killed(Config) ->
     ?assert(until(fun() -> kymo:stop(R) =:= {error, already_stopped} end)),
     ?assert(until(fun() -> element(2, erlang:trace_info({?MODULE, quiet, 1}, traced)) =:= false end)),
     _ = stopped(Loud),
+    ?assert(until(fun() -> not filelib:is_file(Calibration) end)),
     nothing_left().
 
-%% It measures something on every runtime, and leaves nothing in the folder.
+%% After untrace/1 the events are missing because they are not traced, and the recording says
+%% so.
+untraced(Config) ->
+    {R, Rec} = start(Config, #{events => 8000}),
+    Spec = #{functions => ["kymo_budget_SUITE:loud/1", "kymo_budget_SUITE:quiet/1"], events => [procs]},
+    {ok, _} = kymo:trace(R, Spec),
+    Loud = spawn_link(fun() -> loudly(0) end),
+    ?assert(until(fun() -> element(1, shed(R)) =/= [] end)),
+    ok = kymo:untrace(R),
+    ?assertEqual({[], []}, shed(R)),
+    _ = stopped(Loud),
+    {ok, _} = kymo:trace(R, Spec),
+    1 = loud(1),
+    _ = stop(R),
+    ?assertEqual(0, count(Rec, "select count(*) n from shed where to_ns is null")),
+    ?assertEqual(1, count(Rec, "select count(*) n from events where function = 'kymo_budget_SUITE:loud/1' "
+                               "and time_ns > (select max(to_ns) from shed)")).
+
+%% The shed functions fit into one note or into several, however many there are.
+many_functions(Config) ->
+    {R, Rec} = start(Config, #{events => 8000}),
+    {_, State} = kymo:tracer(R),
+    Functions = lists:usort([{M, F, A} || M <- [erlang, lists, maps, string, file, ets, gen, gen_server, io_lib, binary, unicode, re],
+                                          {F, A} <- M:module_info(exports)]),
+    ?assert(length(Functions) > 512),
+    ok = kymo_tracer:note_shed(State, shed, [procs], Functions),
+    ok = kymo_tracer:note_shed(State, given_back, [procs], tl(Functions)),
+    _ = stop(R),
+    ?assertEqual(length(Functions) + 1, count(Rec, "select count(distinct coalesce(function, events)) n from shed")),
+    ?assertEqual(1, count(Rec, "select count(*) n from shed where to_ns is null")).
+
+%% Calibration measures a cost on every runtime, and leaves nothing in the folder.
 calibration(Config) ->
-    Dir = filename:join(?config(dir, Config), "calibration"),
-    Costs = kymo_cost:measure(?config(mode, Config), Dir),
+    Rec = ?config(dir, Config),
+    Dir = filename:join(Rec, "calibration"),
+    Costs = kymo_cost:measure(?config(mode, Config), Rec),
     ?assertEqual({error, enoent}, file:list_dir(Dir)),
     [?assert(Ns > 0 andalso Ns < 1000000) || Ns <- maps:values(Costs)],
     ?assertEqual(lists:sort(maps:keys(?COSTS)), lists:sort(maps:keys(Costs))),
     nothing_left(),
-    %% A process that another tracer has can't be measured.
+    %% A process that another tracer traces cannot be measured.
     Collector = spawn_link(fun echo/0),
     erlang:trace(new_processes, true, [procs, {tracer, Collector}]),
-    ?assertEqual(lists:sort(maps:keys(?COSTS)), lists:sort(maps:keys(kymo_cost:measure(?config(mode, Config), Dir)))),
+    ?assertEqual(lists:sort(maps:keys(?COSTS)), lists:sort(maps:keys(kymo_cost:measure(?config(mode, Config), Rec)))),
     erlang:trace(new_processes, false, [all]),
     ?assertEqual({error, enoent}, file:list_dir(Dir)),
     unlink(Collector),
@@ -359,11 +462,12 @@ options_of_attach(_) ->
      || Text <- ["5", "%", "1.5/s", "-1%", "five", "5 %", "none"]
     ].
 
-%% ---- help ----------------------------------------------------------------------------------
+%% ---- helpers -------------------------------------------------------------------------------
 
 start(Config, Budget) ->
     Rec = filename:join(?config(dir, Config), integer_to_list(erlang:unique_integer([positive]))),
-    {ok, R} = kymo:start(#{dir => Rec, tracing => ?config(mode, Config), budget => Budget, names => 0}),
+    Mode = proplists:get_value(mode, Config, auto),
+    {ok, R} = kymo:start(#{dir => Rec, tracing => Mode, budget => Budget, names => 0}),
     {R, Rec}.
 
 stop(R) ->
@@ -382,7 +486,7 @@ nothing_left() ->
      || MFA <- [{?MODULE, loud, 1}, {?MODULE, quiet, 1}, {lists, reverse, 1}, {maps, get, 2}, {kymo_cost, probe, 1}]
     ].
 
-%% A line for each row.
+%% One line for each row.
 rows(Rec, Query) ->
     {0, Text} = kymo_cli:run(["sql", "-q", "--json", Rec, Query]),
     [kymo_cli:json(unicode:characters_to_list([Line, $\n])) || Line <- binary:split(Text, <<"\n">>, [global, trim_all])].
@@ -391,19 +495,19 @@ json(Args) ->
     {0, Text} = kymo_cli:run(Args),
     kymo_cli:json(unicode:characters_to_list(Text)).
 
-%% What is loud stays away for some seconds, twice as long if it was twice as loud.
+%% A loud item stays shed for some seconds, twice as long if it was twice as loud.
 back(R) -> ?assert(lists:any(fun(_) -> until(fun() -> shed(R) =:= {[], []} end) end, lists:seq(1, 6))).
 
 count(Rec, Query) ->
     [#{<<"n">> := N}] = rows(Rec, Query),
     N.
 
-%% ---- programs that know what they do ---------------------------------------------------------
+%% ---- workloads with known rates --------------------------------------------------------------
 
 loud(N) -> N.
 quiet(N) -> N.
 
-%% 40,000 calls per second, however late it gets a scheduler.
+%% 40,000 calls per second on average, even if the process gets its scheduler late.
 loudly(Calls) ->
     Start = erlang:monotonic_time(microsecond),
     loudly(Calls, Start).
@@ -436,7 +540,7 @@ echo() ->
     end,
     echo().
 
-%% Four events for each round: to and from the other process.
+%% Four events per round: to and from the other process.
 chattily(Echo, N) ->
     [begin Echo ! {self(), I}, receive {Echo, I} -> ok end end || I <- lists:seq(1, 40)],
     receive

@@ -1,17 +1,17 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What the suites of the API share: the command `kymo', and OTP's own reader of
-%% dbg files for what the command exports.
+%% Shared by the suites: runs the command `kymo', and reads exported dbg files with OTP's own
+%% reader.
 -module(kymo_cli).
 
 -export([run/1, run/2, command/2, command/3, collect/2, events/1, until/1, read_dbg/1, json/1]).
 
-%% Runs the command. Status and output, standard error included.
+%% Runs the command. Returns its status and its output, including standard error.
 run(Args) -> run(Args, 120000).
 
 run(Args, Timeout) -> command(kymo:cli_path(), Args, Timeout).
 
-%% The same of any other program, given by its path. Fails when it writes nothing for
+%% The same for any other program, given by its path. Fails if the program writes nothing for
 %% Timeout milliseconds.
 command(Program, Args) -> command(Program, Args, 120000).
 
@@ -22,7 +22,7 @@ command(Program, Args, Timeout) ->
     ),
     collect(Port, Timeout).
 
-%% All that a port with `exit_status' writes, and its status.
+%% Everything that a port with `exit_status' writes, and its status.
 collect(Port, Timeout) -> collect(Port, [], Timeout).
 
 collect(Port, Acc, Timeout) ->
@@ -34,8 +34,7 @@ collect(Port, Acc, Timeout) ->
         error({no_end, iolist_to_binary(Acc)})
     end.
 
-%% The events of a recording, as a process tracer would have got them, without
-%% time stamps.
+%% The events of a recording, as a process tracer would have received them, without time stamps.
 events(Dir) ->
     Unique = integer_to_list(erlang:unique_integer([positive])),
     File = filename:join(filename:dirname(Dir), "events-" ++ Unique ++ ".dbg"),
@@ -63,15 +62,15 @@ read_dbg(File) ->
             {'DOWN', Monitor, process, Client, Reason} -> error({trace_client, Reason})
         end,
     receive {'DOWN', Monitor, process, Client, _} -> ok end,
-    %% The server that this has started. Not dbg:stop/0: it clears flags that are
-    %% not its own.
+    %% Ends only the server that this function has started. Not dbg:stop/0: it would clear flags
+    %% that others have set.
     Server = whereis(dbg),
     Gone = monitor(process, Server),
     exit(Server, kill),
     receive {'DOWN', Gone, process, Server, _} -> Events end.
 
-%% Waits for something that happens in another process soon, and cannot be
-%% waited for otherwise. False after twenty seconds.
+%% Waits for a condition that another process will soon make true and that cannot be waited for
+%% otherwise. Returns false after twenty seconds.
 until(Fun) -> until(Fun, erlang:monotonic_time(second) + 20).
 
 until(Fun, Deadline) ->
@@ -90,8 +89,8 @@ until(Fun, Deadline) ->
             end
     end.
 
-%% JSON as OTP 27's json:decode/1 has it, for runtimes without it: no more than
-%% the command writes, and strict about that.
+%% Decodes JSON as OTP 27's json:decode/1 does, for runtimes without it: only the subset that
+%% the command writes, and strictly.
 -spec json(string()) -> term().
 json(Text) ->
     {Value, "\n"} = value(Text),

@@ -1,9 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The command `kymo', run as a user does, on recordings of this node: exit
-%% statuses, help, what it prints and what its filters leave, damaged recordings,
-%% outputs that fail. What it prints is compared with what the recorder counted,
-%% with what OTP's dbg reads from an export, and with how io_lib writes terms.
+%% The command `kymo', run as a user does, on recordings of this node: exit statuses, help,
+%% printed output, filters, damaged recordings, and outputs that fail. Printed output is
+%% compared with what the recorder counted, with what OTP's dbg reads from an export, and with
+%% how io_lib formats terms.
 -module(kymo_cli_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -43,8 +43,8 @@ end_per_testcase(_, _) ->
 
 %% ---- recordings ----
 
-%% What the recorded process does: 50 calls here, 20 in lists, 10 messages to a
-%% process of its own, which has a name.
+%% The recorded process makes 50 calls of functions in this module and 20 in lists, and sends 10
+%% messages to another process, which has a name.
 work() ->
     Echo = spawn_link(fun() -> echo() end),
     register(cli_suite_echo, Echo),
@@ -64,7 +64,7 @@ echo() ->
 record(Dir, Options, Fun) ->
     record(Dir, Options, Fun, fun(_) -> ok end).
 
-%% While is called with the recorder when Fun has returned and before it is stopped.
+%% While is called with the recorder after Fun has returned and before the recorder is stopped.
 record(Dir, Options, Fun, While) ->
     {ok, R} = kymo:start(maps:merge(#{dir => Dir, policy => discard}, Options)),
     {Pid, Monitor} = spawn_monitor(fun() -> receive go -> Fun() end end),
@@ -78,7 +78,7 @@ record(Dir, Options, Fun, While) ->
 
 %% ---- the command ----
 
-%% Standard output only, and that it ended well: perhaps with warnings.
+%% Standard output only. The command must succeed, possibly with warnings.
 out(Args) ->
     {0, Out, Err} = run(Args),
     Warnings = ["kymo: nothing to show: ", "kymo: incomplete: "],
@@ -186,17 +186,22 @@ not_a_recording(Config) ->
     [ok = file:make_dir(D) || D <- [Wrong, Empty]],
     ok = file:write_file(filename:join(Wrong, "meta"), binary:copy(<<"kymo">>, 4096)),
     Newer = copy(?config(recording, Config), Dir, "newer"),
-    patch(filename:join(Newer, "meta"), 8, <<3:32/little>>),
+    patch(filename:join(Newer, "meta"), 8, <<4:32/little>>),
     Older = copy(?config(recording, Config), Dir, "older"),
     patch(filename:join(Older, "meta"), 8, <<1:32/little>>),
+    %% Every record of version 2 is also valid in version 3.
+    Previous = copy(?config(recording, Config), Dir, "previous"),
+    patch(filename:join(Previous, "meta"), 8, <<2:32/little>>),
+    patch(filename:join(Previous, "meta"), 608, <<0:32>>),
+    ?assertEqual(out(["print", Previous]), out(["print", ?config(recording, Config)])),
     [begin
          {3, "", Err} = run(Command ++ [Path]),
          ?assert(contains(Err, Path)),
          ?assert(contains(Err, Why))
      end || Command <- [["info"], ["print"], ["export", "dbg", "-o", "-"]],
             {Path, Why} <- [{filename:join(Dir, "nothing"), "No such file"}, {File, "Not a directory"},
-                            {Empty, "not a recording"}, {Wrong, "magic"}, {Newer, "format version 3; this program reads version 2"},
-                            {Older, "format version 1; this program reads version 2"}]].
+                            {Empty, "not a recording"}, {Wrong, "magic"}, {Newer, "format version 4; this program reads versions 2 to 3"},
+                            {Older, "format version 1; this program reads versions 2 to 3"}]].
 
 %% ---- info ----
 
@@ -212,7 +217,7 @@ info_json(Config) ->
     Dir = ?config(recording, Config),
     Json = kymo_cli:json(out(["info", "--json", Dir])),
     Events = length(lines(["print", Dir, "--tag", all_tags()])),
-    ?assertMatch(#{<<"format">> := 2, <<"state">> := <<"closed">>, <<"reason">> := <<"stop">>,
+    ?assertMatch(#{<<"format">> := 3, <<"state">> := <<"closed">>, <<"reason">> := <<"stop">>,
                    <<"policy">> := <<"discard">>, <<"complete">> := true, <<"overwritten">> := 0,
                    <<"lost">> := #{<<"total">> := 0, <<"ring_full">> := 0, <<"io">> := 0},
                    <<"damage">> := #{<<"segments_bad">> := 0, <<"records_bad">> := 0}}, Json),
@@ -254,7 +259,7 @@ print_lines(Config) ->
     ?assertEqual([lists:flatten(io_lib:format("~s call kymo_cli_SUITE:traced(~b)", [Worker, N]))
                   || N <- lists:seq(1, 50)],
                  [after_thread(L) || L <- Calls]),
-    %% The same number of events as OTP reads from the dbg file.
+    %% As many events as OTP reads from the dbg file.
     ?assertEqual(length(kymo_cli:events(Dir)), length([L || L <- Lines, not contains(L, " - kymo_")])),
     ?assertEqual(10, length([L || L <- Lines, contains(L, Worker ++ " send to="), contains(L, "(cli_suite_echo)"),
                                   contains(L, "msg={" ++ Worker)])),
@@ -273,7 +278,7 @@ print_clocks(Config) ->
     ?assertEqual([Mono + T || T <- Since], [list_to_integer(T) || T <- Erlang]),
     ?assertEqual([Unix + T || T <- Since],
                  [calendar:rfc3339_to_system_time(T, [{unit, nanosecond}]) || T <- Wall]),
-    %% And these are the clocks of this node.
+    %% The times are those of this node's clocks.
     Now = erlang:monotonic_time(nanosecond),
     ?assert(Mono < Now),
     ?assert(Mono > Now - 3600 * 1000000000),
@@ -391,7 +396,7 @@ export_refusals(Config) ->
 
 %% ---- terms ----
 
-%% Calls with many kinds of terms: what is printed is what io_lib writes.
+%% Calls with many kinds of terms: they are printed as io_lib formats them.
 terms_like_the_shell(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     Terms = terms(),
@@ -403,8 +408,8 @@ terms_like_the_shell(Config) ->
     ?assertEqual(length(Terms), length(Printed)),
     [?assertEqual(lists:flatten(io_lib:format("~0tp)", [T])), P) || {T, P} <- lists:zip(Terms, Printed)].
 
-%% Each argument is a term; the list of them is never taken for one. Arguments that
-%% are strings are.
+%% Each argument is a term of its own. An argument list is never printed as a string; arguments
+%% that are strings are.
 arguments(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     Long = lists:seq(1000, 2000),
@@ -414,7 +419,7 @@ arguments(Config) ->
     {Spawned, Monitor} = spawn_monitor(?MODULE, args, [10]),
     receive {'DOWN', Monitor, process, Spawned, normal} -> ok end,
     {ok, _} = kymo:stop(R),
-    %% What was cut off is there as dots, once for each argument.
+    %% Truncated arguments are shown as dots, once for each argument.
     ?assertEqual(["args()", "args(10)", "args(32, 32)", "args(10, foo)", "args(\"\\n\", \"\\n\")", "args(\"ab\", 97)",
                   "args([1000,1001,1002,1003|'...'], '...', '...')(cut)", "args(1, [1000,1001,1002|'...'], '...')(cut)"],
                  [string:prefix(after_process(L), "call kymo_cli_SUITE:") || L <- lines(["print", Dir, "--tag", "call"])]),
@@ -463,7 +468,7 @@ cut_terms(Config) ->
     ?assertMatch({match, _}, re:run(Long, "traced\\(\\[1000,.*'...'\\]\\)\\(cut\\)$")),
     ?assert(contains(Short, ":traced(short)")).
 
-%% Processes of Elixir are registered with names of modules.
+%% Elixir processes are registered under module names.
 elixir_names(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, #{}, fun() -> register('Elixir.Demo.Worker', self()), traced(1) end),
@@ -473,7 +478,7 @@ elixir_names(Config) ->
     {0, "", Warning} = run(["print", Dir, "--pid", "Demo"]),
     ?assert(contains(Warning, "'Demo'")).
 
-%% Nothing that comes from the node gets to the terminal as a control character.
+%% No text from the node reaches the terminal as a control character.
 names_are_safe(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     Name = 'evil\e[31m\n name',
@@ -488,6 +493,18 @@ names_are_safe(Config) ->
          Text = out(Command ++ [Dir]),
          ?assertEqual([], [C || C <- Text, C < 32 andalso C =/= $\n orelse C >= 127 andalso C < 160])
      end || Command <- [["print"], ["info"], ["info", "--json"]]],
+    %% Nor does the name of the folder, in the output or in messages.
+    Folder = filename:join(?config(dir, Config), "\e[31mred\n" ++ [16#9b]),
+    ok = file:rename(Dir, Folder),
+    {0, Info, _} = run(["info", Folder]),
+    {3, _, Err} = run(["info", filename:join(Folder, "none")]),
+    {0, Top, _} = run(["top", "--once", Folder]),
+    [begin
+         ?assertEqual([], [C || C <- Text, C < 32 andalso C =/= $\n orelse C >= 127 andalso C < 160]),
+         ?assertNotEqual(nomatch, string:find(Text, "\\x{1b}[31mred\\x{0a}\\x{9b}"))
+     end || Text <- [Info, Err]],
+    ?assertEqual([], [C || C <- Top, C < 32 andalso C =/= $\n orelse C >= 127 andalso C < 160]),
+    ok = file:rename(Folder, Dir),
     ?assert(contains(out(["print", Dir]), "('evil\\e[31m\\n name')")),
     ?assertNotEqual([], lines(["print", Dir, "--pid", atom_to_list(Name), "--tag", "call"])).
 
@@ -511,7 +528,7 @@ strict(Config) ->
          {0, _, ""} = run(Command ++ ["--quiet", Cut])
      end || Command <- [["print"], ["export", "dbg", "-o", Out]]].
 
-%% Whoever sees nothing is told why.
+%% If there is nothing to show, the command says why.
 nothing_to_show(Config) ->
     Whole = ?config(recording, Config),
     Out = filename:join(?config(dir, Config), "x.dbg"),
@@ -528,7 +545,7 @@ nothing_to_show(Config) ->
     {0, _, Err} = run(["export", "perfetto", "-o", Out, Empty]),
     ?assert(contains(Err, "kymo: nothing to show: the recording has no events")).
 
-%% At any length of the file: what is before the cut is read.
+%% For any length of the file: everything before the cut is read.
 cut_file(Config) ->
     Whole = ?config(recording, Config),
     Lines = nameless(Whole),
@@ -544,13 +561,13 @@ cut_file(Config) ->
     ?assertEqual(Counts, lists:sort(Counts)),
     ?assert(lists:last(Counts) > 100).
 
-%% All lines, without the name that an event gives to a process: that event may
-%% be the one that is lost.
+%% All lines, without the names that events give to processes, because the event that gives the
+%% name may be the one that is lost.
 nameless(Dir) ->
     string:lexemes(string:replace(out(["print", Dir]), "(cli_suite_echo)", "", all), "\n").
 
-%% A changed bit in the records costs the segment and is counted, and what is
-%% printed was printed before.
+%% A flipped bit in the records makes the reader skip the segment and count it; the lines that
+%% are still printed are lines of the undamaged recording.
 flipped_bits(Config) ->
     Whole = ?config(recording, Config),
     Lines = nameless(Whole),
@@ -567,7 +584,7 @@ flipped_bits(Config) ->
          ?assertEqual({At, Bad =:= 0}, {At, Complete})
      end || At <- lists:seq(128, Size - 1, max(1, Size div 20)), in_records(data_file(Whole), At)].
 
-%% Whether a byte belongs to the records of a segment: found from the headers.
+%% Whether a byte belongs to the records of a segment, determined from the headers.
 in_records(File, At) ->
     {ok, Bytes} = file:read_file(File),
     in_records(Bytes, 0, At).
@@ -589,7 +606,7 @@ no_dictionary(Config) ->
     [?assert(contains(L, " call ?(")) || L <- Lines],
     out(["info", Dir]).
 
-%% Events whose names found no room are there, and `?' stands for the names.
+%% Events whose names did not fit in the dictionary are kept, with `?' in place of the names.
 full_dictionary(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     Fill = fun() -> [list_to_atom("cli_suite_" ++ integer_to_list(N) ++ lists:duplicate(200, $x)) || N <- lists:seq(1, 40)] end,
@@ -600,7 +617,7 @@ full_dictionary(Config) ->
     ?assert(lists:suffix(" call ?", Line)),
     [{trace, _, call, undefined}] = [E || E <- kymo_cli:events(Dir), element(3, E) =:= call].
 
-%% Other files under the names of a recording's.
+%% Foreign files with the names of files of a recording.
 foreign_files(Config) ->
     Whole = ?config(recording, Config),
     Junk = crypto_free_noise(200000),
@@ -624,7 +641,7 @@ closed_pipe(Config) ->
     Dir = ?config(recording, Config),
     Kymo = quote(kymo:cli_path()),
     Big = filename:join(?config(dir, Config), "rec"),
-    %% More than a pipe holds.
+    %% More than a pipe can hold.
     record(Big, #{calls => arguments}, fun() -> [traced(N) || N <- lists:seq(1, 20000)] end),
     Many = filename:join(?config(dir, Config), "many"),
     record(Many, #{},
@@ -653,7 +670,7 @@ full_disk(Config) ->
          ?assert(contains(Err, "/dev/full"), Err)
      end || Format <- ["dbg", "folded", "perfetto"]].
 
-%% ---- life ----
+%% ---- lifecycle ----
 
 while_recording(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
@@ -668,7 +685,7 @@ while_recording(Config) ->
                 end)
      end || Policy <- [overwrite, discard]].
 
-%% One process fills the memory and others, on other schedulers, have events from before.
+%% One process fills the memory, while processes on other schedulers still have older events.
 horizon(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     Busy = fun() -> [traced(N) || N <- lists:seq(1, 200000)] end,
@@ -706,10 +723,11 @@ snapshot(Config) ->
     Copy = filename:join(?config(dir, Config), "snapshot"),
     record(Dir, #{calls => arguments, policy => overwrite}, fun() -> [traced(N) || N <- lists:seq(1, 100)] end,
            fun(R) -> {ok, _} = kymo:snapshot(R, Copy) end),
-    %% The times of the copy end with a calibration less.
+    %% The copy has one calibration point less, so its times differ.
     Calls = fun(D) -> [tl(string:split(L, " ")) || L <- lines(["print", D, "--tag", "call"])] end,
     ?assertEqual(Calls(Dir), Calls(Copy)),
-    %% A stopped ring takes no more room than its events, where the disk can do that.
+    %% A stopped ring takes no more disk space than its events, if the file system supports
+    %% that.
     #{<<"ring_bytes">> := Size, <<"ring_disk_bytes">> := OnDisk} = kymo_cli:json(out(["info", "--json", Dir])),
     Ring = filename:join(Dir, "ring"),
     ?assertEqual(filelib:file_size(Ring), Size),
@@ -717,8 +735,8 @@ snapshot(Config) ->
     ?assertEqual(OnDisk < Size, contains(out(["info", Dir]), " of it on disk")),
     #{<<"state">> := <<"snapshot">>, <<"complete">> := true} = kymo_cli:json(out(["info", "--json", Copy])).
 
-%% With a terminal as standard error, a command that is kept waiting shows that it
-%% works; --quiet doesn't. `script' is the terminal.
+%% With a terminal as standard error, a command that is kept waiting shows its progress; --quiet
+%% turns that off. `script' provides the terminal.
 progress_on_a_terminal(Config) ->
     case os:find_executable("script") of
         false ->
@@ -726,8 +744,8 @@ progress_on_a_terminal(Config) ->
         _ ->
             Dir = filename:join(?config(dir, Config), "rec"),
             record(Dir, #{calls => arguments}, fun() -> [traced(N) || N <- lists:seq(1, 60000)] end),
-            %% Nobody reads for a second: the pipe is full, the work takes longer
-            %% than the bar waits for.
+            %% Nothing reads for a second: the pipe is full, so the command takes longer than
+            %% the delay after which the progress bar appears.
             Run = fun(Options) ->
                       {0, Out, _} = shell(["script -qec ", quote(lists:flatten(
                           [quote(kymo:cli_path()), " print ", Options, quote(Dir), " | { sleep 1; cat >/dev/null; }"])),
@@ -756,7 +774,7 @@ patch(File, At, Bytes) ->
     ok = file:pwrite(Fd, At, Bytes),
     ok = file:close(Fd).
 
-%% Takes N bytes from the end.
+%% Removes N bytes from the end.
 cut(File, N) ->
     {ok, Fd} = file:open(File, [read, write, raw, binary]),
     {ok, _} = file:position(Fd, max(0, filelib:file_size(File) - N)),

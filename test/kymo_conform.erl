@@ -1,13 +1,12 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The same workload, traced by a process and by kymo_tracer, and what each of
-%% them has to say about it.
+%% Runs the same workload under a process tracer and under kymo_tracer, and returns what each of
+%% them reports.
 %%
-%% `same_run': one run, with two trace sessions. Then everything must be equal,
-%% down to pids, references and heap sizes.
-%% `two_runs': two runs, each with the tracing that all share. Then pids, ports
-%% and references are replaced by the names that the workload gives them with
-%% role/2, or by one word for all others.
+%% `same_run': one run with two trace sessions. Then everything must be equal, including pids,
+%% references and heap sizes. `two_runs': two runs, each in the global tracing. Then pids, ports
+%% and references are replaced by the names that the workload gives them with role/2, or by one
+%% common word if it gives none.
 -module(kymo_conform).
 
 -export([run/3, role/2, modes/0, by_tracee/1, collector/0, collected/1, recorded/1, normal/2, remote/1]).
@@ -27,7 +26,7 @@ modes() ->
         false -> [two_runs]
     end.
 
-%% {what the process tracer got, what kymo recorded}: lists by tracee.
+%% {what the process tracer received, what kymo recorded}: lists by tracee.
 run(same_run, Spec, Dir) ->
     {ok, State} = open(Spec, Dir),
     Collector = collector(),
@@ -77,7 +76,7 @@ root(#{workload := Workload}) ->
                  end),
     Pid.
 
-%% In the workload: this process, port or reference is to be called so.
+%% Called by the workload: names this process, port or reference.
 role(Name, Id) ->
     put(?MODULE, [{Name, Id} | get(?MODULE)]),
     Id.
@@ -119,7 +118,7 @@ clear(Spec) ->
     [erlang:trace_pattern(Event, true, []) || Event <- [send, 'receive'], is_map_key(Event, Spec)],
     ok.
 
-%% ---- what they say ----------------------------------------------------------------
+%% ---- results ----------------------------------------------------------------------
 
 collector() ->
     spawn_link(fun() -> collect([]) end).
@@ -142,7 +141,7 @@ collected(Collector, Where) ->
     Collector ! {stop, self()},
     receive {Collector, Events} -> Events end.
 
-%% What is in a recording, in the form in which a process tracer gets it.
+%% The events of a recording in the form in which a process tracer receives them.
 recorded(Dir) ->
     File = Dir ++ ".dbg",
     {0, _} = kymo_cli:run(["export", "dbg", "-o", File, Dir]),
@@ -165,7 +164,7 @@ normal1(Names, T) when is_tuple(T) -> list_to_tuple(normal1(Names, tuple_to_list
 normal1(Names, T) when is_map(T) -> maps:from_list(normal1(Names, maps:to_list(T)));
 normal1(_, T) -> T.
 
-%% A pid, port or reference of a node that there is not.
+%% A pid, port or reference of a node that does not exist.
 remote(What) ->
     Node = <<119, 10, "other@host">>,
     binary_to_term(

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What is left of a recording when its node ends, in all the ways in which a
-%% node can end; and what becomes of it when the module is loaded again.
+%% What is left of a recording when its node ends, for every way in which a node can end, and
+%% what happens to it when the module is loaded again.
 -module(kymo_crash_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -40,7 +40,7 @@ end_per_testcase(_, Config) ->
     [ok = file:del_dir_r(Dir) || Dir <- filelib:wildcard(?config(dir, Config) ++ "*"), filelib:is_dir(Dir)],
     ok.
 
-%% ---- a node to lose -----------------------------------------------------------
+%% ---- the node that ends -------------------------------------------------------
 
 start_node(_Config) ->
     start_node(_Config, #{}).
@@ -55,7 +55,7 @@ start_node(_Config, Options) ->
 call(Peer, M, F, A) ->
     peer:call(Peer, M, F, A, 60000).
 
-%% Ends the node with something that it does to itself.
+%% Ends the node by a call that the node itself makes.
 ends(Peer, M, F, A) ->
     Ref = monitor(process, Peer),
     peer:cast(Peer, M, F, A),
@@ -72,11 +72,11 @@ gone(Peer, Ref) ->
         end
     end.
 
-%% ---- load: what each worker says is numbered -----------------------------------
+%% ---- load: workers number their calls ------------------------------------------
 
-%% In the node. Workers call a traced function with {Worker, Number}, number after
-%% number, as often as fits in the ring of one thread. Returns when there are some
-%% events, and many more to come.
+%% In the node. Workers call a traced function with {Worker, Number}, counting up, as often as
+%% fits in the ring of one thread. Returns when there are some events and many more are still to
+%% come.
 load(Options, Workers, Enough) ->
     {ok, State} = kymo_tracer:open(Options),
     load(State, Workers),
@@ -97,7 +97,7 @@ load(State, Workers) ->
 worker(W) ->
     receive go -> worker(W, 1) end.
 
-%% Not so fast that nothing else gets done.
+%% Slowed down, so that other processes can run.
 worker(_, 10000) ->
     receive after infinity -> ok end;
 worker(W, N) ->
@@ -121,8 +121,8 @@ start_load(Peer, Config) ->
 
 %% ---- what must be left ------------------------------------------------------------
 
-%% Every event that was committed, in order, with names: what the recorder
-%% counted is what is there, and no number of any worker is missing.
+%% Every committed event must be there, in order and with names: the number of events equals the
+%% recorder's count, and no number of any worker is missing.
 check(Config) ->
     Dir = ?config(dir, Config),
     #{events := Events, recorded := Recorded} = Info = info(Dir),
@@ -166,7 +166,7 @@ aborted(Config) ->
     ends(Peer, erlang, halt, [abort]),
     check(Config).
 
-%% The emulator has no memory and says so with abort().
+%% The emulator runs out of memory and calls abort().
 out_of_memory(Config) ->
     Dump = [{"ERL_CRASH_DUMP", ?config(dir, Config) ++ ".dump"}, {"ERL_CRASH_DUMP_SECONDS", "0"}],
     Peer = start_node(Config, #{env => Dump}),
@@ -182,7 +182,7 @@ address_space(Pid) ->
 
 eat(L) -> eat([binary:copy(<<0>>, 1 bsl 31) | L]).
 
-%% The ring has gone round many times: what is there is in order.
+%% The ring has wrapped many times: what it contains is in order.
 ring_wraps(Config) ->
     Peer = start_node(Config),
     Options = (maps:remove(owner, options(Config)))#{memory => 4 bsl 20},
@@ -198,7 +198,7 @@ ring_wraps(Config) ->
     [?assertEqual({W, lists:sort(Ns)}, {W, Ns}) || {W, Ns} <- maps:to_list(calls(Events))],
     ?assertEqual([], [E || {trace, _, call, _} = E <- Events, element(1, element(4, E)) =/= kymo_workload]).
 
-%% ---- ends that are in order ------------------------------------------------------------
+%% ---- orderly ends ----------------------------------------------------------------------
 
 closed(Config, Halt) ->
     Peer = start_node(Config),
@@ -210,7 +210,7 @@ closed(Config, Halt) ->
 halted(Config) ->
     closed(Config, fun(Peer) -> ends(Peer, erlang, halt, [0]) end).
 
-%% The newer runtimes leave at once then, and ask nobody.
+%% Newer runtimes exit immediately in this case, without calling any module or library.
 halted_without_flush(Config) ->
     Peer = start_node(Config),
     _ = start_load(Peer, Config),
@@ -225,7 +225,7 @@ init_stop(Config) ->
 code_options(Config) ->
     #{dir => list_to_binary(?config(dir, Config)), calls => arguments, memory => 48 bsl 20}.
 
-%% The same library again: recorders, states and traced processes go on.
+%% The same library is loaded again: recorders, states and traced processes continue.
 reload(Config) ->
     Peer = start_node(Config),
     ?assertEqual({active, 3}, call(Peer, ?MODULE, reload_here, [code_options(Config)])),
@@ -250,8 +250,8 @@ reload_here(Options) ->
     ok = kymo_tracer:stop(State),
     {Is, Events}.
 
-%% Twenty times while everything is traced. Nothing is lost but what happens while
-%% the module is not there.
+%% Twenty times while everything is traced. Only events during which the module is not loaded
+%% are lost.
 reload_under_load(Config) ->
     Peer = start_node(Config),
     _ = call(Peer, ?MODULE, load, [code_options(Config), 20, 10000]),
@@ -271,9 +271,8 @@ reload_often(N) ->
     wait_for(State, Before + 500),
     reload_often(N - 1).
 
-%% The module goes while everything is traced. The runtime takes the tracer off,
-%% and keeps the library as long as there are states of it; a recorder ends with
-%% the last reference to it.
+%% The module is purged while everything is traced. The runtime removes the tracer, and keeps
+%% the library while states of it exist; a recorder ends with the last reference to it.
 purged(Config) ->
     Peer = start_node(Config),
     _ = call(Peer, ?MODULE, load, [code_options(Config), 20, 20000]),
@@ -288,7 +287,7 @@ purged(Config) ->
     ?assertMatch(#{reason := collected}, check(Config)),
     peer:stop(Peer).
 
-%% Is it loaded, and what is still traced?
+%% Is the module loaded, and what is still traced?
 purge_here() ->
     true = code:delete(kymo_tracer),
     _ = code:purge(kymo_tracer),
@@ -298,7 +297,7 @@ purge_here() ->
 traced_processes() ->
     [P || P <- processes(), {tracer, T} <- [erlang:trace_info(P, tracer)], T =/= []].
 
-%% It can be loaded once more, and works.
+%% It can be loaded once more and works.
 again(Options) ->
     {ok, State} = kymo_tracer:open(Options),
     1 = erlang:trace(self(), true, [call, {tracer, kymo_tracer, State}]),
@@ -306,7 +305,7 @@ again(Options) ->
     #{events := 1} = kymo_tracer:info(State),
     kymo_tracer:stop(State).
 
-%% Deleted and purged over and over, with everything traced.
+%% The module is deleted and purged repeatedly while everything is traced.
 deleted_while_tracing(Config) ->
     Peer = start_node(Config),
     ?assertEqual(ok, call(Peer, ?MODULE, delete_often, [code_options(Config), 10])),
@@ -323,7 +322,7 @@ delete_often(#{dir := Dir} = Options, N) ->
     {module, kymo_tracer} = code:ensure_loaded(kymo_tracer),
     delete_often(Options, N - 1).
 
-%% Another build can't take over a recorder: the module that is there stays.
+%% Another build cannot take over a recorder, so the loaded module stays.
 other_build(Config) ->
     Peer = start_node(Config),
     Other = copy_of_app(?config(dir, Config) ++ "-app"),
@@ -366,7 +365,7 @@ forget(Other) ->
           end,
     Try(100).
 
-%% No application, no ERL_LIBS: the library is found beside the module.
+%% Without the application and ERL_LIBS: the library is found next to the module.
 plain_ebin(Config) ->
     Ebin = copy_of_app(?config(dir, Config) ++ "-app"),
     Peer = start_node(Config, #{args => ["-pa", Ebin, "-pa", filename:dirname(code:which(?MODULE))], env => [{"ERL_LIBS", ""}]}),

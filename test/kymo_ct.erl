@@ -1,14 +1,14 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Runs one suite for scripts/run-ct, and is the Common Test hook that prints a
-%% line for each test case. Totals are those that ct:run_test/1 returns.
+%% Runs one suite for scripts/run-ct, and is the Common Test hook that prints a line for each
+%% test case. Totals are those that ct:run_test/1 returns.
 -module(kymo_ct).
 
 -export([main/0]).
 -export([init/2, post_end_per_testcase/5, on_tc_fail/4, on_tc_skip/4, terminate/1]).
 
-%% Arguments of the runtime: -suite Name -dir Dir -logdir Dir -totals File, and
-%% maybe -case Name...
+%% Arguments of the runtime: -suite Name -dir Dir -logdir Dir -totals File, and optionally -case
+%% Name...
 main() ->
     {ok, [[Suite]]} = init:get_argument(suite),
     {ok, [[Dir]]} = init:get_argument(dir),
@@ -22,7 +22,7 @@ main() ->
                           {logdir, LogDir}, {ct_hooks, [?MODULE]} | Cases]),
     Line = case Result of
                {Ok, Failed, {User, Auto}} ->
-                   %% What Common Test skips by itself could not run: a failure.
+                   %% Cases that Common Test itself skips could not run, and count as failures.
                    io_lib:format("~b ~b ~b~n", [Ok, Failed + Auto, User]);
                Error ->
                    io:format("##   FAILED ~p~n", [Error]),
@@ -44,8 +44,8 @@ post_end_per_testcase(Suite, Case, Config, Return, State) ->
     end,
     {Return, State}.
 
-%% Rings are large: what a test that passed leaves in its own folder (`dir', by
-%% convention of the suites) is not kept for all the others to fit beside.
+%% Rings are large, so the recordings of a case that passed are removed from its folder (`dir',
+%% by convention of the suites) to leave room for those of other cases.
 remove_recordings(Dir, Priv) when is_list(Dir), is_list(Priv), Dir =/= Priv ->
     case lists:prefix(Priv, Dir) of
         true -> file:del_dir_r(Dir);

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% The demonstration: it runs again and again, spares what is not its own, and
-%% ends with files that other people's programs show: speedscope, in Chromium.
+%% The demonstration: it can run repeatedly, leaves other files alone, and ends with files that
+%% independent programs can show: speedscope, in Chromium.
 -module(kymo_demo_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -24,7 +24,7 @@ all() ->
         failure_ends_it
     ].
 
-%% The scripts of the project with the build that is tested.
+%% The project's scripts with the build under test.
 init_per_suite(Config) ->
     Top = filename:join(?config(priv_dir, Config), "top"),
     ok = filelib:ensure_dir(filename:join([Top, "scripts", "x"])),
@@ -51,20 +51,20 @@ end_per_suite(Config) ->
 
 files_and_summary(Config) ->
     {0, Text} = demo(Config, [{"DEMO_SECONDS", "3"}]),
-    %% Should there be one, the failure tells which.
+    %% If there is a report, the failure shows which one.
     nomatch = re:run(Text, "=[A-Z ]+ REPORT=.*", [dotall, {capture, first, list}]),
     {match, [Events]} = re:run(Text, "\\n  (\\d+) events recorded", [{capture, all_but_first, list}]),
     true = list_to_integer(Events) > 1000,
     {match, [Requests]} = re:run(Text, "; (\\d+) requests answered", [{capture, all_but_first, list}]),
     true = list_to_integer(Requests) > 0,
-    %% The summary table has all that was promised.
+    %% The summary table has everything that is promised.
     [
         {match, _} = re:run(Text, ["\\n +[\\d,]+ +[\\d.]+  ", Tag, "\\n"])
      || Tag <- ["call", "return_to", "send", "receive", "spawn", "exit", "in", "out", "gc_minor_start"]
     ],
     {match, _} = re:run(Text, "ui.perfetto.dev"),
-    %% The slowest request is one of those that wait for the planted cause. On a busy
-    %% machine a scheduler may be what it waits for most.
+    %% The slowest request is one of those that wait for the planted cause. On a busy machine it
+    %% may have waited mostly for a scheduler.
     {match, _} = re:run(Text, "-> \\S+ demo_cache demo:handle_call/3: .*\\n(  .*\\n)* .* mostly in demo:check/2 "),
     Out = ?config(out, Config),
     [
@@ -85,7 +85,7 @@ files_and_summary(Config) ->
         ]
     ].
 
-%% What the one before has left is replaced.
+%% Results of an earlier run are replaced.
 runs_again(Config) ->
     Stale = filename:join(?config(out, Config), "stale"),
     ok = file:write_file(Stale, ""),
@@ -115,14 +115,14 @@ not_built(Config) ->
         ok = file:make_symlink(Priv, Link)
     end.
 
-%% A small system has no certificates, and httpc would look for them.
+%% A minimal system has no certificates, and httpc would look for them.
 no_certificates(Config) ->
     Absent = filename:join(?config(priv_dir, Config), "absent.pem"),
     {0, _} = demo(Config, [
         {"ERL", erl() ++ " -public_key cacerts_path \"" ++ Absent ++ "\" -eval application:load(public_key)"}
     ]).
 
-%% What dies in the demonstration ends it: it does not wait for what won't come.
+%% If a part of the demonstration dies, the demonstration ends instead of waiting forever.
 failure_ends_it(Config) ->
     Link = filename:join(?config(top, Config), "src"),
     {ok, Sources} = file:read_link(Link),
@@ -177,7 +177,7 @@ browser_options(Config) ->
         "--virtual-time-budget=20000"
     ].
 
-%% ---- help -------------------------------------------------------------------------
+%% ---- helpers ----------------------------------------------------------------------
 
 demo(Config, Env) ->
     Defaults = [
@@ -192,7 +192,7 @@ demo(Config, Env) ->
 
 erl() -> filename:join([code:root_dir(), "bin", "erl"]).
 
-%% Status and output, standard error included.
+%% Returns the status and the output, including standard error.
 run(Program, Args, Env) ->
     Port = open_port({spawn_executable, Program}, [
         {args, Args}, {env, Env}, exit_status, stderr_to_stdout, binary, use_stdio, hide

@@ -2,9 +2,9 @@
 %%
 %% What is left of a recording when the node, the disk or the folder goes away.
 %%
-%% A node of its own runs workers; each counts its steps in the first argument of
-%% a traced call, so the recording itself shows order and holes. What the node had
-%% confirmed before its end must be there. It is read by the command `kymo'.
+%% A separate node runs workers. Each worker numbers its steps in the first argument of a traced
+%% call, so the recording itself shows their order and any gaps. Steps that the node confirmed
+%% before it ended must be in the recording, which is read with the command `kymo'.
 -module(kymo_durability_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -30,19 +30,19 @@ init_per_testcase(Case, Config) ->
 
 end_per_testcase(_, Config) ->
     Mount = sub(Config, "disk"),
-    %% Lazily, for a node that a failure has left behind.
+    %% A lazy unmount, because a failed case may have left a node that uses it.
     filelib:is_dir(Mount) andalso os:cmd("umount -l " ++ Mount),
     case ?config(tc_status, Config) of
         ok -> file:del_dir_r(?config(dir, Config));
         _ -> ok
     end.
 
-%% ---- the end of the node --------------------------------------------------------
+%% ---- the node ends --------------------------------------------------------------
 
 kill_9(Config) ->
     killed(Config, #{}, fun(Peer, OsPid) -> signal(Peer, OsPid, "KILL") end).
 
-%% Rings so small that the workers go round them many times.
+%% The rings are so small that the workers wrap them many times.
 kill_9_wrapped(Config) ->
     Info = killed(
         Config,
@@ -63,11 +63,11 @@ halt_abort(Config) ->
 
 out_of_memory(Config) ->
     killed(Config, #{}, fun(Peer, _) ->
-        %% More than the limit that the node was started with.
+        %% More than the memory limit that the node was started with.
         cast_and_wait(Peer, binary, copy, [<<0>>, 1 bsl 33])
     end).
 
-%% Ends the node in some way under load, and looks at what is left.
+%% Ends the node under load in the given way, and checks what is left.
 killed(Config, Options, Kill) ->
     {Peer, OsPid} = start_node(),
     Rec = sub(Config, "rec"),
@@ -76,16 +76,16 @@ killed(Config, Options, Kill) ->
     Kill(Peer, OsPid),
     Info = check(Rec, Confirmed),
     #{state := "crashed"} = Info,
-    %% The names of processes that were there before the recorder.
+    %% Names of processes that existed before the recorder.
     Text = output(["info", Rec]),
     {match, _} = re:run(Text, "kymo_worker_1"),
     Info.
 
-%% Ends in order: the files are whole and say so.
+%% Orderly ends: the files are complete and say so.
 halt_now(Config) ->
     ended(Config, ["unload"], fun(Peer) -> cast_and_wait(Peer, erlang, halt, [0]) end).
 
-%% Kills all processes first, whichever of ours comes first.
+%% init:stop/0 kills all processes first, in no particular order for those of the recorder.
 orderly_stop(Config) ->
     ended(Config, ["owner", "stop", "unload"], fun(Peer) -> cast_and_wait(Peer, init, stop, []) end).
 
@@ -124,9 +124,9 @@ paused_when_killed(Config) ->
     signal(Peer, OsPid, "KILL"),
     #{state := "crashed", events := N} = check(Rec, Confirmed).
 
-%% ---- while it runs ------------------------------------------------------------------
+%% ---- while the node runs ------------------------------------------------------------
 
-%% Whole segments, though the writers never wait.
+%% Segments are complete although the writers never wait.
 snapshot_under_load(Config) ->
     {Peer, _} = start_node(),
     R = start_load(Peer, #{dir => sub(Config, "rec"), memory => 1 bsl 20, segment_size => 4096}),
@@ -136,12 +136,19 @@ snapshot_under_load(Config) ->
             Snap = sub(Config, "snap" ++ integer_to_list(N)),
             {ok, #{events := Events}} = peer:call(Peer, kymo, snapshot, [R, Snap]),
             #{events := Events} = check(Snap, Confirmed),
-            {match, _} = re:run(output(["info", Snap]), "kymo_worker_1")
+            named(output(["info", Snap]))
         end
      || N <- [1, 2, 3, 4, 5]
     ],
     {ok, _} = peer:call(Peer, kymo, stop, [R]),
     stop_node(Peer).
+
+%% Every worker is shown with its name. Which of them are shown depends on what ran last.
+named(Info) ->
+    {match, [_ | _] = Names} = re:run(Info, "\\S+(?= kymo_durability_SUITE:worker/2)", [
+        global, {capture, first, list}
+    ]),
+    [{match, _} = re:run(Name, "^kymo_worker_[1-4]$") || [Name] <- Names].
 
 read_while_written(Config) ->
     {Peer, _} = start_node(),
@@ -161,7 +168,7 @@ read_while_written(Config) ->
 %% ---- limits and rotation ---------------------------------------------------------------
 
 limit_events(Config) ->
-    %% Threads take their share of the limit in parts, so a part may stay unused.
+    %% Threads take their share of the limit in batches, so part of it may stay unused.
     limited(Config, #{events => 12345}, "events", fun(#{events := Events}, _) ->
         true = Events =< 12345,
         true = Events > 12000
@@ -182,7 +189,7 @@ limited(Config, Limit, Reason, Check) ->
         dir => Rec, policy => discard, segment_size => 4096, memory => 4 bsl 20, limit => Limit
     }),
     true = kymo_cli:until(fun() -> maps:get(state, peer:call(Peer, kymo, info, [R])) =:= closed end),
-    %% Nothing is traced any more, and the node works on.
+    %% Nothing is traced any more, and the node continues to work.
     true = kymo_cli:until(fun() -> peer:call(Peer, ?MODULE, traced, []) =:= [] end),
     wait_for_steps(Peer, 1000),
     Info = check(Rec, #{}),
@@ -190,7 +197,7 @@ limited(Config, Limit, Reason, Check) ->
     Check(Info, lists:sum([filelib:file_size(F) || F <- data_files(Rec)])),
     stop_node(Peer).
 
-%% What was taken away with old files is counted.
+%% Events that were removed with old files are counted.
 rotation_by_size(Config) ->
     {Peer, _} = start_node(),
     Rec = sub(Config, "rec"),
@@ -219,7 +226,7 @@ rotation_by_age(Config) ->
 
 %% ---- bad disks ---------------------------------------------------------------------------
 
-%% Each event is there or counted as lost, and none is both.
+%% Each event is either in the recording or counted as lost.
 disk_full(Config) ->
     on_full_disk(Config, fun(Peer, _, R, Rec, Steps) ->
         {ok, #{lost := #{io := Lost}}} = peer:call(Peer, kymo, stop, [R]),
@@ -228,7 +235,7 @@ disk_full(Config) ->
         stop_node(Peer)
     end).
 
-%% What the worker could not write is in the rings.
+%% Events that the worker could not write to files are in the rings.
 disk_full_kill_9(Config) ->
     on_full_disk(Config, fun(Peer, OsPid, _, Rec, Steps) ->
         signal(Peer, OsPid, "KILL"),
@@ -236,7 +243,7 @@ disk_full_kill_9(Config) ->
         ?assertEqual(Steps, Here + Total)
     end).
 
-%% Fun gets a node that has lost events because the disk is full, and the number of
+%% Calls Fun with a node that has lost events because the disk is full, and with the number of
 %% steps that were traced.
 on_full_disk(Config, Fun) ->
     on_disk(Config, "size=24m", fun(Disk) ->
@@ -249,7 +256,7 @@ on_full_disk(Config, Fun) ->
             #{lost := #{io := Io}} = peer:call(Peer, kymo, info, [R]),
             Io > 0
         end),
-        %% The node works on, and the recorder says why it can't.
+        %% The node continues to work, and the recorder reports why it cannot write.
         wait_for_steps(Peer, 1000),
         #{io_error := enospc} = peer:call(Peer, kymo, info, [R]),
         Steps = lists:sum(maps:values(peer:call(Peer, ?MODULE, finish_workers, []))),
@@ -278,7 +285,7 @@ read_only(Config) ->
 not_permitted(Config) ->
     Dir =
         case os:cmd("id -u") of
-            %% Where even the superuser can make nothing.
+            %% Not even the superuser can create anything here.
             "0\n" -> "/sys";
             _ -> sub(Config, "closed")
         end,
@@ -296,11 +303,11 @@ folder_removed(Config) ->
                 dir => Rec, policy => Policy, segment_size => 4096, memory => 1 bsl 20, file_size => 262144
             }),
             wait_for_steps(Peer, 10000),
-            %% The recorder may make a file meanwhile.
+            %% The recorder may create a file at the same moment.
             true = kymo_cli:until(fun() -> file:del_dir_r(Rec) =:= ok end),
             wait_for_steps(Peer, 50000),
             #{state := active} = Info = peer:call(Peer, kymo, info, [R]),
-            %% There is no file to go on with.
+            %% No file is left to continue with.
             case Policy of
                 discard ->
                     true = kymo_cli:until(fun() ->
@@ -326,9 +333,9 @@ on_disk(Config, Options, Fun) ->
 
 %% ---- what was recorded -----------------------------------------------------------------------
 
-%% Reads a recording whole: every worker's steps in order, without holes but for
-%% what the recording counts as lost, overwritten or removed, and nothing
-%% missing of what was confirmed. Returns what `kymo info' says.
+%% Reads a whole recording: the steps of every worker are in order, the only gaps are those that
+%% the recording counts as lost, overwritten or removed, and no confirmed step is missing.
+%% Returns what `kymo info' says.
 check(Rec, Confirmed) ->
     Lines = binary:split(output(["print", "--quiet", "--tag", "call", Rec]), <<"\n">>, [global, trim]),
     Calls = [call(L) || L <- Lines],
@@ -336,7 +343,7 @@ check(Rec, Confirmed) ->
     #{lost := Lost, overwritten := Overwritten, events_removed := Removed} = Info,
     Total = maps:get(total, Lost),
     Whole = Overwritten =:= 0 andalso Removed =:= 0 andalso Total =:= 0,
-    %% What is shown begins at the horizon: nothing of any thread is missing in it.
+    %% The output begins at the horizon, from where no events of any thread are missing.
     maps:foreach(
         fun(Worker, Ns) ->
             ?assertEqual({Worker, Ns}, {Worker, lists:usort(Ns)}),
@@ -348,7 +355,7 @@ check(Rec, Confirmed) ->
         maps:groups_from_list(fun({_, _, W, _}) -> W end, fun({_, _, _, N}) -> N end, Calls)
     ),
     Last = maps:from_list([{W, N} || {_, _, W, N} <- Calls]),
-    %% A worker that got no processor for long may have nothing after the horizon.
+    %% A worker that did not run for long may have no events after the horizon.
     Total =:= 0 andalso
         maps:foreach(
             fun(W, N) ->
@@ -375,7 +382,7 @@ call(Line) ->
         binary_to_integer(N)
     }.
 
-%% The parts of `kymo info --json' that the cases need.
+%% The fields of `kymo info --json' that the cases need.
 info(Rec) ->
     Json = output(["info", "--json", Rec]),
     Number = fun(Text, Key) ->
@@ -413,8 +420,7 @@ sub(Config, Name) ->
 
 %% ---- the node under load --------------------------------------------------------------------------
 
-%% A runtime of its own that may not have more than some gigabytes, reached
-%% without distribution.
+%% A separate runtime with a memory limit of a few gigabytes, reached without distribution.
 start_node() ->
     [Erl | _] = [E || E <- [filename:join([code:root_dir(), "bin", "erl"])], filelib:is_regular(E)],
     Sh = os:find_executable("sh"),
@@ -450,8 +456,8 @@ peer_state(Peer) ->
         State -> {State, running}
     end.
 
-%% Workers, and a recorder that traces them with arguments. The recorder is
-%% nobody's: the calling process in the other node is gone at once.
+%% Starts workers, and a recorder that traces them with arguments. No process owns the recorder:
+%% the calling process in the other node exits at once.
 start_load(Peer, Options) ->
     ok = peer:call(Peer, ?MODULE, start_workers, []),
     {ok, R} = peer:call(Peer, kymo, start, [
@@ -463,8 +469,8 @@ start_load(Peer, Options) ->
     ok = peer:call(Peer, ?MODULE, go, []),
     R.
 
-%% Until the workers have gone so far together. What each has done by now, in
-%% steps that have ended before this was asked.
+%% Waits until the workers have done so many steps in total. Returns the steps of each worker
+%% that had ended before this call.
 wait_for_steps(Peer, Steps) ->
     Begin = lists:sum(maps:values(peer:call(Peer, ?MODULE, steps, []))),
     wait_for_steps(Peer, Begin + Steps, #{}).
@@ -505,7 +511,7 @@ stop_workers() ->
     ],
     ok.
 
-%% Lets each worker end after a whole step: what they have done is what was traced.
+%% Lets each worker finish its current step: every step that it has done was traced.
 finish_workers() ->
     Monitors = [monitor(process, worker_name(W)) || W <- lists:seq(1, ?WORKERS)],
     counters:put(persistent_term:get(?MODULE), ?WORKERS + 1, 1),
@@ -528,10 +534,10 @@ work(W, Counters, N) ->
     end.
 
 step(N, W) ->
-    %% Not so fast that the recording takes minutes to check.
+    %% Slowed down, so that checking the recording does not take minutes.
     {lists:sum(lists:seq(1, 200)) + N, W}.
 
-%% Processes with trace flags and functions with breakpoints, of the shared tracing.
+%% Processes with trace flags, and functions with breakpoints, in the global tracing.
 traced() ->
     [P || P <- processes(), erlang:trace_info(P, flags) =/= {flags, []}] ++
         [step || erlang:trace_info({?MODULE, step, 2}, all) =/= {all, false}].

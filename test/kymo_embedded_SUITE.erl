@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Nodes in embedded mode, as every release starts them, and libraries that can't
-%% be loaded: on a file system without execution, missing, of another system.
+%% Nodes in embedded mode, which is how every release starts them, and libraries that cannot be
+%% loaded: on a file system mounted noexec, missing, or built for another system.
 -module(kymo_embedded_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -10,7 +10,7 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([in_path/1, in_path_load_named/1, beside_kymo/1, not_there/1, in_boot_file/1, boot_without_library/1]).
 -export([noexec/1, missing/1, foreign/1, application_parameter/1, upgrade_keeps_old/1]).
-%% In peers.
+%% Called in peers.
 -export([record_lists/1, start_error/1]).
 
 all() ->
@@ -30,7 +30,7 @@ end_per_testcase(_, Config) ->
 
 %% ---- embedded ------------------------------------------------------------------------
 
-%% Only the module `kymo' was loaded, by hand: all others come from the code path.
+%% Only the module `kymo' was loaded explicitly; the others are found in the code path.
 in_path(Config) ->
     Peer = embedded(["-pa", ebin()]),
     ?assertEqual(embedded, peer:call(Peer, code, get_mode, [])),
@@ -43,7 +43,7 @@ in_path(Config) ->
     ?assertMatch([#{state := closed}], peer:call(Peer, kymo, list, [])),
     peer:stop(Peer).
 
-%% So do modules that a pattern names exactly.
+%% The same for modules that a pattern names exactly.
 in_path_load_named(Config) ->
     Peer = embedded(["-pa", ebin(), "-pa", filename:dirname(code:which(?MODULE))]),
     {module, kymo} = peer:call(Peer, code, load_file, [kymo]),
@@ -54,7 +54,8 @@ in_path_load_named(Config) ->
     ?assertMatch({ok, _}, peer:call(Peer, kymo, stop, [R])),
     peer:stop(Peer).
 
-%% Loaded by its file name: the others lie beside it, in no code path.
+%% Loaded by its file name: the other modules are in the same folder, which is not in the code
+%% path.
 beside_kymo(Config) ->
     Peer = embedded([]),
     ?assertEqual(non_existing, peer:call(Peer, code, which, [kymo])),
@@ -74,7 +75,7 @@ not_there(Config) ->
     ?assertEqual(Error, peer:call(Peer, kymo, record, Record)),
     peer:stop(Peer).
 
-%% A release: everything was loaded by the boot file.
+%% A release: the boot file loads everything.
 in_boot_file(Config) ->
     Peer = embedded(["-boot", boot_file(Config)]),
     ?assertEqual(true, peer:call(Peer, erlang, module_loaded, [kymo])),
@@ -84,19 +85,19 @@ in_boot_file(Config) ->
     ?assertEqual(1, peer:call(Peer, ?MODULE, record_lists, [sub(Config, rec)])),
     peer:stop(Peer).
 
-%% Neither does the node fail to boot, nor is the cause in its log only.
+%% The node boots, and the cause is in the error, not only in the log.
 boot_without_library(Config) ->
     Peer = embedded(["-boot", boot_file(Config), "-env", "KYMO_PRIV", sub(Config, nowhere)]),
     load_suite(Peer),
     {{missing, "kymo_tracer.so", Where}, Text} = peer:call(Peer, ?MODULE, start_error, [sub(Config, rec)]),
     ?assertEqual(sub(Config, nowhere), Where),
     contains(Text, ["kymo_tracer.so", Where, "KYMO_PRIV"]),
-    %% Repaired while it runs.
+    %% Repaired while the node runs.
     true = peer:call(Peer, os, putenv, ["KYMO_PRIV", priv()]),
     ?assertEqual(1, peer:call(Peer, ?MODULE, record_lists, [sub(Config, rec)])),
     peer:stop(Peer).
 
-%% A boot file with what systools puts into it, as rebar3 and mix release do.
+%% A boot file as systools makes it, which rebar3 and mix release use.
 boot_file(Config) ->
     Name = sub(Config, release),
     Version = fun(App) ->
@@ -116,7 +117,7 @@ boot_file(Config) ->
     end,
     Name.
 
-%% ---- libraries that can't be loaded -----------------------------------------------------
+%% ---- libraries that cannot be loaded ----------------------------------------------------
 
 noexec(Config) ->
     Dir = sub(Config, noexec),
@@ -128,7 +129,7 @@ noexec(Config) ->
             {{noexec, File, _}, Text} = peer:call(Peer, ?MODULE, start_error, [sub(Config, rec)]),
             ?assertEqual(filename:join(Dir, "kymo_tracer.so"), File),
             contains(Text, [File, "noexec", "KYMO_PRIV", "priv_dir"]),
-            %% Somewhere else.
+            %% The library in another folder.
             true = peer:call(Peer, os, putenv, ["KYMO_PRIV", priv()]),
             ?assertEqual(1, peer:call(Peer, ?MODULE, record_lists, [sub(Config, rec)])),
             peer:stop(Peer);
@@ -141,12 +142,12 @@ missing(Config) ->
     {{missing, "kymo_tracer.so", Where}, Text} = peer:call(Peer, ?MODULE, start_error, [sub(Config, rec)]),
     ?assertEqual(sub(Config, nowhere), Where),
     contains(Text, [Where, "KYMO_PRIV"]),
-    %% The floor says the same, and takes no state for one of its own.
+    %% kymo_tracer itself returns the same error, and does not accept any term as a state.
     ?assertMatch({error, {no_library, {missing, _, _}}}, peer:call(Peer, kymo_tracer, open, [#{dir => sub(Config, rec)}])),
     {'EXIT', {badarg, _}} = peer:call(Peer, erlang, apply, [fun(M) -> catch M:info(make_ref()) end, [kymo_tracer]]),
     peer:stop(Peer).
 
-%% Of another processor; and no library at all.
+%% A library for another processor, and a file that is no library.
 foreign(Config) ->
     {ok, <<Start:18/binary, _:16, Rest/binary>>} = file:read_file(filename:join(priv(), "kymo_tracer.so")),
     [
@@ -173,7 +174,8 @@ application_parameter(Config) ->
     ?assertEqual(1, peer:call(Peer, ?MODULE, record_lists, [sub(Config, rec)])),
     peer:stop(Peer).
 
-%% A new version of the module without a library does not replace one that works.
+%% A new version of the module that cannot load its library does not replace a version that
+%% works.
 upgrade_keeps_old(Config) ->
     Peer = interactive([]),
     ?assertEqual(1, peer:call(Peer, ?MODULE, record_lists, [sub(Config, rec)])),
@@ -184,7 +186,7 @@ upgrade_keeps_old(Config) ->
 
 %% ---- in peers ----------------------------------------------------------------------------
 
-%% How many events one call made.
+%% The number of events that one call made.
 record_lists(Dir) ->
     {ok, [1, 2], #{events := N, state := closed}} =
         kymo:record(Dir, (sizes())#{functions => "lists:seq/2"}, fun() -> lists:seq(1, 2) end),
@@ -192,18 +194,17 @@ record_lists(Dir) ->
 
 start_error(Dir) ->
     {error, {no_library, Reason} = Error} = kymo:start((sizes())#{dir => Dir}),
-    %% The same from record/3, and again.
+    %% The same error from record/3, twice.
     {error, Error} = kymo:record(Dir, (sizes())#{functions => "lists:seq/2"}, fun() -> error(called) end),
     {Reason, text(kymo:format_error(Error))}.
 
-%% ---- help ----------------------------------------------------------------------------------
+%% ---- helpers -------------------------------------------------------------------------------
 
 embedded(Args) -> peer_of(["-mode", "embedded" | Args], no_libs).
 
 interactive(Args) -> peer_of(["-pa", filename:dirname(code:which(?MODULE)) | Args], libs).
 
-%% Applications from ERL_LIBS are in the code path; embedded nodes are started
-%% without them.
+%% Applications from ERL_LIBS are in the code path. Embedded nodes are started without ERL_LIBS.
 peer_of(Args, Libs) ->
     Env = [{"ERL_LIBS", ""} || Libs =:= no_libs],
     {ok, Peer, _} = peer:start(#{connection => standard_io, args => Args, env => Env, wait_boot => 60000}),

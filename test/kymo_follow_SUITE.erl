@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% kymo print --follow, beside a recorder of this node: each event once, none left out,
-%% until the recording ends or a signal comes.
+%% kymo print --follow on a recording that this node is making: each event is printed exactly
+%% once until the recording ends or a signal arrives.
 -module(kymo_follow_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -38,11 +38,11 @@ follow(Args) ->
         {args, ["print", "--follow" | Args]}, {line, 4096}, exit_status, stderr_to_stdout, binary, hide
     ]).
 
-%% The next N lines.
+%% Returns the next N lines.
 lines(_, 0) -> [];
 lines(Port, N) -> receive {Port, {data, {eol, Line}}} -> [Line | lines(Port, N - 1)] after 60000 -> error({no_line, N}) end.
 
-%% What else comes, and the status.
+%% The remaining output, and the status.
 rest(Port) ->
     receive
         {Port, {data, {eol, Line}}} -> {Lines, Status} = rest(Port), {[Line | Lines], Status};
@@ -55,7 +55,7 @@ signal(Port, Name) ->
     "" = os:cmd("kill -" ++ Name ++ " " ++ integer_to_list(Pid)),
     Pid.
 
-%% Stops it as Ctrl-Z would.
+%% Stops the command as Ctrl-Z would.
 halted(Port) ->
     Stat = "cut -d' ' -f3 /proc/" ++ integer_to_list(signal(Port, "STOP")) ++ "/stat",
     true = kymo_cli:until(fun() -> string:find(os:cmd(Stat), "T") =/= nomatch end).
@@ -63,7 +63,8 @@ halted(Port) ->
 numbers(Lines) ->
     [begin {match, [N]} = re:run(L, "traced\\(([0-9]+)\\)", [{capture, [1], list}]), list_to_integer(N) end || L <- Lines].
 
-%% With both policies, before, while and after it is looked at, more than one segment.
+%% With both policies: events from before, during and after the start of the command, in more
+%% than one segment.
 follows(Config) ->
     [begin
          Dir = ?config(rec, Config) ++ atom_to_list(Policy),
@@ -81,7 +82,8 @@ follows(Config) ->
          All = First ++ Second ++ Third ++ Last,
          ?assertEqual(lists:seq(1, 2002), numbers(All)),
          {0, Printed} = kymo_cli:run(["print", "-q", "--tag", "call", Dir]),
-         %% Times after the newest point of the clock's calibration are estimated until there is a newer one.
+         %% Times after the last calibration point of the clock are estimates until there is a
+         %% newer point.
          Text = fun(L) -> [_, T] = binary:split(L, <<" ">>), T end,
          ?assertEqual([Text(L) || L <- binary:split(Printed, <<"\n">>, [global, trim])], [Text(L) || L <- All])
      end || Policy <- [overwrite, discard]].
@@ -99,7 +101,7 @@ follows_json(Config) ->
     [#{<<"event">> := <<"call">>, <<"function">> := <<"kymo_follow_SUITE:traced/1">>} =
          kymo_cli:json(binary_to_list(L) ++ "\n") || L <- [First, Second]].
 
-%% A filter by a name that nothing has yet.
+%% A filter by a name that no process has yet.
 names_that_come_later(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{}),
@@ -138,7 +140,7 @@ ends_at_signals(Config) ->
      end || Name <- ["INT", "TERM"]],
     {ok, _} = kymo:stop(R).
 
-%% There is nothing to wait for.
+%% The recording has ended, so there is nothing to wait for.
 ended_recording(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{}),
@@ -147,7 +149,7 @@ ended_recording(Config) ->
     {[Line], 0} = rest(follow(["-q", "--tag", "call", Dir])),
     ?assertEqual([1], numbers([Line])).
 
-%% One that can't keep up says so; --strict makes it an error.
+%% A command that cannot keep up says so; with --strict that is an error.
 overwritten(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{policy => overwrite, memory => 4 bsl 20}),
@@ -162,7 +164,7 @@ overwritten(Config) ->
     {Lines, 1} = rest(Port),
     ?assertMatch([_], [L || L <- Lines, binary:match(L, <<"overwritten or removed before they could be printed">>) =/= nomatch]).
 
-%% The folder holds another recording: its events are not those that come next.
+%% The folder now holds another recording, whose events do not continue the first one.
 replaced(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{}),

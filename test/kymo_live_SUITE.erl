@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% kymo live: who gets an answer and who does not, what the reports say, clients that behave
-%% badly, and the page in Chromium while it moves.
+%% kymo live: which requests get an answer, what the reports contain, clients that misbehave,
+%% and the page in Chromium while it updates.
 -module(kymo_live_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -12,7 +12,7 @@
 
 all() ->
     [numbers, window, waits_for_news, waits_long, waits_in_vain, token, foreign, methods, listens_locally, bad_requests, slow_clients,
-     reads_only, node_dies, replaced, port_in_use, refusals, {group, browser}].
+     reads_only, recovers, node_dies, replaced, port_in_use, refusals, {group, browser}].
 
 groups() -> [{browser, [], [page_moves, page_pauses, page_ends, page_accessible]}].
 
@@ -52,7 +52,7 @@ start(Config, Options) ->
 
 work(N) -> _ = [?MODULE:counted(I) || I <- lists:seq(1, N)], ok.
 
-%% The server: {Port, "http://127.0.0.1:P/TOKEN/", P, Token}.
+%% Starts the server. Returns {Port, "http://127.0.0.1:P/TOKEN/", P, Token}.
 live(Args) ->
     Port = open_port({spawn_executable, kymo:cli_path()}, [
         {args, ["live" | Args]}, {line, 4096}, exit_status, stderr_to_stdout, binary, hide
@@ -84,7 +84,7 @@ read(S, Acc) ->
         {error, closed} -> Acc
     end.
 
-%% Sends bytes, reads all that comes.
+%% Sends bytes and reads the whole response.
 exchange(Number, Bytes) ->
     S = connect(Number),
     ok = gen_tcp:send(S, Bytes),
@@ -107,14 +107,14 @@ split(Answer) ->
 
 status(Answer) -> element(1, Answer).
 
-%% The newest report after number N, as the page asks for it.
+%% The newest report after number N, requested as the page does it.
 report({_, _, Number, Token}, N) ->
     {200, Head, Body, Length} = get(Number, ["/", Token, "/data?", integer_to_list(N)]),
     ?assertEqual(Length, byte_size(Body)),
     {match, [Next]} = re:run(Head, "Kymo-Report: ([0-9]+)", [{capture, [1], list}]),
     {list_to_integer(Next), kymo_cli:json(unicode:characters_to_list(Body))}.
 
-%% The first one that Fun likes.
+%% The first report for which Fun returns true.
 until_report(Live, Fun) -> until_report(Live, 0, Fun).
 
 until_report(Live, N, Fun) ->
@@ -131,7 +131,7 @@ calls(Name, #{<<"functions">> := #{<<"rows">> := Rows}}) ->
 
 %% ---- reports ---------------------------------------------------------------------
 
-%% All calls of the program, in the end exactly.
+%% All calls of the program; in the end the numbers are exact.
 numbers(Config) ->
     R = start(Config),
     Live = live(["--last", "1h", ?config(rec, Config)]),
@@ -147,7 +147,7 @@ numbers(Config) ->
     ?assertEqual(1234, calls(<<"counted/1">>, #{<<"functions">> => kymo_cli:json(binary_to_list(Stats))})),
     stop(element(1, Live)).
 
-%% What is older than the window is not in it.
+%% Events that are older than the window are not in it.
 window(Config) ->
     R = start(Config),
     Live = live(["--last", "500ms", "-d", "500ms", ?config(rec, Config)]),
@@ -160,7 +160,8 @@ window(Config) ->
     {ok, _} = kymo:stop(R),
     stop(element(1, Live)).
 
-%% Each report is a later one; the answer to who has the last one comes at once.
+%% Each report is newer than the one before. A client that does not have the latest one gets it
+%% at once.
 waits_for_news(Config) ->
     R = start(Config),
     Live = live([?config(rec, Config)]),
@@ -173,7 +174,8 @@ waits_for_news(Config) ->
     ?assert(is_over(Over)),
     stop(element(1, Live)).
 
-%% Who waits longer than reports are made for nobody keeps them coming.
+%% A client that waits longer than the time after which an unwatched server stops making reports
+%% still gets reports.
 waits_long(Config) ->
     R = start(Config),
     Live = live(["-d", "12s", ?config(rec, Config)]),
@@ -183,7 +185,7 @@ waits_long(Config) ->
     {ok, _} = kymo:stop(R),
     stop(element(1, Live)).
 
-%% No report is no failure: the page asks again at once.
+%% An answer without a report is not an error: the page asks again at once.
 waits_in_vain(Config) ->
     R = start(Config),
     {Port, _, Number, Token} = Live = live(["-d", "1h", ?config(rec, Config)]),
@@ -192,7 +194,7 @@ waits_in_vain(Config) ->
     {ok, _} = kymo:stop(R),
     stop(Port).
 
-%% ---- who gets nothing --------------------------------------------------------------
+%% ---- requests that are refused -----------------------------------------------------
 
 token(Config) ->
     R = start(Config),
@@ -211,14 +213,14 @@ token(Config) ->
         ["/", Token, "/../", Token, "/data"], ["/", Token, "/data?x"], ["/", Token, "/data?1&2"], ["/", Token, "/meta"],
         ["/", Token, "/%64ata"], "/favicon.ico"]],
     ?assertEqual([{404, "Nothing is here"}], lists:usort([{S, binary_to_list(binary:part(B, 0, 15))} || {S, _, B, _} <- Refused])),
-    %% Another server has another token.
+    %% Another server's token is not accepted.
     {Other, _, _, OtherToken} = live([?config(rec, Config)]),
     ?assertNotEqual(Token, OtherToken),
     stop(Other),
     {ok, _} = kymo:stop(R),
     stop(Port).
 
-%% A name that points here, as DNS rebinding has it, and pages of other origins.
+%% A host name that resolves to this machine, as in DNS rebinding, and pages of other origins.
 foreign(Config) ->
     R = start(Config),
     {Port, _, Number, Token} = live([?config(rec, Config)]),
@@ -247,7 +249,7 @@ methods(Config) ->
     {ok, _} = kymo:stop(R),
     stop(Port).
 
-%% The kernel's table of listening sockets, and other addresses of this machine.
+%% The kernel's table of listening sockets, and the machine's other addresses.
 listens_locally(Config) ->
     R = start(Config),
     {Port, _, Number, _} = live([?config(rec, Config)]),
@@ -267,7 +269,7 @@ listens_locally(Config) ->
     {ok, _} = kymo:stop(R),
     stop(Port).
 
-%% ---- clients that behave badly -----------------------------------------------------
+%% ---- clients that misbehave --------------------------------------------------------
 
 bad_requests(Config) ->
     R = start(Config),
@@ -278,9 +280,9 @@ bad_requests(Config) ->
                             {"GET / HTTP/9.9\r\n\r\n", 505}, {["GET /", Big, " HTTP/1.1\r\n"], 431},
                             {["GET / HTTP/1.1\r\nHost: x\r\nX: ", Big, "\r\n\r\n"], 431},
                             {["GET / HTTP/1.1\r\n", [["X: ", integer_to_list(I), "\r\n"] || I <- lists:seq(1, 5000)], "\r\n"], 431}]],
-    %% One that says nothing and goes.
+    %% A client that sends nothing and disconnects.
     ok = gen_tcp:close(connect(Number)),
-    %% A client that goes away before its answer.
+    %% A client that disconnects before its answer.
     S = connect(Number),
     ok = gen_tcp:send(S, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
     ok = inet:setopts(S, [{linger, {true, 0}}]),
@@ -289,8 +291,8 @@ bad_requests(Config) ->
     {ok, _} = kymo:stop(R),
     stop(Port).
 
-%% Many that send nothing, send byte by byte, or never read: others get their answers, and
-%% there are never more connections than the bound.
+%% Many clients that send nothing, send byte by byte, or never read: other clients get their
+%% answers, and the number of connections never exceeds the limit.
 slow_clients(Config) ->
     R = start(Config),
     {Port, _, Number, Token} = Live = live([?config(rec, Config)]),
@@ -306,7 +308,7 @@ slow_clients(Config) ->
     {_, _} = report(Live, 0),
     Descriptors = length(filelib:wildcard("/proc/" ++ os_pid(Port) ++ "/fd/*")),
     ?assert(Descriptors < 32 + 16),
-    %% A silent one is told to go by the end of its connection.
+    %% The server closes the connection of a silent client.
     {error, closed} = gen_tcp:recv(hd(Silent), 0, 60000),
     [gen_tcp:close(S) || S <- Silent ++ Slow ++ Deaf],
     {ok, _} = kymo:stop(R),
@@ -314,7 +316,7 @@ slow_clients(Config) ->
 
 %% ---- the recording -------------------------------------------------------------------
 
-%% No file of it is open for writing, none is changed or added.
+%% The command opens no file of the recording for writing, and changes and adds none.
 reads_only(Config) ->
     R = start(Config),
     work(1000),
@@ -342,7 +344,70 @@ reads_only(Config) ->
     {ok, _} = kymo:stop(R2),
     stop(Port2).
 
-%% ---- the end ----------------------------------------------------------------------------
+%% ---- lifecycle --------------------------------------------------------------------------
+
+%% The command temporarily cannot open files: it reports this, waits without spinning, and then
+%% continues.
+recovers(Config) ->
+    case os:find_executable("prlimit") of
+        false -> {skip, "prlimit is not installed"};
+        _ -> recovers_from(Config)
+    end.
+
+recovers_from(Config) ->
+    R = start(Config),
+    {Port, _, _, _} = Live = live(["-d", "500ms", ?config(rec, Config)]),
+    ?assert(lists:any(fun(_) -> fails_for_a_while(Live) end, lists:seq(1, 5))),
+    #{<<"live">> := #{<<"why">> := <<>>}} = until_report(Live, fun(Report) -> is_map_key(<<"recording">>, Report) end),
+    {ok, _} = kymo:stop(R),
+    #{<<"live">> := #{<<"why">> := <<"the recorder has stopped (stop)">>}} = until_report(Live, fun is_over/1),
+    stop(Port).
+
+%% Whether making a report failed while no file could be opened. On a very slow machine, the
+%% report that was waited for may have been made before.
+fails_for_a_while({Port, _, Number, Token} = Live) ->
+    Pid = os_pid(Port),
+    {Last, _} = report(Live, 0),
+    %% The listening socket, and the one that is being accepted.
+    true = kymo_cli:until(fun() -> sockets(Pid) =:= 1 end),
+    Waiting = connect(Number),
+    true = kymo_cli:until(fun() -> sockets(Pid) =:= 2 end),
+    Most = string:trim(os:cmd("prlimit --pid " ++ Pid ++ " --nofile -o SOFT --noheadings")),
+    limit(Pid, integer_to_list(free_descriptor(Pid, 0))),
+    Ticks = ticks(Pid),
+    ok = gen_tcp:send(Waiting, ["GET /", Token, "/data?", integer_to_list(Last + 3), " HTTP/1.1\r\nHost: ", host(Number), "\r\n\r\n"]),
+    Newcomer = connect(Number),
+    {200, _, Body, _} = split(read(Waiting)),
+    #{<<"live">> := #{<<"why">> := Why, <<"over">> := false}} = kymo_cli:json(unicode:characters_to_list(Body)),
+    Spent = ticks(Pid) - Ticks,
+    limit(Pid, Most),
+    ok = gen_tcp:send(Newcomer, ["GET /", Token, "/ HTTP/1.1\r\nHost: ", host(Number), "\r\n\r\n"]),
+    {200, _, _, _} = split(read(Newcomer)),
+    %% Out of about 150 ticks: it has waited instead of retrying accept all the time.
+    ?assert(Spent < 50, {ticks, Spent}),
+    string:find(Why, "Too many open files") =/= nomatch.
+
+sockets(Pid) ->
+    {ok, Names} = file:list_dir("/proc/" ++ Pid ++ "/fd"),
+    length([N || N <- Names, {ok, "socket:" ++ _} <- [file:read_link("/proc/" ++ Pid ++ "/fd/" ++ N)]]).
+
+%% The first descriptor after those that stay open.
+free_descriptor(Pid, N) ->
+    case file:read_link("/proc/" ++ Pid ++ "/fd/" ++ integer_to_list(N)) of
+        %% A file of the recording that is being read.
+        {ok, "/" ++ _} when N > 2 -> N;
+        {ok, _} -> free_descriptor(Pid, N + 1);
+        {error, _} -> N
+    end.
+
+limit(Pid, Most) -> "" = os:cmd("prlimit --pid " ++ Pid ++ " --nofile=" ++ Most ++ ":").
+
+%% Processor time that a process has used, in hundredths of a second.
+ticks(Pid) ->
+    {ok, Stat} = file:read_file("/proc/" ++ Pid ++ "/stat"),
+    [_, After] = string:split(Stat, ") "),
+    Fields = string:lexemes(After, " "),
+    binary_to_integer(lists:nth(12, Fields)) + binary_to_integer(lists:nth(13, Fields)).
 
 node_dies(Config) ->
     Rec = ?config(rec, Config),
@@ -437,14 +502,14 @@ page_moves(Config) ->
         ok = kymo_browser:picture(B, filename:join(?config(dir, Config), "moved.png"))
     end).
 
-%% Paused by its button, or while something in it has the focus.
+%% Paused by its button, or while an element in it has the focus.
 page_pauses(Config) ->
     with_page(Config, [], fun(B, _, Url) ->
         work(1),
         until_true(B, shows("#functions", "kymo_live_SUITE:counted/1")),
         ok = kymo_browser:run(B, "document.querySelector('.live button').click()"),
         until_true(B, shows(".live", "Paused")),
-        %% A report has come since, and is not shown.
+        %% A report has arrived since then and is not shown.
         Come = "new Promise((done) => { const n = performance.getEntriesByType('resource').length; const look = () => { "
                "if (performance.getEntriesByType('resource').length > n + 1) done(true); else setTimeout(look, 50); }; look(); })",
         ?MODULE:later(1),
@@ -483,7 +548,8 @@ page_accessible(Config) ->
                 work(10),
                 until_true(B, shows("#functions", "kymo_live_SUITE:counted/1")),
                 ok = kymo_browser:run(B, "document.querySelector('.live button').click()"),
-                %% By the debugger, which the policy of the page does not concern.
+                %% Run through the debugger, to which the page's content security policy does
+                %% not apply.
                 ok = kymo_browser:run(B, Axe),
                 Found = kymo_browser:ask(B, "axe.run().then((r) => ({ passes: r.passes.length, violations: r.violations.map((v) => "
                                             "[v.id, v.help, ...v.nodes.slice(0, 3).map((n) => n.target.join(' ') + ' ' + n.failureSummary)]) }))"),

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Unions of match specifications. The runtime itself says which calls each of
-%% them traces, and with which actions.
+%% Unions of match specifications. The runtime itself decides which calls each of them traces,
+%% and with which actions.
 -module(kymo_match_spec_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -31,8 +31,8 @@ two_conditions(_) ->
     B = [{[[a | '_']], [], [{message, {{m, {caller}}}}]}],
     same([A, B], [[[a]], [[b]], [[]], [a], [{a}]]).
 
-%% A variable that occurs twice, in both places of the second specification, and
-%% the list of all variables.
+%% A variable that occurs twice, in both positions of the second specification, and the list of
+%% all variables.
 variables(_) ->
     A = [{['$1', '$1'], [], [{exception_trace}]}],
     B = [{['$1', '$2'], [{'<', '$2', '$1'}], [{message, {{m, '$$'}}}]}],
@@ -67,7 +67,7 @@ too_large(_) ->
     too_large = kymo_match_spec:union(Specs),
     [] = kymo_match_spec:cover(Specs),
     ?RETURN = kymo_match_spec:cover([?RETURN | Specs]),
-    %% What traces everything costs nothing.
+    %% Specifications that trace everything add no clauses.
     {ok, ?RETURN} = kymo_match_spec:union([[], ?RETURN | [[] || _ <- Specs]]).
 
 random(_) ->
@@ -90,7 +90,7 @@ pattern(Values) -> pick(['_', '$1', '$2', [1 | '$1'], {'$2', '_'}, #{a => '$1'} 
 
 pick(List) -> lists:nth(rand:uniform(length(List)), List).
 
-%% The union traces what one of them traces, with the actions of all that do.
+%% The union traces a call if one of the specifications does, with the actions of all that do.
 same(Specs, Calls) ->
     {ok, Union} = kymo_match_spec:union(Specs),
     [
@@ -116,14 +116,14 @@ without_return(Flags) ->
         false -> Flags
     end.
 
-%% `[]' is no match specification to test with.
+%% `[]' is not a match specification that erlang:match_spec_test/3 accepts.
 traced(Spec, Call) ->
     case erlang:match_spec_test(Call, normal(Spec), trace) of
         {ok, false, _, _} -> false;
         {ok, Message, Flags, _} -> {true, without_return(lists:usort(Flags)), lists:usort(messages_of(Message))}
     end.
 
-%% Each is marked; those of several specifications come in lists.
+%% Each message is marked; those of several specifications come in lists.
 messages_of(true) -> [];
 messages_of({m, _} = Message) -> [Message];
 messages_of([A, B]) -> messages_of(A) ++ messages_of(B).

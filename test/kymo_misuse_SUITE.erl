@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Arguments that nobody should give: every function of the NIFs with random terms
-%% of every shape, always the same ones. What they do not understand they answer,
-%% refuse or count; the recorder goes on, and its files can be read.
+%% Invalid arguments: every NIF is called with random terms of all kinds, generated from a fixed
+%% seed. A call that the NIF does not understand is answered, refused or counted; the recorder
+%% continues, and its files can be read.
 -module(kymo_misuse_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -11,7 +11,7 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([callbacks/1, callbacks_of_ended/1, control/1, open/1, every_function/1, classic/1]).
 
-%% Functions that the cases below call: the callbacks with the tags they are for.
+%% Functions that the cases below call: the callbacks, each with the tags that it handles.
 -define(CALLBACKS, [
     {enabled, trace, {seq_trace, trace_status, unheard_of}},
     {enabled_call, trace_call, {call, return_to, return_from, exception_from}},
@@ -27,7 +27,8 @@
 ]).
 -define(CONTROL, [
     {stop, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {define_process, 6},
-    {note_taken, 2}, {budget, 3}, {rates, 1}, {sample, 3}, {note_shed, 4}
+    {note_taken, 2}, {budget, 3}, {rates, 1}, {sample, 3}, {note_shed, 4},
+    {note_counters, 2}, {note_monitor, 5}
 ]).
 
 all() -> [every_function, callbacks, callbacks_of_ended, control, open, classic].
@@ -43,9 +44,9 @@ end_per_testcase(_, Config) ->
     [file:del_dir_r(Dir) || Dir <- filelib:wildcard(?config(dir, Config) ++ "*")],
     ok.
 
-%% None is forgotten here.
+%% Every exported function is tested here.
 every_function(_) ->
-    %% These do not call the library. The folder of load_library/1 is kymo's own choice.
+    %% These do not call the library. The folder that load_library/1 gets is kymo's own choice.
     Others = [
         {module_info, 0}, {module_info, 1}, {format_error, 2}, {format_library, 1}, {load_library, 1}, {priv_dirs, 0}
     ],
@@ -56,7 +57,7 @@ every_function(_) ->
 
 %% ---- the callbacks ------------------------------------------------------------------
 
-%% With contents and without, cut short, of some processes only.
+%% With contents and without, truncated, and of sampled processes only.
 callbacks(Config) ->
     All = #{calls => arguments, messages => contents, terms => contents, returns => values},
     lists:foreach(
@@ -95,7 +96,7 @@ callbacks_once(Odd, State) ->
      || {Enabled, Trace, Tags} <- ?CALLBACKS
     ].
 
-%% Mostly one that the function is for.
+%% Mostly a tag that the function handles.
 tag(Tags, Odd) ->
     case rand:uniform(10) of
         1 -> term(Odd, 1);
@@ -103,7 +104,7 @@ tag(Tags, Odd) ->
         _ -> pick(Tags)
     end.
 
-%% Often almost what some event is about.
+%% Often almost a valid subject of an event.
 subject(Odd) ->
     case rand:uniform(6) of
         1 -> {lists, map, pick({0, 2, 256, [a, b], [a | b], term(Odd, 2)})};
@@ -113,8 +114,8 @@ subject(Odd) ->
         _ -> term(Odd, 4)
     end.
 
-%% A message that waits outside of the heap has a block of its own size. What is
-%% read behind its end is seen by the address sanitizer then.
+%% A message outside of the heap has a block of exactly its size, so that the address sanitizer
+%% sees reads beyond its end.
 alone(Term) ->
     case erts_debug:flat_size(Term) < 200 of
         true ->
@@ -149,7 +150,7 @@ options(Odd) ->
         _ -> maps:from_list([{K, Values(K)} || _ <- lists:seq(1, 3), K <- [pick(Keys)]])
     end.
 
-%% The teaching example, too.
+%% The same for the example tracer erl_msg_tracer.
 classic(_) ->
     ok = erl_msg_tracer:load(),
     Tracer = spawn(fun() -> receive stop -> ok end end),
@@ -167,7 +168,7 @@ classic(_) ->
 
 %% ---- control --------------------------------------------------------------------------
 
-%% A state or not decides what may come back.
+%% Which results are allowed depends on whether the argument is a state.
 control(Config) ->
     Dir = ?config(dir, Config),
     State = recorder(Dir, #{}),
@@ -188,9 +189,9 @@ control(Config) ->
     ?assertMatch(#{state := active}, kymo_tracer:info(State)),
     ok = kymo_tracer:stop(State).
 
-%% A folder must be none, for that is where the snapshot would be.
+%% Not the name of a folder, because the snapshot would be written there.
 argument(snapshot, Odd) -> no_name(Odd);
-%% Often almost what the function is for.
+%% Often almost a valid argument of the function.
 argument(F, Odd) when F =:= budget; F =:= sample; F =:= note_shed ->
     case rand:uniform(4) of
         1 -> pick({0, 1, 100, 1 bsl 16, 1 bsl 63, 1 bsl 64, -1});
@@ -198,6 +199,13 @@ argument(F, Odd) when F =:= budget; F =:= sample; F =:= note_shed ->
         3 -> pick({[{lists, map, 256}], [{lists, map, 2} | term(Odd, 1)], [{lists, map, term(Odd, 1)}]});
         4 -> term(Odd, 2)
     end;
+argument(note_counters, Odd) ->
+    Counter = {pick({process_count, memory_total, unheard_of}), pick({0, 1, 65535, -1}), pick({7, 1 bsl 64, term(Odd, 1)})},
+    pick({term(Odd, 2), [], [Counter], [Counter | Counter], lists:duplicate(pick({127, 128}), Counter)});
+argument(note_monitor, Odd) ->
+    Function = pick({undefined, {lists, map, 2}, {lists, map, 256}}),
+    pick({long_gc, busy_port, 1, 1 bsl 63, {self(), undefined}, {undefined, term(Odd, 1)}, {Function, undefined},
+          term(Odd, 2)});
 argument(_, Odd) -> term(Odd, 2).
 
 answers(_, false, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) -> ok;
@@ -213,9 +221,11 @@ answers(sample, true, [_, _, Most], {ok, {#{}, Functions}}) when length(Function
 answers(sample, true, _, {error, busy}) -> ok;
 answers(note_shed, true, [_, Which, Kinds, Functions], ok) when length(Kinds) >= 0, length(Functions) >= 0 ->
     ?assert(lists:member(Which, [shed, given_back]));
-answers(note_shed, true, _, {error, not_recorded}) -> ok;
+answers(note_counters, true, [_, Values], ok) when length(Values) =< 127 -> ok;
+answers(note_monitor, true, [_, Kind, {_, _}, Value, {_, _}], ok) when is_atom(Kind), is_integer(Value) -> ok;
+answers(F, true, _, {error, not_recorded}) when F =:= note_shed; F =:= note_counters; F =:= note_monitor -> ok;
 answers(F, true, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) when
-    F =:= budget; F =:= sample; F =:= note_shed
+    F =:= budget; F =:= sample; F =:= note_shed; F =:= note_counters; F =:= note_monitor
 ->
     ok;
 answers(note_taken, true, [_, N], ok) when is_integer(N), N >= 0, N < 1 bsl 64 -> ok;
@@ -228,7 +238,7 @@ answers(F, IsState, Args, Answer) -> ct:fail({F, IsState, Args, Answer}).
 
 %% ---- options ---------------------------------------------------------------------------
 
-%% Sizes are left alone where they are numbers: they might be right, and large.
+%% Numeric sizes are not used, because they could be valid and large.
 open(Config) ->
     Dir = ?config(dir, Config),
     Odd = odd([]),
@@ -262,7 +272,7 @@ value(sample, Odd) -> pick({term(Odd, 2), {process, term(Odd, 1)}});
 value(limit, Odd) -> pick({term(Odd, 2), #{pick({bytes, events, duration, time}) => term(Odd, 1)}});
 value(_, Odd) -> term(Odd, 2).
 
-%% By chance it may be right.
+%% By chance the options may be valid.
 opened({ok, State}, Dir, _) ->
     _ = kymo_tracer:stop(State),
     ok = file:del_dir_r(Dir);
@@ -283,7 +293,7 @@ recorder(Dir, Options) ->
     {ok, State} = kymo_tracer:open(maps:merge(small(Dir), Options)),
     State.
 
-%% The largest content of any option still fits into a segment.
+%% Any value of the options lets the largest content fit into a segment.
 small(Dir) ->
     #{dir => Dir, segment_size => 65536, memory => 16 bsl 20, dict_size => 1048576}.
 
@@ -291,8 +301,8 @@ repeat(N, Fun) -> lists:foreach(fun(_) -> Fun() end, lists:seq(1, N)).
 
 pick(Tuple) -> element(rand:uniform(tuple_size(Tuple)), Tuple).
 
-%% Terms of all kinds, and of the sizes where the runtime begins to keep them in
-%% another way. Nothing here may be taken for the name of a file.
+%% Terms of all kinds, in sizes around those at which the runtime changes their representation.
+%% None may be a valid file name.
 odd(States) ->
     Bytes = binary:copy(<<"kymo">>, 1000),
     Big = maps:from_list([{N, Bytes} || N <- lists:seq(1, 500)]),
@@ -331,7 +341,7 @@ term(Odd, Depth) ->
         _ -> pick(Odd)
     end.
 
-%% A term that can't name a folder.
+%% A term that cannot be the name of a folder.
 no_name(Odd) ->
     case term(Odd, 2) of
         Name when is_atom(Name); is_binary(Name); is_list(Name) -> {Name};

@@ -1,6 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Recordings of two connected nodes: what one has of a message, the other has too.
+%% Recordings of two connected nodes: what one node records of a message, the other records,
+%% too.
 -module(kymo_nodes_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -72,7 +73,7 @@ serve(Dir) ->
     {ok, Pid} = gen_server:start({local, ?MODULE}, ?MODULE, none, []),
     recorder(Dir, Pid).
 
-%% A call with an alias, one with a plain reference, and one that is replied to later.
+%% A call with an alias, one with a plain reference, and one whose reply is delayed.
 ask(Dir, Node) ->
     R = recorder(Dir, self()),
     hello = gen_server:call({?MODULE, Node}, hello),
@@ -98,14 +99,14 @@ same_references(Config) ->
                 #{<<"message">> := M, <<"reference">> := Ref} <- [kymo_cli:json(binary_to_list(L) ++ "\n")],
                 M =:= Message]
     end,
-    %% The fourth ends the recording.
+    %% The fourth call ends the recording.
     [_, _, _, _] = All = References(A, "send", <<"call">>),
     Asked = lists:sublist(All, 3),
     ?assertEqual(3, length(lists:usort(Asked))),
     ?assertEqual(Asked, References(B, "receive", <<"call">>)),
     ?assertEqual(Asked, References(B, "send", <<"reply">>)),
     ?assertEqual(Asked, [Ref || Ref <- References(A, "receive", <<"reply">>), lists:member(Ref, Asked)]),
-    %% Times of both, in one statement.
+    %% Times of both recordings in one statement.
     {0, Rows} = kymo_cli:run(["sql", "-q", "--csv", A,
         "create virtual table temp.there using kymo('" ++ B ++ "', 'events');"
         "select count(*) from events a join there b on a.reference = b.reference "

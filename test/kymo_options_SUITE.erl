@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% What error messages say of options is what the recorder takes and refuses.
+%% What error messages say about options is exactly what the recorder accepts and refuses.
 -module(kymo_options_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -18,9 +18,9 @@ end_per_testcase(_, Config) ->
     _ = file:del_dir_r(?config(dir, Config)),
     ok.
 
-%% Every option that the library knows is in the table and the other way round.
+%% Every option that the library knows is in the table, and vice versa.
 all_known(Config) ->
-    Own = [owner, name, names, tracing, budget, triggers, on_trigger],
+    Own = [owner, name, names, tracing, budget, triggers, on_trigger, counters, system_monitor],
     [
         ?assertMatch(
             {Key, {error, {bad_option, Key, _}}},
@@ -31,7 +31,7 @@ all_known(Config) ->
     [?assertMatch({Key, {error, {bad_option, Key, _}}}, {Key, start(Config, Key, {no, value})}) || Key <- Own],
     ?assertEqual({error, {unknown_option, size}}, kymo_tracer:open(#{dir => ?config(dir, Config), size => 1})).
 
-%% Each value that the text names is taken, and what it does not name is not.
+%% Each value that the text names is accepted, and all others are refused.
 closed_sets(Config) ->
     Sets = [{Key, Words} || Key <- kymo_options:start(), Key =/= returns, {words, Words} <- [allowed(Key)]],
     [tracing, policy, clock, calls, messages, terms, gc] = [Key || {Key, _} <- Sets],
@@ -42,14 +42,14 @@ closed_sets(Config) ->
         end
      || {Key, Words} <- Sets
     ],
-    %% Of start/1 and of trace/2.
+    %% As an option of start/1 and of trace/2.
     {words, Returns} = allowed(returns),
     ["false", "none", "true", "values"] = lists:sort(Returns),
     [taken(start(Config, returns, W)) || W <- [none, values]],
     {error, {bad_option, returns, true}} = start(Config, returns, true).
 
-%% The smallest and the largest value, and those beside them. The largest sizes would
-%% take their memory.
+%% The smallest and the largest value, and their neighbours. The largest sizes are not opened,
+%% because they would allocate that much memory.
 ranges(Config) ->
     Ranges = [{Key, Min, Max} || Key <- kymo_options:start(), {range, Min, Max} <- [allowed(Key)]],
     [names, segment_size, dict_size, content_bytes, size_limit, file_size, file_age, max_files] =
@@ -112,9 +112,9 @@ names(_) ->
     {error, {unknown_option, b}} = kymo_options:check_names(#{a => 1, c => 2, b => 3}, [a]),
     ok = kymo_options:check_names(#{a => 1}, [a, b]).
 
-%% ---- help --------------------------------------------------------------------------------
+%% ---- helpers -----------------------------------------------------------------------------
 
-%% What the text of the error says.
+%% The allowed values according to the error text.
 allowed(Key) ->
     Text = text({bad_option, Key, {no, value}}),
     [_, Allowed] = string:split(Text, "; allowed: "),
@@ -139,6 +139,6 @@ taken(Started) ->
     {ok, #{dir := Dir}} = kymo:stop(R),
     ok = file:del_dir_r(Dir).
 
-%% Contents of the largest size fit into a quarter of a segment.
+%% Contents of the maximum size fit into a quarter of a segment.
 small(Config) ->
     #{dir => ?config(dir, Config), memory => 16 bsl 20, segment_size => 65536, dict_size => 65536}.

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% `kymo export otlp': what it writes and posts is read with OpenTelemetry's own
-%% definitions, and compared with what the recorded program knows of itself.
+%% `kymo export otlp': what it writes and posts is read with OpenTelemetry's own definitions,
+%% and compared with what the recorded program knows about itself.
 -module(kymo_otlp_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -13,7 +13,7 @@
 all() ->
     [
         chain, parts_and_times, calls_and_collections, queued_behind, casts, without_callbacks, not_answered,
-        same_ids, windows, nodes_together, across_nodes, lines_are_bounded, posted, posted_with_tls, tries_again, gives_up,
+        same_ids, windows, nodes_together, across_nodes, lines_are_bounded, metrics, reports, posted, received, metrics_received, no_metrics_wanted, posted_with_tls, tries_again, gives_up,
         partial_success, without_library, refusals
     ].
 
@@ -25,15 +25,14 @@ all() ->
 
 init_per_suite(Config) ->
     [{module, _} = code:ensure_loaded(M) || M <- [kymo, kymo_otlp_work]],
-    case command("/bin/bash", [data(Config, "otlp_get.sh")]) of
-        {0, Packages} ->
-            %% The receiver is on this machine.
+    case kymo_npm:packages(data(Config, "decoder")) of
+        {ok, Packages} ->
+            %% The receiver is on this machine, so no proxy may be used.
             Before = [{V, os:getenv(V)} || V <- ["no_proxy", "NO_PROXY"]],
             [os:putenv(V, "127.0.0.1,localhost") || {V, _} <- Before],
-            [{packages, string:trim(binary_to_list(Packages))}, {before, Before} | record_chain(Config)];
-        {_, Why} ->
-            {skip, "OpenTelemetry's packages are absent, so NOTHING was checked: " ++
-                string:trim(unicode:characters_to_list(Why))}
+            [{packages, Packages}, {before, Before} | record_chain(Config)];
+        Skip ->
+            Skip
     end.
 
 end_per_suite(Config) ->
@@ -56,7 +55,7 @@ end_per_testcase(_, _) ->
 
 %% ---- what is recorded ----
 
-%% The callbacks and what they call, without the loop in it.
+%% The callbacks and what they call, except the spin loop.
 -define(WORK, ["kymo_otlp_work:handle_call/3", "kymo_otlp_work:handle_cast/2", "kymo_otlp_work:ask/2", "kymo_otlp_work:spin/1"]).
 
 record(Dir, Fun) -> record(Dir, ?WORK, Fun).
@@ -67,7 +66,7 @@ record(Dir, Functions, Fun) ->
     {ok, _} = kymo:trace(R, #{functions => Functions, events => Events}),
     try Fun() after kymo:stop(R) end.
 
-%% a asks b, which asks c; twice.
+%% a calls b, which calls c; twice.
 record_chain(Config) ->
     Dir = filename:join(?config(priv_dir, Config), "chain_recording"),
     Did = record(Dir, fun() ->
@@ -107,7 +106,7 @@ collect(Port, Acc) ->
         {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Acc)}
     end.
 
-%% Exports, and reads it.
+%% Exports, and reads the result.
 spans(Config, Dirs) -> spans(Config, Dirs, []).
 
 spans(Config, Dirs, Options) ->
@@ -115,9 +114,15 @@ spans(Config, Dirs, Options) ->
     ?assertEqual({0, <<>>}, kymo_cli:run(["export", "otlp", "--quiet", "-o", Out] ++ Options ++ Dirs)),
     read(Config, Out).
 
-%% The spans, with the attributes of their resource under `resource', checked for what
-%% holds of all of them.
+%% The spans, each with the attributes of its resource under `resource', after checking what
+%% must hold for every span.
 read(Config, File) ->
+    All = read_all(Config, File),
+    Spans = [S#{resource => Resource} || {span, Resource, _, S} <- All],
+    ?assertEqual(length(Spans), length(lists:usort([{T, I} || #{trace := T, id := I} <- Spans]))),
+    Spans.
+
+read_all(Config, File) ->
     Node = os:find_executable("node"),
     {Status, Text} = command(Node, [data(Config, "otlp_read.cjs"), ?config(packages, Config), File]),
     Status =:= 0 orelse ct:fail({otlp_read, Status, Text}),
@@ -126,19 +131,27 @@ read(Config, File) ->
     {ok, All} = file:consult(Terms),
     ok = application:ensure_started(kymo),
     {ok, Vsn} = application:get_key(kymo, vsn),
-    Spans = [
-        begin
-            ?assertEqual({<<"kymo">>, list_to_binary(Vsn)}, Scope),
-            S#{resource => Resource}
-        end
-     || {span, Resource, Scope, S} <- All
-    ],
-    ?assertEqual(length(Spans), length(lists:usort([{T, I} || #{trace := T, id := I} <- Spans]))),
-    Spans.
+    ?assertEqual([], [Scope || {_, _, Scope, _} <- All, Scope =/= {<<"kymo">>, list_to_binary(Vsn)}]),
+    All.
+
+%% The metrics of an export: for each name the unit, the type and all points in order of time,
+%% with the attributes of the resource.
+metrics_of(Config, File) ->
+    All = [{R, M} || {metric, R, _, M} <- read_all(Config, File)],
+    [{Resource, _} | _] = All,
+    ?assertEqual([Resource], lists:usort([R || {R, _} <- All])),
+    Metrics = lists:foldl(
+        fun({_, #{name := Name, unit := Unit, type := Type, points := Points}}, Acc) ->
+            maps:update_with(Name, fun({U, T, Before}) -> {U, T, Before ++ Points} end, {Unit, Type, Points}, Acc)
+        end,
+        #{},
+        All
+    ),
+    {Resource, Metrics}.
 
 attribute(Key, #{attributes := As}) -> maps:get(Key, As, none).
 
-%% The spans of one kind whose service is the one of that name.
+%% The spans of one kind whose service has that name.
 of_service(Kind, Name, Spans) ->
     [S || #{kind := K} = S <- Spans, K =:= Kind, attribute(<<"rpc.service">>, S) =:= Name].
 
@@ -159,8 +172,8 @@ by_start(Spans) -> lists:sort(fun(#{start := A}, #{start := B}) -> A =< B end, S
 
 %% ---- what is written ----
 
-%% One trace for each chain; in it the request to c is made in the call of ask/2 in the
-%% callback of b, and so on.
+%% One trace per chain: in it, the request to c is a child of the call of ask/2 in the callback
+%% of b, and so on.
 chain(Config) ->
     #{client := Client} = ?config(did, Config),
     Spans = spans(Config, [?config(recording, Config)]),
@@ -196,15 +209,15 @@ chain(Config) ->
         end
      || Root <- Roots
     ],
-    %% Every parent is there.
+    %% Every parent exists.
     Ids = sets:from_list([{T, I} || #{trace := T, id := I} <- Spans]),
     ?assertEqual([], [S || #{parent := P, trace := T} = S <- Spans, P =/= none, not sets:is_element({T, P}, Ids)]),
     [Resource] = lists:usort([R || #{resource := R} <- Spans]),
     ?assertMatch(#{<<"process.runtime.name">> := <<"BEAM">>, <<"kymo.recording.id">> := <<_:32/binary>>}, Resource),
     ?assertEqual(list_to_integer(os:getpid()), maps:get(<<"process.pid">>, Resource)).
 
-%% The parts of a request add up to it, lie where the program was by its own clock, and
-%% take no longer than it measured around them, and no less than it worked in them.
+%% The parts of a request add up to its duration, lie where the program was by its own clock,
+%% and take no longer than the program measured around them and no less than it worked in them.
 parts_and_times(Config) ->
     #{took := Took, first := First, last := Last} = ?config(did, Config),
     Spans = spans(Config, [?config(recording, Config)]),
@@ -223,19 +236,19 @@ parts_and_times(Config) ->
                     ?assertEqual(maps:get(stop, Request), maps:get(stop, Reply)),
                     ?assertMatch([{<<"in mailbox">>, _}], maps:get(events, Queued)),
                     ?assert(ns(Request) =< Measured),
-                    %% The program's milliseconds begin anywhere in the first of them.
+                    %% The program's first millisecond is a partial one.
                     ?assert(ns(Handled) >= (Worked - 1) * 1000000)
                 end
              || {Request, Measured} <- lists:zip(Requests, [lists:nth(I, Ns) || Ns <- Took])
             ],
-            %% The wall clock may be set meanwhile, but not by a minute.
+            %% The wall clock may be adjusted in between, but not by a minute.
             ?assert(maps:get(start, hd(Requests)) > First - 60000000000),
             ?assert(maps:get(stop, lists:last(Requests)) < Last + 60000000000)
         end
      || {I, Name, Worked} <- [{1, <<"otlp_a">>, 3 + 5 + 7}, {2, <<"otlp_b">>, 5 + 7}, {3, <<"otlp_c">>, 7}]
     ].
 
-%% What the server called, and its collections, lie in its handling.
+%% The server's calls and garbage collections lie within its handling of the request.
 calls_and_collections(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, fun() ->
@@ -254,7 +267,7 @@ calls_and_collections(Config) ->
     ?assert(ns(Spin) >= 1000000),
     [?assertEqual(true, inside(S, parent(S, Spans))) || #{kind := ?INTERNAL, name := N} = S <- Spans,
         N =/= <<"queued">>, N =/= <<"reply">>],
-    %% The collection of the request that sys made, which no traced callback handled.
+    %% The collection during the request that sys made, which no traced callback handled.
     Gcs = [S || #{name := <<"major gc">>} = S <- Spans],
     ?assertMatch([_ | _], Gcs),
     [
@@ -267,8 +280,8 @@ calls_and_collections(Config) ->
 
 inside(#{start := A, stop := B}, #{start := First, stop := Last}) -> A >= First andalso B =< Last.
 
-%% Three clients at once: the queued part of those that came later has links to the
-%% handling of those that were before them.
+%% Three clients at once: the queued part of the later ones links to the handling of the
+%% requests before them.
 queued_behind(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, fun() ->
@@ -290,10 +303,10 @@ queued_behind(Config) ->
     ?assertEqual(3, length(lists:usort([T || {T, _} <- Ids]))),
     Links = [maps:get(links, child(<<"queued">>, parent(S, Spans), Spans)) || S <- Handled],
     [First, Second, _] = Ids,
-    %% The newest first. sys:resume/1 was handled meanwhile, too.
+    %% The newest first. sys:resume/1 was handled in between, too.
     ?assertEqual([[], [First], [Second, First]], [[L || L <- Ls, lists:member(L, Ids)] || Ls <- Links]).
 
-%% A cast has a producer and a consumer, and what it causes is in its trace.
+%% A cast has a producer and a consumer span, and what it causes is in its trace.
 casts(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, fun() ->
@@ -310,12 +323,13 @@ casts(Config) ->
     [Inner] = of_service(?CLIENT, <<"otlp_b">>, Spans),
     ?assertEqual(maps:get(trace, Sent), maps:get(trace, Inner)),
     ?assertEqual(Handled, parent(parent(Inner, Spans), Spans)),
-    %% The call that waited behind it has a trace of its own, and a link.
+    %% The call that waited behind it has a trace of its own, with a link.
     [Call] = of_service(?CLIENT, <<"otlp_a">>, Spans),
     ?assertNotEqual(maps:get(trace, Sent), maps:get(trace, Call)),
     ?assertEqual([{maps:get(trace, Handled), maps:get(id, Handled)}], maps:get(links, child(<<"queued">>, Call, Spans))).
 
-%% Without traced callbacks the chain follows from the order of the replies.
+%% Without traced callbacks, the chain follows from the order of the replies, or is certain if the
+%% runtime reports when requests are taken out of the mailbox.
 without_callbacks(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, ["lists:seq/2"], fun() ->
@@ -325,12 +339,15 @@ without_callbacks(Config) ->
     [Root] = of_service(?CLIENT, <<"otlp_a">>, Spans),
     [Inner] = of_service(?CLIENT, <<"otlp_b">>, Spans),
     Handled = child(<<"handle call otlp_a">>, Root, Spans),
-    ?assertEqual(true, attribute(<<"kymo.inferred">>, Handled)),
+    {0, Info} = kymo_cli:run(["info", "--json", "-q", Dir]),
+    #{<<"exact">> := #{<<"taken">> := Taken}} = kymo_cli:json(unicode:characters_to_list(Info)),
+    Inferred = case Taken of true -> none; false -> true end,
+    ?assertEqual(Inferred, attribute(<<"kymo.inferred">>, Handled)),
     ?assertEqual(none, attribute(<<"code.function.name">>, Handled)),
     ?assertEqual(Handled, parent(Inner, Spans)).
 
-%% No reply: the server has crashed, the client was killed, or the recording ended before,
-%% after the server had begun and while it was at it.
+%% No reply: the server crashed, the client was killed, or the recording ended (before the
+%% server received the request, and while it was handling it).
 not_answered(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     Servers = [kymo_otlp_work:start(Name) || Name <- [otlp_a, otlp_b, otlp_c, otlp_d]],
@@ -365,7 +382,7 @@ not_answered(Config) ->
         Shown
     ).
 
-%% A process that waits for a server, which has begun with its request.
+%% A process that waits for a server that has begun to handle its request.
 asking(Server, What) ->
     Self = self(),
     Client = spawn(fun() -> gen_server:call(Server, {What, Self}, infinity) end),
@@ -373,19 +390,19 @@ asking(Server, What) ->
 
 %% ---- several exports and recordings ----
 
-%% Ids stay what they are, whatever part of the recording is exported.
+%% Ids are the same, whichever part of the recording is exported.
 same_ids(Config) ->
     Dir = ?config(recording, Config),
     All = spans(Config, [Dir]),
     same(All, spans(Config, [Dir])),
     same(All, spans(Config, [Dir], ["--to", "1h"])).
 
-%% The same spans, in any order. The failure says no more than the first that differ.
+%% The same spans in any order. A failure shows only the first differences.
 same(Spans, Others) ->
     {A, B} = {lists:sort(Spans), lists:sort(Others)},
     A =:= B orelse ct:fail({lists:sublist(A -- B, 2), lists:sublist(B -- A, 2)}).
 
-%% What ends before the window or begins after it is left out.
+%% Requests that end before the window or begin after it are left out.
 windows(Config) ->
     Dir = ?config(recording, Config),
     All = spans(Config, [Dir]),
@@ -397,7 +414,7 @@ windows(Config) ->
     ?assertEqual([maps:get(id, First)], [I || #{id := I} <- of_service(?CLIENT, <<"otlp_a">>, Out)]),
     ?assertNotEqual(maps:get(trace, First), maps:get(trace, Second)).
 
-%% The recordings of two nodes make one export with a resource for each.
+%% Recordings of two nodes make one export, with a resource for each node.
 nodes_together(Config) ->
     Dirs = [filename:join(?config(dir, Config), Name) || Name <- ["one", "two"]],
     [on_node(Name, Dir) || {Name, Dir} <- lists:zip(["kymo_one", "kymo_two"], Dirs)],
@@ -415,8 +432,8 @@ nodes_together(Config) ->
     ?assertEqual([], [T || T <- OfOne, lists:member(T, OfTwo)]),
     ?assertEqual(2, length(of_service(?CLIENT, <<"otlp_a">>, Spans))).
 
-%% A chain that goes to another node and back is one trace. Each span belongs to the node of
-%% its process, and the times of both nodes fit together.
+%% A chain that goes to another node and back is one trace. Each span belongs to the node of its
+%% process, and the times of both nodes are consistent.
 across_nodes(Config) ->
     Epmd = os:find_executable("epmd"),
     Epmd =/= false orelse throw({skip, "epmd is not installed"}),
@@ -436,7 +453,7 @@ across_nodes(Config) ->
     [OfC] = of_service(?CLIENT, <<"otlp_c">>, Spans),
     Chain = [OfA, OfB, OfC],
     Handlers = [child(<<"kymo_otlp_work:handle_call/3">>, S, Spans) || S <- Chain],
-    %% One trace, from handler to request.
+    %% One trace, from the handler to the request.
     ?assertMatch([_], lists:usort([T || #{trace := T} <- Chain ++ Handlers])),
     [HandlerA, HandlerB, _] = Handlers,
     ?assertEqual([HandlerA, HandlerB], [parent(parent(S, Spans), Spans) || S <- [OfB, OfC]]),
@@ -444,7 +461,8 @@ across_nodes(Config) ->
     [TextA, TextB] = [atom_to_binary(N) || N <- [NodeA, NodeB]],
     ?assertEqual([TextA, TextA, TextB], lists:map(Instance, Chain)),
     ?assertEqual([TextA, TextB, TextA], lists:map(Instance, Handlers)),
-    %% What is in something is within its times, also on the other node; the program measured no less.
+    %% Children lie within the times of their parents, also across nodes; the program measured
+    %% no less.
     [
         begin
             ?assert(maps:get(start, In) >= maps:get(start, Of)),
@@ -459,7 +477,7 @@ start_recorder(Dir) ->
     {ok, _} = kymo:trace(R, #{functions => ?WORK, events => [return_to, messages, procs, running]}),
     ok.
 
-%% Records a chain on a node of that name.
+%% Records a chain on a node with that name.
 on_node(Name, Dir) ->
     Code = io_lib:format("~p:record(~p, fun() -> ~p:with_servers([otlp_a, otlp_b], "
         "fun() -> kymo_otlp_work:ask([{otlp_a, 1}, {otlp_b, 1}], infinity) end) end), halt(0).", [?MODULE, Dir, ?MODULE]),
@@ -467,7 +485,7 @@ on_node(Name, Dir) ->
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
     {0, <<>>} = command(Erl, ["-noshell", "-noinput", "-sname", Name | Paths] ++ ["-eval", lists:flatten(Code)]).
 
-%% A line is no longer than the readers of such files take, and holds what it should.
+%% No line is longer than the readers of such files accept, and all requests are exported.
 lines_are_bounded(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, fun() ->
@@ -480,10 +498,156 @@ lines_are_bounded(Config) ->
     ?assert(length(Lines) > 3),
     [?assert(byte_size(L) < 1 bsl 20) || L <- Lines].
 
+%% ---- metrics ----
+
+-define(CUMULATIVE, {sum, 2, true}).
+-define(OK, "[200,{\"content-type\":\"application/json\"},\"{}\"]").
+
+%% Records the node's counters until there are more values than one line holds.
+record_counters(Dir) -> record_counters(Dir, fun(_) -> ok end).
+
+record_counters(Dir, Fun) ->
+    {ok, R} = kymo:start(#{dir => Dir, owner => none, counters => 10, system_monitor => [{large_heap, 2000000}]}),
+    Fun(R),
+    true = kymo_cli:until(fun() ->
+        #{counters := #{samples := N}} = kymo:info(R),
+        N * (20 + erlang:system_info(schedulers_online)) > 3000
+    end),
+    {ok, _} = kymo:stop(R),
+    Dir.
+
+exported(Config, Dir) ->
+    Out = filename:join(?config(dir, Config), "exported.jsonl"),
+    ?assertEqual({0, <<>>}, kymo_cli:run(["export", "otlp", "--quiet", "-o", Out, Dir])),
+    Out.
+
+sql(Dir, Statement) ->
+    {0, Lines} = kymo_cli:run(["sql", "-q", "--json", Dir, unicode:characters_to_list(Statement)]),
+    [kymo_cli:json(unicode:characters_to_list([L, "\n"])) || L <- binary:split(Lines, <<"\n">>, [global, trim])].
+
+%% Each value in the recording is exported once, with its type: a gauge, or a monotonic sum that
+%% starts at the time of its first value. Times and ratios are in OpenTelemetry's units.
+metrics(Config) ->
+    Dir = record_counters(filename:join(?config(dir, Config), "rec")),
+    {#{<<"process.pid">> := Pid}, Metrics} = metrics_of(Config, exported(Config, Dir)),
+    ?assertEqual(list_to_integer(os:getpid()), Pid),
+    {ok, Lines} = file:read_file(filename:join(?config(dir, Config), "exported.jsonl")),
+    ?assert(length(binary:matches(Lines, <<"resourceMetrics">>)) > 2),
+    Counters = [C || #{<<"counter">> := C} <- sql(Dir, "select distinct counter from counters")],
+    Name = fun(<<"cpu_time">>) -> <<"process.cpu.time">>; (C) -> <<"erlang.", C/binary>> end,
+    ?assertEqual(lists:sort([Name(C) || C <- Counters]), lists:sort(maps:keys(Metrics))),
+    lists:foreach(
+        fun(Counter) ->
+            {Unit, Type, Points} = maps:get(Name(Counter), Metrics),
+            Rows = sql(Dir, ["select value, scheduler, rank, unit, time_ns from counters where counter = '", Counter, "' order by time_ns, scheduler, rank"]),
+            Scale = case hd(Rows) of
+                #{<<"unit">> := <<"bytes">>} -> ?assertEqual(<<"By">>, Unit), 1;
+                #{<<"unit">> := <<"ns">>} -> ?assertEqual(<<"s">>, Unit), 1.0e9;
+                #{<<"unit">> := <<"millionths">>} -> ?assertEqual(<<"1">>, Unit), 1.0e6;
+                #{<<"unit">> := <<"count">>} -> ?assertMatch(<<"{", _/binary>>, Unit), 1
+            end,
+            Ordered = lists:sort(fun(A, B) -> key(A) =< key(B) end, Points),
+            ?assertEqual(length(Rows), length(Ordered), Counter),
+            [begin
+                 ?assert(abs(V * Scale - Value) =< max(1.0e-6, Value * 1.0e-11), {Counter, V, Value}),
+                 Attributes = [{<<"erlang.scheduler.id">>, Scheduler} || Scheduler =/= null] ++ [{<<"erlang.process.rank">>, Rank} || Rank =/= null],
+                 ?assertEqual(maps:from_list(Attributes), As)
+             end || {{As, _, _, V}, #{<<"value">> := Value, <<"scheduler">> := Scheduler, <<"rank">> := Rank}} <- lists:zip(Ordered, Rows)],
+            case lists:member(Counter, [<<"reductions">>, <<"context_switches">>, <<"garbage_collections">>, <<"garbage_reclaimed">>,
+                                        <<"io_input">>, <<"io_output">>, <<"cpu_time">>]) of
+                true ->
+                    [{_, _, First, _} | _] = Ordered,
+                    ?assertEqual({Counter, ?CUMULATIVE}, {Counter, Type}),
+                    ?assertEqual([First], lists:usort([S || {_, S, _, _} <- Ordered])),
+                    Values = [V || {_, _, _, V} <- Ordered],
+                    ?assertEqual(lists:sort(Values), Values);
+                false ->
+                    ?assertEqual({Counter, gauge}, {Counter, Type}),
+                    ?assertEqual([none], lists:usort([S || {_, S, _, _} <- Ordered]))
+            end
+        end,
+        Counters
+    ),
+    %% By the wall clock, which may not have been adjusted by a minute.
+    Now = erlang:system_time(nanosecond),
+    [?assert(abs(Now - T) < 120000000000) || {_, _, Points} <- maps:values(Metrics), {_, _, T, _} <- Points].
+
+key({As, _, Time, _}) -> {Time, maps:get(<<"erlang.scheduler.id">>, As, 0), maps:get(<<"erlang.process.rank">>, As, 0)}.
+
+%% Reports of the system monitor are counted from the beginning of the export.
+reports(Config) ->
+    Dir = record_counters(filename:join(?config(dir, Config), "rec"), fun(_) ->
+        [begin
+             {_, Ref} = spawn_monitor(fun() -> L = lists:seq(1, 2500000), garbage_collect(), exit({length(L), done}) end),
+             receive {'DOWN', Ref, process, _, {2500000, done}} -> ok end
+         end || _ <- [1, 2, 3]]
+    end),
+    {_, #{<<"erlang.system_monitor.reports">> := {<<"{report}">>, ?CUMULATIVE, Points}}} = metrics_of(Config, exported(Config, Dir)),
+    [#{<<"n">> := N}] = sql(Dir, "select count(*) as n from system_monitor where kind = 'large_heap'"),
+    ?assert(N >= 3),
+    ?assertEqual(lists:seq(1, N), [V || {_, _, _, V} <- Points]),
+    ?assertEqual([#{<<"erlang.system_monitor.kind">> => <<"large_heap">>}], lists:usort([A || {A, _, _, _} <- Points])),
+    [Start] = lists:usort([S || {_, S, _, _} <- Points]),
+    [?assert(Start < T) || {_, _, T, _} <- Points].
+
+%% An independent receiver gets the values that are in the file, at its address for metrics.
+metrics_received(Config) ->
+    case kymo_npm:packages(data(Config, "receiver")) of
+        {ok, Packages} ->
+            Dir = record_counters(filename:join(?config(dir, Config), "rec")),
+            Port = open_port(
+                {spawn_executable, os:find_executable("node")},
+                [{args, [data(Config, "otlp_receive.cjs"), Packages]}, {line, 65536}, binary, hide]
+            ),
+            Url = "http://127.0.0.1:" ++ binary_to_list(line(Port)),
+            {_, Metrics} = metrics_of(Config, exported(Config, Dir)),
+            Sent = [as_received(Name, Unit, Type, P) || {Name, {Unit, Type, Points}} <- maps:to_list(Metrics), P <- Points],
+            %% Also if the given address is the one for spans.
+            [begin
+                 ?assertMatch({0, _}, kymo_cli:run(["export", "otlp", "--endpoint", Url ++ Path, Dir])),
+                 port_command(Port, "\n"),
+                 same(Sent, [L || <<"metric ", _/binary>> = L <- received_spans(Port)])
+             end || Path <- ["", "/v1/traces", "/v1/metrics/"]],
+            port_close(Port);
+        Skip ->
+            Skip
+    end.
+
+as_received(Name, Unit, Type, {Attributes, Start, Time, Value}) ->
+    Text = fun(A) when is_atom(A) -> atom_to_binary(A, utf8);
+              (N) when is_integer(N) -> integer_to_binary(N);
+              (F) when is_float(F) -> float_to_binary(F, [{decimals, 12}]);
+              (B) -> B
+           end,
+    iolist_to_binary(lists:join(" ", ["metric", Name, Unit, case Type of ?CUMULATIVE -> "2"; gauge -> "gauge" end,
+        lists:join(",", [Text(V) || V <- maps:values(Attributes)]), Text(Start), Text(Time), Text(Value)])).
+
+%% If a receiver has no address for metrics, it still gets the spans, and the failure of the
+%% metrics is reported.
+no_metrics_wanted(Config) ->
+    Dir = record_counters(filename:join(?config(dir, Config), "rec"), fun(R) ->
+        {ok, _} = kymo:trace(R, #{functions => ?WORK, events => [messages, procs]}),
+        with_servers([otlp_a], fun() -> kymo_otlp_work:ask([{otlp_a, 0}], infinity) end)
+    end),
+    Posted = [{recording, Dir} | lists:keydelete(recording, 1, Config)],
+    %% The first line with values is full before the only line with spans is.
+    {0, Text, Seen, File} = post(Posted, ["[404,{},\"not found\"]", ?OK]),
+    ?assertMatch({_, _}, binary:match(Text, <<"the collector takes no metrics: ">>)),
+    ?assertMatch([#{<<"url">> := <<"/v1/metrics">>}, #{<<"url">> := <<"/v1/traces">>}], Seen),
+    ?assertMatch([_ | _], read(Config, File)),
+    {1, _, _, _} = post(Posted, ["[404,{},\"not found\"]", ?OK], "http", [], ["--strict"]),
+    %% If there are only metrics, the address is wrong.
+    Only = [{recording, record_counters(filename:join(?config(dir, Config), "only"))} | lists:keydelete(recording, 1, Config)],
+    {1, Wrong, [_], _} = post(Only, ["[404,{},\"not found\"]"]),
+    ?assertMatch({_, _}, binary:match(Wrong, <<"the collector takes no metrics">>)),
+    {1, Rejected, _, _} = post(Only, ["[200,{},\"{\\\"partialSuccess\\\":{\\\"rejectedDataPoints\\\":\\\"7\\\",\\\"errorMessage\\\":\\\"too old\\\"}}\"]", ?OK]),
+    ?assertMatch({_, _}, binary:match(Rejected, <<"rejected 7 values of metrics: too old">>)).
+
 %% ---- the collector ----
 
-%% Posts the recording of the chain to a receiver that gives these answers. Status and
-%% output of the command, the requests that the receiver saw, the file with what it took.
+%% Posts the recording of the chain to a receiver that gives these answers. Returns status and
+%% output of the command, the requests that the receiver saw, and the file with the data it
+%% received.
 post(Config, Answers) -> post(Config, Answers, "http", [], []).
 
 post(Config, Answers, Scheme, Tls, Options) ->
@@ -504,9 +668,7 @@ post(Config, Answers, Scheme, Tls, Options) ->
     ],
     {Status, Text, Seen, File}.
 
--define(OK, "[200,{\"content-type\":\"application/json\"},\"{}\"]").
-
-%% The chain's spans are some hundred, so they fit in one line.
+%% The chain has a few hundred spans, which fit in one line.
 posted(Config) ->
     {Status, Text, Seen, File} = post(Config, [?OK], "http", [], ["--header", "X-Test: of kymo"]),
     ?assertMatch({0, {_, _}}, {Status, binary:match(Text, <<" spans, ">>)}),
@@ -517,7 +679,50 @@ posted(Config) ->
     ),
     same(spans(Config, [?config(recording, Config)]), read(Config, File)).
 
-%% A certificate that nobody vouches for is refused.
+%% An independent receiver gets the spans that are in the file, also in several posts.
+received(Config) ->
+    case kymo_npm:packages(data(Config, "receiver")) of
+        {ok, Packages} -> received(Config, Packages);
+        Skip -> Skip
+    end.
+
+received(Config, Packages) ->
+    Many = filename:join(?config(dir, Config), "rec"),
+    record(Many, fun() ->
+        with_servers([otlp_a], fun() -> [kymo_otlp_work:ask([{otlp_a, 0}], infinity) || _ <- lists:seq(1, 500)] end)
+    end),
+    Port = open_port(
+        {spawn_executable, os:find_executable("node")},
+        [{args, [data(Config, "otlp_receive.cjs"), Packages]}, {line, 65536}, binary, hide]
+    ),
+    Url = "http://127.0.0.1:" ++ binary_to_list(line(Port)),
+    [
+        begin
+            ?assertMatch({0, _}, kymo_cli:run(["export", "otlp", "--endpoint", Url, Dir])),
+            Spans = [as_received(S) || S <- spans(Config, [Dir])],
+            ?assert(length(Spans) > AtLeast),
+            port_command(Port, "\n"),
+            same(Spans, received_spans(Port))
+        end
+     || {Dir, AtLeast} <- [{?config(recording, Config), 20}, {Many, 1500}]
+    ],
+    port_close(Port).
+
+line(Port) ->
+    receive {Port, {data, {eol, Line}}} -> Line after 60000 -> ct:fail(receiver) end.
+
+received_spans(Port) ->
+    case line(Port) of
+        <<>> -> [];
+        Span -> [Span | received_spans(Port)]
+    end.
+
+as_received(#{trace := Trace, id := Id, parent := Parent, kind := Kind, start := Start, stop := Stop, name := Name}) ->
+    iolist_to_binary(lists:join(" ", [Trace, Id, case Parent of none -> "none"; _ -> Parent end,
+        element(Kind, {"SPAN_KIND_INTERNAL", "SPAN_KIND_SERVER", "SPAN_KIND_CLIENT", "SPAN_KIND_PRODUCER", "SPAN_KIND_CONSUMER"}),
+        integer_to_binary(Start), integer_to_binary(Stop), Name])).
+
+%% A certificate that no trusted authority has signed is refused.
 posted_with_tls(Config) ->
     [Key, Cert] = Files = [filename:join(?config(dir, Config), F) || F <- ["key.pem", "cert.pem"]],
     OpenSsl = os:find_executable("openssl"),
@@ -529,14 +734,14 @@ posted_with_tls(Config) ->
     {0, _, [_], File} = post(Config, [?OK], "https", Files, ["--cacert", Cert]),
     ?assertMatch([_ | _], read(Config, File)).
 
-%% A collector that is busy is asked again, not before it wants to be.
+%% If a collector is busy, the command tries again, no earlier than the collector allows.
 tries_again(Config) ->
     Busy = "[503,{\"retry-after\":\"2\"},\"busy\"]",
     {0, _, Seen, File} = post(Config, [Busy, "[429,{},\"\"]", ?OK]),
     ?assertMatch([_, #{<<"after">> := A}, #{<<"after">> := B}] when A >= 1990 andalso B >= 1990, Seen),
     same(spans(Config, [?config(recording, Config)]), read(Config, File)).
 
-%% It is told what the collector said, and the status is 1.
+%% The command reports what the collector said, and its status is 1.
 gives_up(Config) ->
     Says = fun(Text, Words) -> ?assertMatch({_, _}, binary:match(Text, Words)) end,
     {1, Bad, [_], _} = post(Config, ["[400,{},\"{\\\"code\\\":3,\\\"message\\\":\\\"no \\\\\\\"such\\\\\\\" thing\\\"}\"]"]),
@@ -548,7 +753,7 @@ gives_up(Config) ->
     ?assertEqual(5, length(Tries)),
     {1, Later, [_], _} = post(Config, ["[503,{\"retry-after\":\"3600\"},\"\"]"]),
     Says(Later, <<"answered 503">>),
-    %% Nobody listens where somebody has listened.
+    %% Nothing listens on this port any more.
     {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Socket),
     ok = gen_tcp:close(Socket),
@@ -556,7 +761,7 @@ gives_up(Config) ->
     {1, Nobody} = kymo_cli:run(["export", "otlp", "--endpoint", Url, ?config(recording, Config)]),
     Says(Nobody, list_to_binary([Url, "/v1/traces: "])).
 
-%% What the collector has rejected is no success, and is not posted again.
+%% Partial rejection by the collector is an error, and nothing is posted again.
 partial_success(Config) ->
     Answer = "[200,{},\"{\\\"partialSuccess\\\":{\\\"rejectedSpans\\\":\\\"3\\\",\\\"errorMessage\\\":\\\"too old\\\"}}\"]",
     {1, Text, [_], _} = post(Config, [Answer]),
@@ -564,7 +769,7 @@ partial_success(Config) ->
     Warning = "[200,{},\"{\\\"partialSuccess\\\":{\\\"errorMessage\\\":\\\"fine\\\"}}\"]",
     ?assertMatch({0, _, [_], _}, post(Config, [Warning])).
 
-%% Where there is no libcurl, or another library of that name, files can be written.
+%% Without libcurl, or with another library of that name, files can still be written.
 without_library(Config) ->
     Dir = ?config(recording, Config),
     Library = filename:join(?config(dir, Config), "libcurl.so.4"),
@@ -599,7 +804,7 @@ refusals(Config) ->
     ],
     ?assertMatch({3, _}, kymo_cli:run(["export", "otlp", "-o", "x", Dir, filename:join(?config(dir, Config), "none")])),
     ?assertMatch({4, _}, kymo_cli:run(["export", "otlp", "-o", "/nonexistent/x", Dir])),
-    %% A recording without messages has no requests, and says so.
+    %% A recording without messages has no requests, and the command says so.
     Calls = filename:join(?config(dir, Config), "calls"),
     kymo:record(Calls, #{functions => ["lists:seq/2"]}, fun() -> lists:seq(1, 2) end),
     {0, Text} = kymo_cli:run(["export", "otlp", "-o", "-", Calls]),

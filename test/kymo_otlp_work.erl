@@ -1,26 +1,26 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Servers that ask each other, for kymo_otlp_SUITE. Each keeps the times at which its
-%% callbacks began and ended, so that the program knows what the export must show.
+%% Servers that call each other, for kymo_otlp_SUITE. Each server records when its callbacks
+%% began and ended, so that the suite knows what the export must show.
 -module(kymo_otlp_work).
 -behaviour(gen_server).
 
 -export([start/1, start_registered/1, ask/2, spin/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
-%% A server with the name Name.
+%% A server that is registered as Name.
 -spec start(atom()) -> pid().
 start(Name) ->
     {ok, Pid} = gen_server:start({local, Name}, ?MODULE, Name, []),
     Pid.
 
-%% The same, for a caller on another node.
+%% The same, called from another node.
 -spec start_registered(atom()) -> {ok, pid()}.
 start_registered(Name) -> {ok, start(Name)}.
 
-%% Asks the first of the servers to spin for its milliseconds and then to ask the rest.
-%% Returns nanoseconds that each of them measured around its callback, and those of the
-%% client around the call.
+%% Asks the first server to spin for its number of milliseconds and then to ask the rest.
+%% Returns the nanoseconds that each server measured around its callback and that the client
+%% measured around the call.
 -spec ask([{atom() | {atom(), node()} | pid(), pos_integer()}], timeout()) -> [non_neg_integer()].
 ask([{Server, Ms} | Rest], Timeout) ->
     Start = erlang:monotonic_time(),

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Patterns. What they stand for is compared with what the module lists say of
-%% themselves; match specifications are run by the runtime.
+%% Patterns. The functions that they match are compared with what the modules report about
+%% themselves; the runtime executes the match specifications.
 -module(kymo_pattern_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -20,7 +20,7 @@ all() ->
         actions, returns, text_errors, term_errors, no_functions, error_texts, random_text
     ].
 
-%% ---- what a pattern stands for ----------------------------------------------
+%% ---- what a pattern matches -------------------------------------------------
 
 terms(_) ->
     All = lists:sort(lists:module_info(functions)),
@@ -54,7 +54,7 @@ texts(_) ->
 
 quoted(_) ->
     with_module('odd *mod', "'it\\'s'", fun() ->
-        %% A star in quotes is a star.
+        %% A quoted star matches a star.
         [{'odd *mod', [{'it\'s', 0}]}] = found("'odd *mod':'it\\'s'/0"),
         {error, {no_functions, _}} = functions("'odd *':'it\\'s'/0")
     end).
@@ -68,7 +68,7 @@ elixir(_) ->
         Expected = found("'Elixir.My.Thing':'run?'/0"),
         [{'Elixir.My.Thing', All}] = found("My.Thing"),
         All = lists:sort('Elixir.My.Thing':module_info(functions)),
-        %% A module and those below it, but not its namesakes.
+        %% A module and its submodules, but not modules whose names only begin alike.
         with_module('Elixir.My', "f", fun() ->
             with_module('Elixir.MyOther', "f", fun() ->
                 ?assertMatch([{'Elixir.My', _}, {'Elixir.My.Thing', All}], found("My.*")),
@@ -107,9 +107,9 @@ own_modules(_) ->
     {module, _} = code:ensure_loaded(kymo_server),
     [] = [M || {M, _} <- found("_:_/_"), is_own(M)],
     {error, {no_functions, _}} = functions("kymo_s*rver:_/_"),
-    %% A module of the same prefix that lives elsewhere is not ours.
+    %% Modules with the prefix of kymo's names are kymo's own only if they are in its folder.
     with_module(kymo_zzz, "f", fun() -> [{kymo_zzz, [{f, 0}]}] = found("kymo_z*:f/0") end),
-    %% Named exactly, it is what was asked for.
+    %% If a module of kymo is named exactly, it is matched.
     [{kymo, [{cli_path, 0}]}] = found("kymo:cli_path/0").
 
 scopes(_) ->
@@ -130,13 +130,13 @@ loads_named(_) ->
     {ok, Any} = kymo_pattern:compile("_"),
     ok = kymo_pattern:load(Any).
 
-%% A module of OTP that nothing has loaded.
+%% A module of OTP that is not loaded yet.
 unloaded_module() ->
     hd([M || M <- [eprof, cprof, sofs, digraph_utils, dets_v9], not erlang:module_loaded(M)]).
 
 %% ---- match specifications ---------------------------------------------------
 
-%% The runtime says which argument lists match.
+%% The runtime decides which argument lists match.
 arguments(_) ->
     [
         ?assertEqual({Text, Arguments, Expected}, {Text, Arguments, matches(Text, Arguments)})
@@ -183,7 +183,7 @@ returns(_) ->
         kymo_pattern:match_spec(P, true)
     end,
     [{'_', [], [{exception_trace}]}] = Returned("lists:map/2"),
-    %% Not twice, and for every clause.
+    %% The action is in every clause, and only once.
     [{'_', [], [{exception_trace}]}] = Returned("lists:map/2 -> return"),
     [{'_', [], [{message, {caller}}, {exception_trace}]}] = Returned("lists:map/2 -> caller"),
     [{[1], [], [{exception_trace}]}, {[2], [], [{exception_trace}]}] =
@@ -191,7 +191,7 @@ returns(_) ->
 
 %% ---- errors -------------------------------------------------------------------
 
-%% Each with the position that it names.
+%% Each error with the position that it reports.
 text_errors(_) ->
     [
         ?assertMatch(
@@ -258,7 +258,7 @@ no_functions(_) ->
      || P <- ["lists:mpa/2", "lists:map/3", "no_such_module", {lists, map, 3}, "zzz*:_/_"]
     ].
 
-%% The mark stands under the place.
+%% The marker is under that position.
 error_texts(_) ->
     Text = "lists:map(_, L) when length(X) > 9",
     {error, Error} = kymo_pattern:compile(Text),
@@ -271,7 +271,7 @@ error_texts(_) ->
     {error, Term} = kymo_pattern:compile({a}),
     "bad pattern {a}: " ++ _ = lists:flatten(kymo:format_error(Term)).
 
-%% Whatever the text, the answer is a pattern or an error within the text.
+%% For any text, the result is a pattern, or an error with a position within the text.
 random_text(_) ->
     Seed = rand:seed(exsplus, erlang:timestamp()),
     ct:log("seed ~p", [rand:export_seed_s(Seed)]),
@@ -298,7 +298,7 @@ random_text(_) ->
      || _ <- lists:seq(1, 5000)
     ].
 
-%% ---- help -----------------------------------------------------------------------
+%% ---- helpers --------------------------------------------------------------------
 
 found(Pattern) ->
     {ok, Mods} = functions(Pattern),
@@ -317,7 +317,7 @@ is_own(M) ->
             false
     end.
 
-%% Loads a module with one function without arguments while Fun runs.
+%% Loads a module with one function of no arguments while Fun runs.
 with_module(Module, FunctionText, Fun) ->
     {ok, Tokens, _} = erl_scan:string(lists:flatten(io_lib:format("~ts() -> ok.", [FunctionText]))),
     {ok, Function} = erl_parse:parse_form(Tokens),

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Reads a Perfetto trace as the exporter writes it, without the exporter's code:
-%% the slices with their durations, and the arrows. That Perfetto reads it the same
-%% way is shown by kymo_export_SUITE, with Perfetto's own trace_processor.
+%% Reads a Perfetto trace that the exporter has written, without using the exporter's code:
+%% slices with their durations, and arrows. kymo_export_SUITE shows with Perfetto's own
+%% trace_processor that Perfetto reads such traces in the same way.
 -module(kymo_perfetto).
 
 -export([read/1]).
@@ -11,7 +11,8 @@
 
 -type annotations() :: #{binary() => binary() | integer()}.
 -type slice() :: {Name :: binary(), Begin :: integer(), End :: integer(), annotations()}.
-%% Times are nanoseconds of CLOCK_MONOTONIC. Annotations are those of both ends.
+%% Times are nanoseconds of CLOCK_MONOTONIC. Annotations are those of the begin and the end
+%% event.
 
 -type arrow() :: {{Begin :: integer(), annotations()}, {End :: integer(), annotations()}}.
 
@@ -40,7 +41,7 @@ packets(Bytes, S) ->
     {1, Packet, Rest} = field(Bytes),
     packets(Rest, packet(fields(Packet), S)).
 
-%% Interned data is for the packet that it is in too.
+%% Interned data also applies to the packet that contains it.
 packet(Fields, S) ->
     Interned = interned(maps:get(12, Fields, <<>>), S),
     case Fields of
@@ -50,7 +51,7 @@ packet(Fields, S) ->
         #{} -> Interned
     end.
 
-%% The snapshot's clock 3.
+%% The value of clock 3 (monotonic) in the snapshot.
 monotonic(Snapshot) ->
     [Ns] = [Ns || {1, Clock} <- list(Snapshot), #{1 := 3, 2 := Ns} <- [fields(Clock)]],
     Ns.
@@ -72,7 +73,7 @@ interned(Bytes, S) ->
         list(Bytes)
     ).
 
-%% Types: 1 and 2 begin and end a slice.
+%% Event types: 1 begins and 2 ends a slice.
 event(Event, Ts, #state{open = Open, slices = Slices} = S) ->
     List = list(Event),
     #{9 := Type, 11 := Track} = Fields = maps:from_list(List),
@@ -89,6 +90,10 @@ event(Event, Ts, #state{open = Open, slices = Slices} = S) ->
             flow(Fields, {Ts, Annotations}, S)
     end.
 
+%% A flow through three events is two arrows.
+flow(#{47 := Id}, Event, #state{flows = Flows} = S) when is_map_key(Id, Flows) ->
+    Arrow = {map_get(Id, Flows), Event},
+    S#state{flows = Flows#{Id => Event}, arrows = [Arrow | S#state.arrows]};
 flow(#{47 := Id}, Event, #state{flows = Flows} = S) ->
     S#state{flows = Flows#{Id => Event}};
 flow(#{48 := Id}, Event, #state{flows = Flows, arrows = Arrows} = S) ->

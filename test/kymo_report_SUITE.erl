@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% `kymo report': the page in Chromium, with the network off, and its numbers against
-%% those of the other commands.
+%% `kymo report': the page in Chromium with the network off, and its numbers compared with those
+%% of the other commands.
 -module(kymo_report_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -14,7 +14,7 @@ all() ->
     [numbers, causes, policy, detail, usage, {group, browser}].
 
 groups() ->
-    [{browser, [], [first_screen, phone, keyboard, accessible, sections, hostile_names, empty, cut, losses]}].
+    [{browser, [], [first_screen, phone, keyboard, accessible, sections, counters, hostile_names, empty, cut, losses, budget]}].
 
 init_per_suite(Config) ->
     {module, _} = code:ensure_loaded(kymo),
@@ -50,7 +50,7 @@ record(Dir, Options, Functions, Work) ->
 
 plant(Dir, Kind) ->
     Functions = ["kymo_answers_work:_/_", "gen_server:call/_", "timer:sleep/1"],
-    %% Nothing but the cause.
+    %% Only the cause itself, without other processes.
     Variant = (kymo_answers_work:variant(Kind, 5))#{hops := 0, idle := 0, load := 0},
     Plant = record(Dir, #{}, Functions, fun() -> kymo_answers_work:plant(Variant) end),
     {Kind, Dir, Plant}.
@@ -61,7 +61,7 @@ report(Dir, Page, Options) ->
     {0, <<>>} = kymo_cli:run(["report", "-q", "-o", Page] ++ Options ++ [Dir]),
     Page.
 
-%% The data of a page, with the text of the element that it is in.
+%% The data of a page, with the text of its element.
 data(Page) ->
     {ok, Html} = file:read_file(Page),
     [_, After] = binary:split(Html, <<"<script type=\"application/json\" id=\"data\">\n">>),
@@ -78,7 +78,7 @@ with_browser(Config, Fun) ->
     B = kymo_browser:open(?config(program, Config), filename:join(?config(dir, Config), "profile")),
     try Fun(B) after kymo_browser:close(B) end.
 
-%% Opens a page, which must do so without an error.
+%% Opens a page, which must not produce errors.
 open(B, Page) ->
     ok = kymo_browser:load(B, Page),
     ?assertEqual([], kymo_browser:trouble(B)).
@@ -95,7 +95,7 @@ contains(Text, Part) ->
 
 without_histograms(Rows) -> [maps:remove(<<"histogram">>, Row) || Row <- Rows].
 
-%% What other commands say of the same recording.
+%% What other commands report about the same recording.
 numbers(Config) ->
     [numbers_of(Dir, page(Config, Kind)) || {Kind, Dir, _} <- ?config(plants, Config)].
 
@@ -118,7 +118,7 @@ numbers_of(Dir, Page) ->
     histograms(Servers ++ maps:get(<<"rows">>, maps:get(<<"functions">>, Data))),
     flames(Data).
 
-%% Each duration is in one bar.
+%% Each duration is counted in one bar.
 histograms(Rows) ->
     [
         ?assertEqual(maps:get(<<"calls_with_end">>, Row, Sum), Sum)
@@ -141,7 +141,7 @@ flames(#{<<"names">> := Names, <<"flame">> := Flames, <<"functions">> := #{<<"ro
      || By <- [<<"role">>, <<"process">>]
     ].
 
-%% The page has words and a colour for each cause that `kymo why' names.
+%% The page has a description and a colour for each cause that `kymo why' can name.
 causes(Config) ->
     [{_, Page} | _] = ?config(pages, Config),
     {ok, Html} = file:read_file(Page),
@@ -155,7 +155,7 @@ causes(Config) ->
     ].
 
 
-%% Nothing but the script and the style of the page may run, and nothing is fetched.
+%% Only the page's own script and style may run, and nothing is fetched.
 policy(Config) ->
     {ok, Html} = file:read_file(page(Config, timer)),
     {match, [Policy]} = re:run(Html, "http-equiv=\"Content-Security-Policy\" content=\"([^\"]*)\"",
@@ -171,7 +171,7 @@ policy(Config) ->
     [?assertEqual(nomatch, re:run(Html, Pattern, [{capture, none}]))
      || Pattern <- ["<(img|link|iframe|object|embed)[ >]", " src=", "@import", "url\\(", "innerHTML", "\\beval\\b"]].
 
-%% A million events are a page below 5 MB, which says what it keeps.
+%% A million events give a page of less than 5 MB, which says what it contains.
 detail(Config) ->
     Dir = filename:join(?config(dir, Config), "million"),
     record(Dir, #{memory => 512 bsl 20}, ["lists:reverse/1", "lists:seq/2"], fun() ->
@@ -197,7 +197,7 @@ usage(Config) ->
     ?assertMatch({4, _}, kymo_cli:run(["report", "-o", Nowhere, Dir])),
     {0, ToOut} = kymo_cli:run(["report", "-q", "-o", "-", Dir]),
     ?assertMatch(<<"<!doctype html>", _/binary>>, ToOut),
-    %% A part of the time has a part of the events.
+    %% A report on part of the time has only part of the events.
     Part = report(Dir, Dir ++ "-part.html", ["--to", "-50ms"]),
     {#{<<"events">> := Fewer, <<"part">> := true}, _} = data(Part),
     {#{<<"events">> := All, <<"part">> := false}, _} = data(page(Config, timer)),
@@ -205,7 +205,7 @@ usage(Config) ->
 
 %% ---- the page ----
 
-%% Is the element in the part of the page that one sees without scrolling?
+%% Is the element in the part of the page that is visible without scrolling?
 -define(IN_VIEW(Selector),
     "(() => { const r = document.querySelector('" Selector "').getBoundingClientRect();"
     " return scrollY === 0 && r.width > 0 && r.top >= 0 && r.bottom <= innerHeight && r.left >= 0 && r.right <= innerWidth; })()").
@@ -240,12 +240,12 @@ phone(Config) ->
         ok = kymo_browser:size(B, 390, 844),
         open(B, page(Config, timer)),
         ?assert(ask(B, ?IN_VIEW("#cause .verdict"))),
-        %% Nothing is wider than the screen, but for what scrolls by itself.
+        %% Nothing is wider than the screen, except elements that scroll by themselves.
         ?assert(ask(B, "document.documentElement.scrollWidth <= innerWidth")),
         ok = kymo_browser:picture(B, filename:join(?config(dir, Config), "phone.png"))
     end).
 
-%% All of it without a mouse.
+%% Everything can be done without a mouse.
 keyboard(Config) ->
     with_browser(Config, fun(B) ->
         ok = kymo_browser:size(B, 1280, 800),
@@ -257,7 +257,7 @@ keyboard(Config) ->
         ?assertEqual(<<"#answers">>, Active("getAttribute('href')")),
         Key("Tab"),
         ?assertEqual(<<"#answers">>, Active("closest('nav a').getAttribute('href')")),
-        %% The timeline zooms and moves.
+        %% The timeline can be zoomed and moved.
         Range = fun() -> text(B, "#timeline .range") end,
         Whole = Range(),
         Focus("#timeline canvas"),
@@ -267,7 +267,7 @@ keyboard(Config) ->
         Key("ArrowRight"),
         Moved = Range(),
         ?assertNotEqual(Zoomed, Moved),
-        %% The button of the first answer leads there, and shows its time.
+        %% The button of the first answer moves the timeline to its time.
         Focus("#cause button"),
         Key("Enter"),
         ?assertEqual(<<"timeline-title">>, Active("id")),
@@ -275,7 +275,7 @@ keyboard(Config) ->
         Focus("#timeline canvas"),
         Key("0"),
         ?assertEqual(Whole, Range()),
-        %% The flame graph: down into the first frame, zoom, and back.
+        %% The flame graph: move down to the first frame, zoom in, and go back.
         Focus("#flame .frame"),
         Root = Active("textContent"),
         Key("ArrowDown"),
@@ -289,7 +289,7 @@ keyboard(Config) ->
         ?assertEqual(Child, Active("textContent")),
         Key("Escape"),
         ?assertEqual(Before, Frames()),
-        %% A table sorts by the column whose head is pressed.
+        %% A table is sorted by the column whose header is pressed.
         Focus("#functions th button"),
         Key("Enter"),
         ?assertEqual(<<"descending">>, Active("closest('th').getAttribute('aria-sort')")),
@@ -298,7 +298,7 @@ keyboard(Config) ->
         ?assertEqual([], kymo_browser:trouble(B))
     end).
 
-%% axe-core finds nothing to complain about, in both themes and widths, with all details open.
+%% axe-core reports no problems, in both themes and widths, with all details open.
 accessible(Config) ->
     Get = filename:join(?config(data_dir, Config), "axe_get.sh"),
     Port = open_port({spawn_executable, "/bin/bash"}, [{args, [Get]}, exit_status, stderr_to_stdout, binary]),
@@ -347,7 +347,7 @@ sections(Config) ->
         ok = kymo_browser:run(B, "const s = document.querySelector('#flame input'); s.value = 'handle_call'; s.dispatchEvent(new Event('input'))"),
         ?assert(ask(B, "document.querySelectorAll('#flame .frame.match').length") > 0),
         contains(text(B, "#flame .found"), "in functions that match"),
-        %% The canvas of the timeline is not blank: it has the colours of runs and of calls.
+        %% The canvas of the timeline is not blank: it has the colours of runs and calls.
         ?assert(ask(B, "(() => { const c = document.querySelector('canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
                        " const seen = new Set(); for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return seen.size; })()") > 5),
         ?assertEqual([], kymo_browser:trouble(B)),
@@ -357,7 +357,49 @@ sections(Config) ->
          end || Id <- ["timeline", "flame", "functions", "requests", "about"]]
     end).
 
-%% Names of the recorded node are text, whatever they look like.
+%% A chart for the counters of each unit, with the same numbers as `kymo info', and the reports
+%% of the system monitor. One process has a mailbox of a length that is known.
+counters(Config) ->
+    Dir = filename:join(?config(dir, Config), "counted"),
+    Messages = 54321,
+    Full = spawn(fun() -> receive stop -> ok end end),
+    [Full ! N || N <- lists:seq(1, Messages)],
+    record(Dir, #{counters => 10, system_monitor => [{large_heap, 16384}]}, "lists:seq/2", fun() ->
+        {Pid, Ref} = spawn_monitor(fun() -> L = lists:seq(1, 200000), garbage_collect(), exit({length(L)}) end),
+        receive {'DOWN', Ref, process, Pid, _} -> ok end,
+        true = kymo_cli:until(fun() -> lists:any(fun(#{system_monitor := M}) -> is_map(M) andalso maps:get(events, M) > 0 end,
+                                                 [kymo:info(maps:get(recorder, L)) || L <- kymo:list(), maps:get(state, L) =:= active]) end),
+        true = kymo_cli:until(fun() -> maps:is_key(<<"mailbox_length">>, counted(Dir)) end)
+    end),
+    exit(Full, kill),
+    Page = report(Dir),
+    {#{<<"counters">> := #{<<"lines">> := Lines, <<"reports">> := Reports}}, _} = data(Page),
+    Info = counted(Dir),
+    ?assertMatch(#{<<"mailbox_length">> := #{<<"max">> := Messages}}, Info),
+    [?assertEqual({C, maps:with([<<"min">>, <<"max">>, <<"last">>, <<"mean">>], maps:get(C, Info))},
+                  {C, maps:with([<<"min">>, <<"max">>, <<"last">>, <<"mean">>], L)})
+     || #{<<"counter">> := C, <<"scheduler">> := 0} = L <- Lines],
+    [_ | _] = [R || #{<<"kind">> := <<"large_heap">>} = R <- Reports],
+    with_browser(Config, fun(B) ->
+        ok = kymo_browser:size(B, 1280, 1000),
+        open(B, Page),
+        ?assertEqual(11, ask(B, "document.querySelectorAll('#counters figure').length")),
+        contains(text(B, "#counters"), "Messages in the longest mailboxes up to 54,321"),
+        %% Three are not drawn: memory_system, atom_count and garbage_reclaimed.
+        ?assertEqual(length(Lines) - 3, ask(B, "document.querySelectorAll('#counters svg path.line').length")),
+        ?assertEqual(0, ask(B, "[...document.querySelectorAll('#counters svg path.line')].filter((p) => !p.getAttribute('d').startsWith('M')).length")),
+        contains(text(B, "#counters"), "large heap"),
+        ?assertEqual([], kymo_browser:trouble(B)),
+        ok = kymo_browser:run(B, "document.getElementById('counters').scrollIntoView()"),
+        ok = kymo_browser:picture(B, filename:join(?config(dir, Config), "counters.png"))
+    end).
+
+counted(Dir) ->
+    {0, Json} = kymo_cli:run(["info", "--json", Dir]),
+    #{<<"counters">> := Info} = kymo_cli:json(unicode:characters_to_list(Json)),
+    Info.
+
+%% Names from the recorded node are always shown as text.
 hostile_names(Config) ->
     Evil = '</script><img src=x onerror="window.evil=1">',
     Function = '<!--<script>window.evil=2//\x{2028}\\"',
@@ -366,7 +408,7 @@ hostile_names(Config) ->
          {function, 1, Function, 1, [{clause, 1, [{var, 1, 'X'}], [], [{call, 1, {remote, 1, {atom, 1, lists}, {atom, 1, reverse}}, [{var, 1, 'X'}]}]}]}], []),
     {module, Module} = code:load_binary(Module, "evil", Binary),
     Dir = filename:join(?config(dir, Config), "</script><img src=y>"),
-    %% The slash in it makes a folder of the name.
+    %% The slash in the name creates a folder.
     ok = filelib:ensure_dir(Dir),
     record(Dir, #{}, [{Evil, Function, 1}, "gen_server:call/_"], fun() ->
         Pid = spawn(fun() -> receive {go, From} -> [Evil:Function([N]) || N <- lists:seq(1, 100)], From ! done end end),
@@ -405,7 +447,7 @@ empty(Config) ->
         ok = kymo_browser:picture(B, filename:join(?config(dir, Config), "empty.png"))
     end).
 
-%% The beginning was overwritten; and of another recording the end of a file is gone.
+%% In one recording the beginning was overwritten, in another the end of a file is missing.
 cut(Config) ->
     Dir = filename:join(?config(dir, Config), "cut"),
     record(Dir, #{policy => overwrite, memory => 4 bsl 20}, ["lists:seq/2"],
@@ -426,14 +468,14 @@ cut(Config) ->
         contains(text(B, "#about dl"), "Damage: bytes cut")
     end).
 
-%% Takes N bytes from the end.
+%% Removes N bytes from the end.
 truncate(File, N) ->
     {ok, Fd} = file:open(File, [read, write, raw, binary]),
     {ok, _} = file:position(Fd, filelib:file_size(File) - N),
     ok = file:truncate(Fd),
     ok = file:close(Fd).
 
-%% More events than the smallest recorder can write down.
+%% More events than the smallest recorder can write.
 lossy(Dir) ->
     {ok, R} = kymo:start(#{dir => Dir, owner => none, policy => discard, memory => 448 * 1024, segment_size => 4096,
                            dict_size => 65536, calls => arguments, content_bytes => 1024}),
@@ -454,4 +496,25 @@ losses(Config) ->
         contains(text(B, ".health"), "events were lost while recording"),
         contains(text(B, "#about dl"), "Lost while recording"),
         ok = kymo_browser:picture(B, filename:join(?config(dir, Config), "losses.png"))
+    end).
+
+%% With a budget, as kymo attach sets one: the data is valid JSON, and the page says what is
+%% missing.
+budget(Config) ->
+    Dir = filename:join(?config(dir, Config), "budget"),
+    {ok, R} = kymo:start(#{dir => Dir, owner => none, budget => #{cpu => 2.5, events => 2000}}),
+    {ok, _} = kymo:trace(R, #{functions => ["export_work:_/_"], events => [calls, return_to, set_on_spawn]}),
+    true = kymo_cli:until(fun() ->
+        export_work:flood(1, 5000),
+        #{budget := #{times := Times}} = kymo:info(R),
+        Times > 0
+    end),
+    {ok, _} = kymo:stop(R),
+    Page = filename:join(?config(dir, Config), "budget.html"),
+    %% The command prints nothing: all output is in the page.
+    {0, <<>>} = kymo_cli:run(["report", "-q", "-o", Page, Dir]),
+    with_browser(Config, fun(B) ->
+        open(B, Page),
+        contains(text(B, ".health"), "The recorder left out export_work:"),
+        contains(text(B, ".health"), "to keep its budget")
     end).

@@ -1,24 +1,24 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Questions from a shell: what they print is what the program knows it has done, they end
-%% by themselves, and nothing stays behind, also when the shell is interrupted.
+%% The question functions for the shell: what they print matches what the program has done, they
+%% end by themselves, and nothing is left behind, even if the shell is interrupted.
 -module(kymo_shell_SUITE).
 -behaviour(gen_server).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
--export([calls/1, calls_in_time/1, slow/1, why/1, start_alone/1, errors/1, interrupted/1]).
+-export([calls/1, nothing/1, slow/1, why/1, start_alone/1, errors/1, interrupted/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 -export([work/1]).
 
-all() -> [calls, calls_in_time, slow, why, start_alone, errors, interrupted].
+all() -> [calls, nothing, slow, why, start_alone, errors, interrupted].
 
 init_per_testcase(_, Config) ->
     {module, _} = code:ensure_loaded(kymo),
     [{folders, folders()} | Config].
 
-%% Nothing of a question stays.
+%% A question leaves nothing behind.
 end_per_testcase(_, Config) ->
     {_, Before} = lists:keyfind(folders, 1, Config),
     case {folders() -- Before, [R || #{state := State} = R <- kymo:list(), State =/= closed], is_traced()} of
@@ -31,11 +31,11 @@ folders() -> filelib:wildcard(filename:join(os:getenv("TMPDIR", "/tmp"), "kymo-"
 is_traced() ->
     element(2, erlang:trace_info({?MODULE, work, 1}, traced)) =/= false.
 
-%% Sleeps so many milliseconds.
+%% Sleeps for so many milliseconds.
 work(Ms) ->
     receive after Ms -> {slept, Ms} end.
 
-%% Calls work/1 with the numbers, over and over, until Fun has answered.
+%% Calls work/1 with the numbers repeatedly until Fun returns.
 during(Numbers, Fun) ->
     Worker = spawn_link(fun() -> over_and_over(Numbers) end),
     ct:capture_start(),
@@ -58,12 +58,19 @@ calls(_) ->
     ?assertEqual(6, length(Calls) + length(Returns)),
     ?assert(length(Calls) >= 2).
 
-%% Nothing is called: it ends when the time is over.
-calls_in_time(_) ->
+%% Nothing is called: they end when the time is over, and say so.
+nothing(_) ->
+    F = "kymo_shell_SUITE:work/1",
+    "no calls of these functions in 200 ms\n" = printed(fun() -> kymo:calls(F, #{time => 200}) end),
+    "no call of these functions took 0.5 ms or more, in 200 ms\n" =
+        printed(fun() -> kymo:slow(F, 0.5, #{time => 200}) end),
+    "no request was answered in 200 ms\n" = printed(fun() -> kymo:why(#{time => 200, processes => [self()]}) end).
+
+printed(Fun) ->
     ct:capture_start(),
-    ok = kymo:calls("kymo_shell_SUITE:work/1", #{time => 200}),
+    ok = Fun(),
     ct:capture_stop(),
-    "" = lists:append(ct:capture_get()).
+    lists:append(ct:capture_get()).
 
 slow(_) ->
     {ok, Text} = during([1, 60], fun() -> kymo:slow("kymo_shell_SUITE:work/1", 50, #{time => 500, count => 1}) end),
@@ -81,7 +88,7 @@ why(_) ->
     unlink(Caller),
     exit(Caller, kill),
     gen_server:stop(Server),
-    %% The server waits for a time to pass.
+    %% The server waits for a timeout.
     ?assertMatch({match, _}, re:run(Text, "-> .*kymo_shell_SUITE:handle_call/3: .*\n .* timer ")).
 
 ask(Server) ->
@@ -92,7 +99,7 @@ init([]) -> {ok, none}.
 handle_call(Ms, _, none) -> {reply, work(Ms), none}.
 handle_cast(_, none) -> {noreply, none}.
 
-%% A folder is chosen, which info/1 names.
+%% A folder is chosen automatically; info/1 names it.
 start_alone(_) ->
     {ok, Recorder} = kymo:start(),
     #{dir := Dir} = kymo:info(Recorder),
@@ -121,13 +128,13 @@ errors(_) ->
         {match, _} = re:run(kymo:format_error(Reason), "KYMO_PRIV")
     end).
 
-%% The library is loaded already; there is no command in this folder.
+%% The library is loaded already; the command does not exist in this folder.
 with_wrong_command(Fun) ->
     Priv = filename:join(kymo_folder:unused(), "priv"),
     true = os:putenv("KYMO_PRIV", Priv),
     try Fun() after os:unsetenv("KYMO_PRIV") end.
 
-%% The shell's process is killed while the answer is awaited.
+%% The shell's process is killed while it waits for the answer.
 interrupted(_) ->
     Shell = spawn(fun() -> kymo:calls("kymo_shell_SUITE:work/1", #{time => 600000}) end),
     true = kymo_cli:until(fun is_traced_now/0),
@@ -137,7 +144,7 @@ interrupted(_) ->
     receive {'DOWN', Ended, process, _, _} -> ok end,
     true = kymo_cli:until(fun() -> folders() =:= [] end).
 
-%% Where the runtime has sessions, the recorder's own has the pattern.
+%% On runtimes with sessions, the pattern is in the recorder's own session.
 is_traced_now() ->
     [] =/= [R || #{state := active} = R <- kymo:list()] andalso
         (is_traced() orelse erlang:function_exported(trace, session_info, 1)).

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% A recording as tables: kymo sql, the extension in other programs with SQLite, and kymo
-%% export ndjson. What they say is compared with what the program did and measured, with
-%% the other commands, and with each other.
+%% A recording as tables: kymo sql, the extension in other programs that use SQLite, and kymo
+%% export ndjson. The results are compared with what the program did and measured, with the
+%% other commands, and with each other.
 -module(kymo_sql_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -17,11 +17,11 @@ all() ->
     [
         truth, equals_info, equals_stats, equals_calls, equals_print,
         pushed_down, joins, many_rows, windows,
-        documented_queries, documented_tables, formats, mistakes, read_only,
+        documented_queries, documented_queries_in_duckdb, documented_tables, formats, mistakes, read_only,
         other_programs, sqlite3_command, two_recordings, living
     ].
 
-%% Calls of one/1 by many/1: their spans do not fit into the memory of a table.
+%% Calls of one/1 by many/1: their spans do not fit in the memory of a table.
 -define(MANY, 60000).
 
 init_per_suite(Config) ->
@@ -45,7 +45,7 @@ record(Dir, Events, Fun) ->
     {ok, _} = kymo:trace(R, #{functions => traced(), events => Events}),
     try Fun() after kymo:stop(R) end.
 
-%% Not the loop of spin/1, whose calls would be most of the recording.
+%% Without the loop of spin/1, whose calls would be most of the recording.
 traced() ->
     ["gen_server:call/_" | ["kymo_sql_SUITE:" ++ F || F <- ["spin/1", "fails/0", "garbage/1", "many/1", "one/1", "handle_call/3", "handle_cast/2"]]].
 
@@ -95,7 +95,7 @@ one(_) -> ok.
 
 %% ---- the command ----
 
-%% Rows as maps; integers, text and NULL only.
+%% Rows as maps; only integers, text and NULL.
 rows(Dir, Sql) ->
     {0, Out} = kymo_cli:run(["sql", "--json", "-q", Dir, Sql]),
     [kymo_cli:json(unicode:characters_to_list(L) ++ "\n") || L <- string:split(Out, "\n", all), L =/= <<>>].
@@ -120,7 +120,7 @@ text(Args) ->
 pid(Pid) -> list_to_binary(pid_to_list(Pid)).
 
 tables() ->
-    ["events", "spans", "messages", "requests", "processes", "collections", "running", "functions", "losses", "shed"].
+    ["events", "spans", "messages", "requests", "processes", "collections", "running", "functions", "losses", "shed", "counters", "system_monitor"].
 
 extension() -> filename:join(code:priv_dir(kymo), "kymo_sqlite").
 
@@ -136,7 +136,7 @@ truth(Config) ->
          "'kymo_sql_SUITE:spin/1' and pid = '", pid_to_list(Self), "'"]
     ),
     ?assert(Longest =< lists:max(Took) andalso Shortest >= 2000000 andalso Shortest =< lists:min(Took)),
-    %% Four requests to the front, each with one to the back, which is inside.
+    %% Four requests to the front server, each with one to the back server within it.
     Requests = rows(
         Dir,
         ["select f.duration_ns as outer_ns, b.duration_ns as inner_ns, f.server_pid as front, b.server_pid as back, ",
@@ -153,7 +153,7 @@ truth(Config) ->
      || {R, Measured} <- lists:zip(Requests, Asked)
     ],
     ?assertEqual(1, value(Dir, "select count(*) from requests where kind = 'cast' and ended = 'no_reply'")),
-    %% What failed, what exited, and what collected.
+    %% Failed calls, exits, and garbage collections.
     ?assertEqual(3, value(Dir, "select count(*) from spans where function = 'kymo_sql_SUITE:fails/0'")),
     ?assertEqual(
         #{<<"exit_reason">> => <<"enough">>, <<"parent_pid">> => pid(Self), <<"known">> => 1},
@@ -187,7 +187,7 @@ equals_stats(Config) ->
             <<"running_ns">>, <<"self_running_ns">>, <<"gc_ns">>, <<"p50_ns">>, <<"p99_ns">>, <<"max_ns">>],
     Expected = lists:sort([maps:with(Keys, R) || R <- Stats]),
     ?assertEqual(Expected, lists:sort([maps:with(Keys, R) || R <- rows(Dir, "select * from functions")])),
-    %% And the same sums from the single calls.
+    %% The same sums computed from the individual calls.
     Sums = rows(Dir, "select function, count(*) as calls, sum(self_ns) as self_ns, max(duration_ns) as max_ns "
         "from spans group by function"),
     ?assertEqual(
@@ -196,7 +196,8 @@ equals_stats(Config) ->
     ),
     %% Processes, too.
     #{<<"rows">> := Processes} = json(["stats", "--json", "-q", "--by", "process", "-n", "1000", Dir]),
-    %% The command also says of a process of known code under which other it lives.
+    %% The command also appends the parent or the client to the name of a process that is named
+    %% after its code.
     Own = fun(Name) -> re:replace(Name, " (under|for) .*$", "", [{return, binary}]) end,
     Received = fun(Key, Rows) -> lists:sort([{Own(maps:get(Key, R)), maps:get(<<"received">>, R), maps:get(<<"sent">>, R)} || R <- Rows]) end,
     ?assertEqual(
@@ -232,7 +233,7 @@ equals_print(Config) ->
 
 %% ---- conditions ----
 
-%% A condition that is passed down and the same in a form that is not.
+%% Each condition that is pushed down gives the same rows as an equivalent form that is not.
 pushed_down(Config) ->
     Dir = ?config(recording, Config),
     Middle = value(Dir, "select (min(time_ns) + max(time_ns)) / 2 from events"),
@@ -247,16 +248,16 @@ pushed_down(Config) ->
                       "= 3.5", "= '3'", "< '" ++ M ++ "'", "= null", "is null", "= 'x'", "> 'x'", "< x''", "in (1, 3, " ++ Some ++ ")",
                       "= -1", "= 0", "= 9223372036854775807"]
     ],
-    %% Nothing is passed down into a limited select.
+    %% Conditions are not pushed down into a select with a limit.
     Counts = rows(Dir, [
         ["select (select count(*) from ", Table, " where ", Column, " ", Condition, ") as down, "
          "(select count(*) from (select ", Column, " from ", Table, " limit -1) where ", Column, " ", Condition, ") as above;"]
      || {Table, Column, Condition} <- Conditions
     ]),
     [?assertEqual({C, Above}, {C, Down}) || {C, #{<<"down">> := Down, <<"above">> := Above}} <- lists:zip(Conditions, Counts)],
-    %% They are conditions on something.
+    %% The conditions do select different numbers of rows.
     ?assert(length(lists:usort([N || #{<<"down">> := N} <- Counts])) > 10),
-    %% The plan says so.
+    %% The query plan shows it.
     [#{<<"detail">> := Plan}] = rows(Dir, "explain query plan select * from spans where id = 1"),
     ?assertMatch({match, _}, re:run(Plan, "INDEX 1")).
 
@@ -268,17 +269,17 @@ joins(Config) ->
     ?assert(length(Rows) >= 9),
     [?assertMatch(#{<<"same">> := 1}, R) || R <- Rows],
     ?assertEqual([<<"kymo_sql_SUITE:handle_call/3">>, <<"kymo_sql_SUITE:handle_cast/2">>], lists:usort([F || #{<<"function">> := F} <- Rows])),
-    %% Each span is in its parent.
+    %% Each span lies within its parent.
     ?assertEqual(0, value(Dir, "select count(*) from spans s join spans p on p.id = s.parent_id "
         "where s.start_ns < p.start_ns or s.end_ns > p.end_ns or s.pid <> p.pid or s.caller <> p.function")),
-    %% A table with itself, events too: two cursors at a time.
+    %% A self-join, also of events: two cursors at the same time.
     ?assertEqual(3, value(Dir, "select count(*) from (select id from events limit 3) a join events b on b.id = a.id")),
-    %% A request's messages.
+    %% The messages of a request.
     ?assertEqual(0, value(Dir, "select count(*) from requests q join messages m on m.id = q.message_id "
         "where m.sent_ns <> q.sent_ns or m.kind <> q.kind")).
 
-%% More than the memory of a table holds: the rest is in a temporary file that has no
-%% name by now.
+%% More rows than the memory of a table holds: the rest is in a temporary file, which has
+%% already been unlinked.
 many_rows(Config) ->
     Dir = filename:join(?config(dir, Config), "many"),
     ok = record(Dir, [return_to], fun() -> ?MODULE:many(?MANY) end),
@@ -314,17 +315,17 @@ windows(Config) ->
 
 %% ---- documentation ----
 
-%% doc/ beside the folder of the suites, from where they were compiled.
+%% The folder doc/ next to the folder of the suites, found from the path of their sources.
 sql_md(Config) ->
     Source = filename:dirname(proplists:get_value(source, ?MODULE:module_info(compile))),
     Files = [filename:join(Folders ++ ["..", "doc", "sql.md"]) || Folders <- [[Source], [?config(data_dir, Config), ".."]]],
     {ok, Text} = file:read_file(hd([F || F <- Files, filelib:is_regular(F)])),
     Text.
 
-%% Each query of the page gives rows from this recording, too.
+%% Each query of the page also returns rows for this recording.
 documented_queries(Config) ->
     Dir = ?config(recording, Config),
-    {match, Queries} = re:run(sql_md(Config), "```sql\n(.*?)```", [global, dotall, {capture, all_but_first, list}]),
+    Queries = queries(Config),
     ?assertEqual(10, length(Queries)),
     [
         begin
@@ -333,10 +334,42 @@ documented_queries(Config) ->
             ?assertEqual({Query, 0, Out}, {Query, Status, Out}),
             ?assert(length(string:lexemes(Out, "\n")) >= 2)
         end
-     || [Query] <- Queries
+     || Query <- Queries
     ].
 
-%% The page has the tables and columns that there are, with their types.
+queries(Config) ->
+    {match, Queries} = re:run(sql_md(Config), "```sql\n(.*?)```", [global, dotall, {capture, all_but_first, list}]),
+    [Query || [Query] <- Queries].
+
+%% The queries return the same rows in a database other than SQLite that has loaded the export.
+%% Which of equal rows a limit selects is undefined, so the last one is left out; rows of equal
+%% rank have no order.
+documented_queries_in_duckdb(Config) ->
+    case kymo_npm:packages(filename:join(?config(data_dir, Config), "duckdb")) of
+        {ok, Packages} -> in_duckdb(Config, Packages);
+        Skip -> Skip
+    end.
+
+in_duckdb(Config, Packages) ->
+    Dir = ?config(recording, Config),
+    [Out, Other] = [filename:join(?config(dir, Config), Name) || Name <- ["tables", "new_tables"]],
+    [?assertMatch({0, _}, kymo_cli:run(["export", "ndjson", "-q", "-o", O, Dir])) || O <- [Out, Other]],
+    Files = [
+        begin
+            File = filename:join(?config(dir, Config), io_lib:format("~2..0b.sql", [N])),
+            Here = string:replace(re:replace(Query, " limit \\d+;\\s*$", ";"), "'shop_new'", ["'", Dir, "'"]),
+            ok = file:write_file(File, Here),
+            File
+        end
+     || {N, Query} <- lists:zip(lists:seq(1, 10), queries(Config))
+    ],
+    Script = filename:join(?config(data_dir, Config), "duckdb.mjs"),
+    {Status, Text} = command(os:find_executable("node"), [Script, Packages, kymo:cli_path(), Dir, Out, Other | Files]),
+    ?assertEqual({0, Text}, {Status, Text}),
+    Rows = [binary_to_integer(L) || L <- string:lexemes(Text, "\n")],
+    ?assertEqual({10, []}, {length(Rows), [N || N <- Rows, N < 1]}).
+
+%% The page lists exactly the existing tables and columns, with their types.
 documented_tables(Config) ->
     Dir = ?config(recording, Config),
     Tables = text(["sql", "--tables"]),
@@ -377,12 +410,12 @@ formats(Config) ->
         "n,unknown,t,big,b\r\n7,,\"a\"\"b,c\",9007199254740993,x'00ff'\r\n\r\nf,e\r\n1.5,\"\"\r\n",
         text(["sql", "--csv", Dir, Sql])
     ),
-    %% Nothing that a terminal would obey.
+    %% No control characters that a terminal would interpret.
     ?assertEqual("t\na\\e[31m\\nb\n", text(["sql", Dir, "select 'a' || char(27) || '[31m' || char(10) || 'b' as t"])),
-    %% Rows beyond those that the widths are taken from.
+    %% More rows than those from which the column widths are computed.
     Many = text(["sql", Dir, "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2500) select i from n"]),
     ?assertEqual(["i" | [integer_to_list(I) || I <- lists:seq(1, 2500)]], string:lexemes(Many, " \n")),
-    %% From standard input.
+    %% Statements from standard input.
     Script = io_lib:format("echo 'select count(*) as n from losses;' | '~ts' sql --json '~ts' -", [kymo:cli_path(), Dir]),
     ?assertEqual("{\"n\":0}\n", os:cmd(lists:flatten(Script))).
 
@@ -408,7 +441,7 @@ mistakes(Config) ->
     Says(3, ["not a recording"], [?config(dir, Config), "select 1"]),
     Says(3, ["No such file"], [filename:join(Dir, "nope"), "select 1"]),
     ?assertEqual({1, "kymo: integer overflow\n"}, Fails([Dir, "select abs(-9223372036854775807 - 1)"])),
-    %% The statements before a mistake have run.
+    %% The statements before an error have been executed.
     Says(1, ["1\n", "syntax error"], [Dir, "select 1; selec"]),
     Out = filename:join(?config(dir, Config), "out"),
     [
@@ -424,7 +457,7 @@ mistakes(Config) ->
     ?assertMatch({_, _}, binary:match(Exists, <<"needs a new folder">>)),
     ?assertEqual({ok, ["mine"]}, file:list_dir(Out)).
 
-%% Neither the recording nor anything else is written.
+%% Neither the recording nor any other file is written.
 read_only(Config) ->
     Dir = ?config(recording, Config),
     Other = filename:join(?config(dir, Config), "other.db"),
@@ -444,7 +477,7 @@ read_only(Config) ->
 
 %% ---- other programs ----
 
-%% Python's sqlite3 with the extension, and its json with ndjson: all rows of all tables.
+%% Python's sqlite3 with the extension, and its json module with ndjson: all rows of all tables.
 other_programs(Config) ->
     Dir = ?config(recording, Config),
     Out = filename:join(?config(dir, Config), "tables"),
@@ -481,8 +514,8 @@ sqlite3_command(Config) ->
     Open = ["select kymo_open('", Dir, "')"],
     try
         Count = integer_to_list(value(Dir, "select count(*) from spans")),
-        ?assertEqual({0, list_to_binary(["10\n", Count, "\n"])}, sqlite3([Open, "select count(*) from spans"])),
-        %% One table under a name of its own, which goes again.
+        ?assertEqual({0, list_to_binary(["12\n", Count, "\n"])}, sqlite3([Open, "select count(*) from spans"])),
+        %% A table created under another name, then dropped.
         Create = ["create virtual table mine using kymo('", Dir, "', \"spans\")"],
         ?assertEqual({0, list_to_binary([Count, "\n"])}, sqlite3([Create, "select count(*) from mine", "drop table mine"])),
         [
@@ -506,20 +539,20 @@ sqlite3_command(Config) ->
         throw:{skip, _} = Skip -> Skip
     end.
 
-%% Two recordings in one statement, of which one is closed again.
+%% Two recordings in one statement, one of which is then closed.
 two_recordings(Config) ->
     Dir = ?config(recording, Config),
     Other = filename:join(?config(dir, Config), "other"),
     ok = record(Other, [return_to], fun() -> ?MODULE:many(10) end),
     ?assertEqual(
-        [#{<<"opened">> => 10}, #{<<"here">> => 0, <<"there">> => 10}, #{<<"left">> => 11}],
+        [#{<<"opened">> => 12}, #{<<"here">> => 0, <<"there">> => 10}, #{<<"left">> => 11}],
         rows(Dir, ["select kymo_open('", Other, "', 'b_') as opened; "
             "select (select count(*) from spans where function like '%:one/1') as here, "
             "(select count(*) from b_spans where function like '%:one/1') as there; "
             "drop table b_spans; select count(*) as left from b_events where event = 'call' and function like '%:many/1'"])
     ).
 
-%% While it is written.
+%% While the recording is being written.
 living(Config) ->
     Dir = filename:join(?config(dir, Config), "living"),
     record(Dir, [return_to], fun() ->

@@ -1,25 +1,39 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Starts the node of another program and calls functions in it. The node needs no
-%% distribution: it runs an agent, which connects to the test and does what it is asked.
-%% It ends with the connection.
+%% Starts the node of another program and calls functions in it. The node needs no distribution:
+%% it runs an agent, which connects to the test, executes the calls, and ends with the
+%% connection.
 -module(kymo_subject).
 
--export([start/4, call/4, stop/1, erl_args/0, with_epmd/2, free_ports/1]).
+-export([start/4, call/4, stop/1, erl_args/0, with_epmd/2, free_ports/1, elixir/0]).
 -export([agent/1, suspend/2]).
 
 -opaque subject() :: #{listen := gen_tcp:socket(), socket := gen_tcp:socket(), port := port(), log := file:io_device()}.
 -export_type([subject/0]).
 
-%% What follows `erl' on the command line of the node: the paths of kymo and of this
-%% module, and the agent. Env of start/4 tells the agent where to connect.
+%% The arguments of `erl' for the node: the paths of kymo and of this module, and the agent. Env
+%% of start/4 tells the agent where to connect.
 -spec erl_args() -> string().
 erl_args() ->
     Paths = [filename:dirname(code:which(M)) || M <- [kymo, ?MODULE]],
     lists:flatten([["-pa ", P, " "] || P <- Paths] ++ ["-run ", atom_to_list(?MODULE), " agent KYMO_SUBJECT_PORT"]).
 
-%% Starts a program whose node has erl_args/0, and waits until its agent is there. What the
-%% program writes is kept in a file. Fails when the program ends before.
+%% The installed Elixir, if it runs on this runtime: it is compiled for Debian's release of OTP,
+%% and later ones do not load all that was compiled for an early one.
+-spec elixir() -> {ok, file:filename()} | {missing, string()}.
+elixir() ->
+    case os:find_executable("elixir") of
+        false ->
+            {missing, "elixir is NOT installed"};
+        Elixir ->
+            case kymo_cli:command(Elixir, ["-e", ":ok"]) of
+                {0, _} -> {ok, Elixir};
+                {_, _} -> {missing, "the installed elixir does NOT run on OTP " ++ erlang:system_info(otp_release)}
+            end
+    end.
+
+%% Starts a program whose node has the arguments erl_args/0, and waits until its agent has
+%% connected. The program's output is kept in a file. Fails if the program ends first.
 -spec start(file:filename(), [string()], [{string(), string() | false}], file:filename()) -> subject().
 start(Program, Args, Env, Log) ->
     {ok, Listen} = gen_tcp:listen(0, [binary, {packet, 4}, {active, false}, {ip, {127, 0, 0, 1}}]),
@@ -39,7 +53,7 @@ accept(Listen, Port, File) ->
         {error, timeout} -> accept(Listen, Port, File)
     end.
 
-%% Keeps what the program has written. Fails when it has ended.
+%% Stores the program's output. Fails if the program has ended.
 written(Port, File) ->
     receive
         {Port, {data, Data}} -> ok = file:write(File, Data), written(Port, File);
@@ -47,7 +61,7 @@ written(Port, File) ->
     after 0 -> ok
     end.
 
-%% Calls a function there. Exceptions are raised here.
+%% Calls a function in the node. Exceptions are raised in the caller.
 -spec call(subject(), module(), atom(), [term()]) -> term().
 call(#{socket := Socket, port := Port, log := File}, M, F, A) ->
     ok = gen_tcp:send(Socket, term_to_binary({M, F, A})),
@@ -75,7 +89,7 @@ ended(Port, File) ->
 
 %% ---- in the node ----
 
-%% Called with -run, while the node starts.
+%% Called with -run while the node starts.
 -spec agent([string()]) -> pid().
 agent([Variable]) ->
     Number = list_to_integer(os:getenv(Variable)),
@@ -101,7 +115,7 @@ run(M, F, A) ->
         Class:Reason:Stack -> {Class, Reason, Stack}
     end.
 
-%% For a test: suspends a process for some milliseconds.
+%% Called by tests: suspends a process for some milliseconds.
 -spec suspend(pid(), non_neg_integer()) -> ok.
 suspend(Pid, Ms) ->
     erlang:suspend_process(Pid),
@@ -109,10 +123,9 @@ suspend(Pid, Ms) ->
     erlang:resume_process(Pid),
     ok.
 
-%% An epmd that ends with Fun.
+%% Runs Fun with an epmd that ends afterwards.
 with_epmd(Number, Fun) ->
-    Program = filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "bin", "epmd"]),
-    Port = open_port({spawn_executable, Program},
+    Port = open_port({spawn_executable, epmd()},
                      [{args, ["-port", integer_to_list(Number), "-address", "127.0.0.1"]}, exit_status, hide]),
     {os_pid, Pid} = erlang:port_info(Port, os_pid),
     try
@@ -122,6 +135,13 @@ with_epmd(Number, Fun) ->
         {0, _} = kymo_cli:command("/bin/kill", [integer_to_list(Pid)]),
         receive {Port, {exit_status, _}} -> ok end
     end.
+
+%% The path of epmd in an installed runtime or in the build tree of a runtime.
+epmd() ->
+    Installed = ["erts-" ++ erlang:system_info(version), "bin", "epmd"],
+    [Program | _] = filelib:wildcard(filename:join([code:root_dir() | Installed])) ++
+        filelib:wildcard(filename:join([code:root_dir(), "bin", "*", "epmd"])),
+    Program.
 
 listens(Number) ->
     case gen_tcp:connect({127, 0, 0, 1}, Number, []) of

@@ -1,9 +1,9 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% kymo in programs that others have written: RabbitMQ with a client in Python, and an
-%% application of Elixir. Each is recorded under load, once as it is and once with
-%% something slow in it, and asked every question that kymo answers. What the commands say
-%% is compared with what the client measured itself.
+%% kymo in independent programs: RabbitMQ with a client in Python, and an Elixir application.
+%% Each program is recorded under load twice, once unchanged and once with something slow in it,
+%% and every question that kymo answers is asked. The answers are compared with what the client
+%% measured.
 -module(kymo_subjects_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -21,9 +21,10 @@ init_per_testcase(Case, Config) ->
 
 end_per_testcase(_, _) -> ok.
 
-%% What the slow recording has in it takes this long.
+%% How long the slow part of the slow recording takes.
 -define(SLOW_MS, 300).
-%% A client that asks after it has begun meets a part of it only; a slow one half.
+%% The least that a request must have waited: a client that asks after the slow part has begun
+%% waits only for the rest of it, and a slow client for at least half.
 -define(SLOW_NS, (?SLOW_MS * 500000)).
 
 %% ---- RabbitMQ ----
@@ -31,7 +32,7 @@ end_per_testcase(_, _) -> ok.
 rabbitmq(Config) ->
     case kymo_rabbitmq:missing() of
         [] -> kymo_rabbitmq:with(?config(dir, Config), fun(Subject, Amqp) -> ask_rabbitmq(Config, Subject, Amqp) end);
-        Missing -> {skip, "RabbitMQ was NOT recorded: there is no " ++ lists:join(", ", Missing)}
+        Missing -> {skip, lists:append(["RabbitMQ was NOT recorded: there is no " | lists:join(", ", Missing)])}
     end.
 
 ask_rabbitmq(Config, Subject, Amqp) ->
@@ -44,7 +45,7 @@ ask_rabbitmq(Config, Subject, Amqp) ->
         {ok, Q} = kymo_subject:call(Subject, rabbit_amqqueue, lookup, [{resource, <<"/">>, queue, Queue}]),
         kymo_subject:call(Subject, amqqueue, get_pid, [Q])
     end,
-    %% Something holds the process of the queue up while the client asks it.
+    %% The queue's process is suspended while the client makes requests.
     Hold = fun() -> kymo_subject:call(Subject, kymo_subject, suspend, [Pid(), ?SLOW_MS]) end,
     {Slow, #{gets := Gets, slowest := Slowest}} =
         record(Config, Subject, "slow", Functions, fun() -> Client(Hold) end),
@@ -58,7 +59,7 @@ ask_rabbitmq(Config, Subject, Amqp) ->
         slower => "rabbit_channel:handle_method/3"
     }).
 
-%% Runs the client, and While when it is busy.
+%% Runs the client, and calls While when the client is busy.
 rabbitmq_client(Config, Amqp, Queue, While) ->
     Script = filename:join(?config(data_dir, Config), "rabbit.py"),
     Port = open_port({spawn_executable, "/usr/bin/python3"},
@@ -80,9 +81,9 @@ line(Port) ->
 %% ---- Elixir ----
 
 elixir(Config) ->
-    case os:find_executable("elixir") of
-        false -> {skip, "No application of Elixir was recorded: elixir is NOT installed"};
-        Elixir -> with_elixir(Config, Elixir)
+    case kymo_subject:elixir() of
+        {missing, Why} -> {skip, "No application of Elixir was recorded: " ++ Why};
+        {ok, Elixir} -> with_elixir(Config, Elixir)
     end.
 
 with_elixir(Config, Elixir) ->
@@ -123,7 +124,7 @@ ask_elixir(Config, Subject) ->
 
 %% ---- recording and asking ----
 
-%% Records what Fun does to the subject. The recording, and what Fun returned.
+%% Records what Fun does to the subject. Returns the recording and the result of Fun.
 record(Config, Subject, Name, Functions, Fun) ->
     Dir = filename:join(?config(dir, Config), Name),
     {ok, R} = kymo_subject:call(Subject, kymo, start, [#{dir => Dir, owner => none, memory => 128 bsl 20}]),
@@ -136,7 +137,7 @@ record(Config, Subject, Name, Functions, Fun) ->
 ask_all(Config, Calm, Slow, Expected) ->
     [ask(Question, Config, Calm, Slow, Expected) || Question <- [why, calls, stats, mailboxes, diff, sql, report, otlp]].
 
-%% The slowest request of all is that of the client.
+%% The slowest request of all is one of the client's.
 ask(why, _, _, Slow, #{slowest := Slowest, cause := Cause}) ->
     #{<<"answers">> := [#{<<"total_ns">> := Total, <<"parts">> := [First | _] = Parts}]} = json(["why", Slow]),
     ?assert(Total >= ?SLOW_NS),
@@ -144,7 +145,8 @@ ask(why, _, _, Slow, #{slowest := Slowest, cause := Cause}) ->
     ?assertEqual(Total, lists:sum([N || #{<<"ns">> := N} <- Parts])),
     ?assert(2 * maps:get(<<"ns">>, First) > Total),
     ?assertMatch(#{<<"cause">> := Cause}, held_up(First));
-%% All requests of the client are there, and none took longer than it has measured.
+%% All of the client's requests are in the recording, and none is longer than the client
+%% measured.
 ask(calls, _, _, Slow, #{server := Server, requests := Requests, slowest := Slowest}) ->
     #{<<"servers">> := Servers} = json(["calls", "-n", "1000", Slow]),
     [#{<<"requests">> := N, <<"max_ns">> := Max}] = rows(<<"server">>, Server, Servers),
@@ -159,7 +161,7 @@ ask(mailboxes, _, _, Slow, #{server := Server, requests := Requests}) ->
     #{<<"rows">> := Rows} = json(["mailboxes", "--by", "role", "-n", "1000", Slow]),
     [#{<<"received">> := Received}] = rows(<<"role">>, Server, Rows),
     ?assert(Received >= Requests);
-%% What became slow is what was made slow.
+%% The function that became slower is the one that was slowed down.
 ask(diff, _, Calm, Slow, #{slower := Function, slowest := Slowest}) ->
     #{<<"rows">> := Rows} = json(["diff", "-n", "1000", Calm, Slow]),
     [#{<<"a">> := #{<<"max_ns">> := Before}, <<"b">> := #{<<"max_ns">> := After}}] =
@@ -167,7 +169,7 @@ ask(diff, _, Calm, Slow, #{slower := Function, slowest := Slowest}) ->
     ?assert(After >= ?SLOW_NS),
     ?assert(After =< Slowest),
     ?assert(Before < After);
-%% SQL says the same as the other commands.
+%% SQL gives the same answers as the other commands.
 ask(sql, _, _, Slow, #{server := Server}) ->
     #{<<"servers">> := Servers} = json(["calls", "-n", "1000", Slow]),
     [#{<<"requests">> := N, <<"max_ns">> := Max}] = rows(<<"server">>, Server, Servers),
@@ -181,7 +183,7 @@ ask(report, Config, _, Slow, #{server := Server, handler := Handler}) ->
     {ok, Page} = file:read_file(File),
     ?assertMatch(<<"<!doctype html>", _/binary>>, Page),
     [?assertMatch({Text, {_, _}}, {Text, binary:match(Page, list_to_binary(Text))}) || Text <- [Server, Handler]];
-%% Each request of the client is a span, and lasts as long as the other commands say.
+%% Each request of the client is a span with the duration that the other commands show.
 ask(otlp, Config, _, Slow, #{requests := Requests, slowest := Slowest}) ->
     File = filename:join(?config(dir, Config), "spans.jsonl"),
     {0, _} = kymo_cli:run(["export", "otlp", "--quiet", "-o", File, Slow]),
@@ -193,13 +195,13 @@ ask(otlp, Config, _, Slow, #{requests := Requests, slowest := Slowest}) ->
     ?assert(length(Ends) >= Requests),
     ?assert(lists:max(Ends) =< Slowest).
 
-%% The slowest request may be one that was behind the one that took so long.
+%% The slowest request may have been queued behind the one that took so long.
 held_up(#{<<"cause">> := <<"queue">>, <<"held_up">> := Part}) -> Part;
 held_up(Part) -> Part.
 
 rows(Key, Name, Rows) -> [Row || Row <- Rows, maps:get(Key, Row) =:= list_to_binary(Name)].
 
-%% The spans of all lines of OTLP.
+%% The spans in all lines of OTLP.
 spans(Text) ->
     [
         Span

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Recordings of two nodes of one machine as one timeline: what the commands say is
-%% compared with what the programs on both nodes read from the clock of the operating
-%% system, with causes planted on the other node, and with Perfetto's trace_processor.
+%% Recordings of two nodes on one machine, shown as one timeline. The output of the commands is
+%% compared with what the programs on both nodes read from the operating system's clock, with
+%% causes planted on the other node, and with Perfetto's trace_processor.
 -module(kymo_timeline_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -13,7 +13,7 @@
 -compile(export_all).
 -compile(nowarn_export_all).
 
-all() -> [times, by_messages, remote_spawn, chain, planted, printed, arrows, reported, attached, refusals].
+all() -> [times, by_messages, remote_spawn, chain, casts, planted, printed, arrows, reported, attached, refusals].
 
 init_per_suite(Config) ->
     [{module, _} = code:ensure_loaded(M) || M <- [kymo, kymo_nodes_SUITE]],
@@ -33,7 +33,7 @@ end_per_testcase(_, _) -> ok.
 
 %% ---- what runs on the nodes ----
 
-%% CLOCK_MONOTONIC, which is the same on both nodes, in nanoseconds.
+%% CLOCK_MONOTONIC in nanoseconds; both nodes share it.
 os_now() ->
     {time, Time} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
     erlang:convert_time_unit(Time, native, nanosecond).
@@ -67,7 +67,7 @@ handle_call({sleep, Ms}, _, none) ->
     {reply, ok, none};
 handle_call({ask, To, What}, _, none) ->
     {reply, ?MODULE:ask(To, What), none};
-%% Tells that it has begun, and is busy for some time after the next request has come.
+%% Reports that it has begun, then stays busy for some time after the next request has arrived.
 handle_call({hold, Tell, Ms}, _, none) ->
     Tell ! {began, self()},
     await_request(),
@@ -80,9 +80,30 @@ await_request() ->
         _ -> ok
     end.
 
-handle_cast(_, none) -> {noreply, none}.
+handle_cast({note, What, Collector}, none) ->
+    Collector ! {noted, What, os_now()},
+    {noreply, none}.
 
-%% Keeps the server busy, for a client of its own node.
+%% Casts with distinct and with equal contents, to a name and to a pid. Records when each was
+%% sent, as {What, Before, After}, and when each was handled, in that order.
+cast(Tos, N) ->
+    Self = self(),
+    Collector = spawn_link(fun() -> collect(Self, N, []) end),
+    Sent = [
+        begin
+            What = case I rem 2 of 0 -> {tick, self()}; 1 -> {I, "text", <<"binary">>, #{map => I}} end,
+            Before = os_now(),
+            ok = gen_server:cast(lists:nth(1 + I rem length(Tos), Tos), {note, What, Collector}),
+            {What, Before, os_now()}
+        end
+     || I <- lists:seq(1, N)
+    ],
+    receive {Collector, Handled} -> {Sent, Handled} end.
+
+collect(To, 0, Noted) -> To ! {self(), lists:reverse(Noted)};
+collect(To, N, Noted) -> receive {noted, What, At} -> collect(To, N - 1, [{What, At} | Noted]) end.
+
+%% Keeps the server busy, called by a client on the server's own node.
 hold(Server, Ms) ->
     Self = self(),
     spawn(fun() -> ok = gen_server:call(Server, {hold, Self, Ms}, infinity) end),
@@ -91,7 +112,7 @@ hold(Server, Ms) ->
 record(Dir) ->
     {ok, _} = kymo:start(#{dir => Dir, owner => none, name => timeline, memory => 32 bsl 20}),
     {ok, _} = kymo:trace(timeline, #{
-        functions => [atom_to_list(?MODULE) ++ F || F <- [":handle_call/3", ":spin/1", ":ask/2"]],
+        functions => [atom_to_list(?MODULE) ++ F || F <- [":handle_call/3", ":handle_cast/2", ":spin/1", ":ask/2"]],
         events => [return_to, messages, running, procs, garbage_collection]
     }),
     ok.
@@ -102,7 +123,7 @@ stop() ->
 
 %% ---- recordings ----
 
-%% Nodes a and b with servers; what Fun does with them.
+%% Starts nodes a and b with servers; returns the result of Fun.
 with_servers(Config, Fun) ->
     kymo_nodes_SUITE:with_nodes(Config, fun([{A, _}, {B, _}] = Nodes) ->
         ok = peer:call(A, ?MODULE, start_servers, [[front, other]]),
@@ -113,7 +134,7 @@ with_servers(Config, Fun) ->
 
 connected(Peer, Node) -> pong = peer:call(Peer, net_adm, ping, [Node]).
 
-%% Records both nodes while Fun runs; the folder with both recordings.
+%% Records both nodes while Fun runs. Returns the folder with both recordings.
 recorded(Config, Name, [{A, _}, {B, _}], Fun) ->
     Dir = filename:join(?config(dir, Config), Name),
     ok = file:make_dir(Dir),
@@ -132,14 +153,14 @@ requests(Dir, Options) ->
     #{<<"slowest">> := Requests} = json(["calls", "--json", "-q", "-n", "1000"] ++ Options ++ [Dir]),
     Requests.
 
-%% Whether a pid of the timeline is of the node.
+%% Whether a pid in the timeline belongs to the node.
 is_of(Node, Pid) -> string:prefix(Pid, "<" ++ atom_to_list(Node) ++ ".") =/= nomatch.
 
 %% ---- requests ----
 
-%% Both ends of each request, on the clock that the programs read: what came between them
-%% on the timeline is no longer than what came between the programs' readings around it.
-%% Clocks that are related wrongly break one direction or the other.
+%% Both ends of each request, by the clock that the programs read: an interval on the timeline
+%% is no longer than the interval between the programs' readings around it. An error in relating
+%% the clocks violates this in one of the directions.
 times(Config) ->
     with_servers(Config, fun([{A, NodeA}, {B, NodeB}] = Nodes) ->
         Tos = [{back, NodeB}, call(B, whereis_back, []), {back, NodeB}],
@@ -167,7 +188,7 @@ compare(Q, {Asked, {Begin, End}, Got}, NodeA, NodeB) ->
     ?assert(is_of(NodeA, Client)),
     ?assert(is_of(NodeB, Server)),
     ?assertEqual(Total, Queued + Handling + Reply),
-    %% 0 if the sending was recorded only after the message had come.
+    %% 0 if the send was recorded only after the message had arrived.
     ?assert(Queued >= 0),
     ?assert(Reply >= 0),
     ?assert(Queued =< Begin - Asked),
@@ -175,8 +196,8 @@ compare(Q, {Asked, {Begin, End}, Got}, NodeA, NodeB) ->
     ?assert(Reply =< Got - End),
     ?assert(Total =< Got - Asked).
 
-%% The same recordings, but as if they were of two machines: what the messages say of the
-%% clocks is compared with the clock that both nodes really share.
+%% The same recordings, but as if made on two machines: the clock relation derived from the
+%% messages is compared with the clock that both nodes actually share.
 by_messages(Config) ->
     with_servers(Config, fun([{A, _}, {_, NodeB}] = Nodes) ->
         {Dir, _} = recorded(Config, "rec", Nodes, fun() ->
@@ -202,17 +223,17 @@ by_messages(Config) ->
         {match, _} = re:run(Text, "are related to those of .* messages, and wrong by less than 0.00")
     end).
 
-%% Requests across the nodes, in the order in which they were sent.
+%% Requests between the nodes, in the order in which they were sent.
 by_time(Requests) ->
     lists:sort([{Sent, {Queued, Reply}} || #{<<"sent_ns">> := Sent, <<"queued_ns">> := Queued, <<"reply_ns">> := Reply, <<"server">> := <<"back">>} <- Requests]).
 
-%% Makes the id of the machine's start unknown, at the end of the header.
+%% Overwrites the boot id, at the end of the header, with an unknown one.
 forget_machine(Meta) ->
     {ok, <<Header:4080/binary, Id:16/binary, Rest/binary>>} = file:read_file(Meta),
     Id =/= <<0:128>> orelse throw({skip, "the machine has no boot id"}),
     file:write_file(Meta, [Header, <<0:128>>, Rest]).
 
-%% erpc and rpc: the client on one node, the process that does the work on the other.
+%% erpc and rpc: the client is on one node, the process that does the work on the other.
 remote_spawn(Config) ->
     with_servers(Config, fun([{A, NodeA}, {_, NodeB}] = Nodes) ->
         {Dir, _} = recorded(Config, "rec", Nodes, fun() ->
@@ -233,8 +254,8 @@ remote_spawn(Config) ->
         ]
     end).
 
-%% A request that went to the other node and back is one row, with what was asked for it
-%% below.
+%% A request that went to the other node and back is one row, with the requests made on its
+%% behalf below.
 chain(Config) ->
     with_servers(Config, fun([{A, NodeA}, {_, NodeB}] = Nodes) ->
         {Dir, _} = recorded(Config, "rec", Nodes, fun() ->
@@ -245,19 +266,54 @@ chain(Config) ->
         #{<<"server">> := <<"other">>, <<"client_pid">> := Client, <<"server_pid">> := Server, <<"requests">> := []} = Inner,
         ?assert(is_of(NodeB, Client)),
         ?assert(is_of(NodeA, Server)),
-        %% Its cause is two nodes away from the server that the client asked.
+        %% The cause is two nodes away from the server that the client called.
         #{<<"parts">> := Parts} = why(Dir, NodeA),
         ?assert(lists:member({<<"running">>, <<"other">>}, [{C, P} || #{<<"cause">> := C, <<"process">> := P} <- Parts]))
     end).
 
-%% Of the slowest request of a client of that node.
+%% Casts carry no reference, and the receiver does not learn the sender, so they are matched by
+%% contents. Each matched cast was sent and handled when the programs say so, although half of
+%% them have equal contents; most are matched.
+casts(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {B, NodeB}] = Nodes) ->
+        Tos = [{back, NodeB}, call(B, whereis_back, []), {back, NodeB}],
+        N = 200,
+        {Dir, {Sent, Handled}} = recorded(Config, "rec", Nodes, fun() -> call(A, cast, [Tos, N]) end),
+        ?assertEqual([What || {What, _, _} <- Sent], [What || {What, _} <- Handled]),
+        Times = [{Before, After, At} || {{_, Before, After}, {_, At}} <- lists:zip(Sent, Handled)],
+        T0 = lists:min([began(filename:join(Dir, F)) || F <- ["a", "b"]]),
+        Found = [
+            {T0 + SentAt, T0 + HandledAt, Client, Server}
+         || #{<<"kind">> := <<"cast">>, <<"sent_ns">> := SentAt, <<"client_pid">> := Client, <<"server_pid">> := Server,
+              <<"queued_ns">> := Queued} <- requests(Dir, ["--casts"]),
+            is_integer(Queued), HandledAt <- [SentAt + Queued]
+        ],
+        ct:pal("~b of ~b casts found", [length(Found), N]),
+        ?assert(length(Found) * 2 > N),
+        [
+            begin
+                ?assert(is_of(NodeA, Client) andalso is_of(NodeB, Server)),
+                [At] = [H || {Before, After, H} <- Times, Before =< S, S =< After],
+                Earlier = lists:max([0 | [H || {_, _, H} <- Times, H < At]]),
+                ?assertMatch({_, _, _, true}, {Earlier, Begin, At, Earlier =< Begin andalso Begin =< At})
+            end
+         || {S, Begin, Client, Server} <- Found
+        ]
+    end).
+
+%% CLOCK_MONOTONIC when the recording was opened; see doc/format.md.
+began(Dir) ->
+    {ok, <<_:80/binary, T0:64/native, _/binary>>} = file:read_file(filename:join(Dir, "meta")),
+    T0.
+
+%% The answer for the slowest request of a client on that node.
 why(Dir, Node) ->
-    #{<<"answers">> := Answers} = json(["why", "--json", "-q", "-n", "100", Dir]),
+    #{<<"answers">> := Answers} = json(["why", "--json", "--path", "-q", "-n", "100", Dir]),
     hd([Answer || #{<<"process_pid">> := Client} = Answer <- Answers, is_of(Node, Client)]).
 
-%% Causes on the other node than the client. On a machine that is busy with other work the
-%% largest part may be that a processor was taken away, which nothing in the recording says:
-%% then the cause is planted again.
+%% Causes on the other node than the client's. If the machine is busy with other programs, the
+%% largest part may be a preempted processor, which the recording does not show: then the cause
+%% is planted again.
 planted(Config) ->
     with_servers(Config, fun([{A, _}, {B, NodeB}] = Nodes) ->
         Back = {back, NodeB},
@@ -286,10 +342,10 @@ plant(Config, [{_, NodeA}, {_, NodeB}] = Nodes, Name, Expected, Plant, Tries) ->
             ?assert(is_of(NodeB, Pid)),
             InSpin = iolist_to_binary([atom_to_list(?MODULE), ":spin/1"]),
             Expected =:= <<"timer">> orelse ?assertEqual(InSpin, Function),
-            %% The way there and back is named, too.
+            %% The time on the network is named, too.
             ?assert(lists:any(fun(#{<<"cause">> := C}) -> C =:= <<"network">> end, Parts));
         #{<<"cause">> := Other} ->
-            %% Not known, or what took the processor: never another cause.
+            %% Unknown, or whatever used the processor, but never another cause.
             Wrong = not lists:member(Other, [<<"unknown">>, <<"scheduler">>, <<"network">>, <<"node">>]),
             ?assertEqual({Name, Other, false}, {Name, Other, Wrong}),
             Tries > 1 orelse ct:fail({not_named, Name, Other}),
@@ -298,7 +354,7 @@ plant(Config, [{_, NodeA}, {_, NodeB}] = Nodes, Name, Expected, Plant, Tries) ->
 
 %% ---- other commands ----
 
-%% The events of both in order of time; those of one node, and of one process.
+%% The events of both nodes in order of time; those of one node; those of one process.
 printed(Config) ->
     with_servers(Config, fun([{A, NodeA}, {_, NodeB}] = Nodes) ->
         {Dir, _} = recorded(Config, "rec", Nodes, fun() -> call(A, ask, [{back, NodeB}, {spin, 0}]) end),
@@ -312,13 +368,14 @@ printed(Config) ->
         Times = [Ns || #{<<"ns">> := Ns} <- All],
         ?assertEqual(lists:sort(Times), Times),
         ?assertEqual(All, Lines([DirA, DirB])),
-        %% One process of node b asked: by its name, and by its pid with and without its node.
+        %% Selects one process of node b by its name, and by its pid with and without the node.
         [#{<<"process">> := Pid} | _] = OfBack = Lines(["--pid", "back", Dir]),
         ?assert(is_of(NodeB, Pid)),
         ?assertEqual(OfBack, Lines(["--pid", binary_to_list(Pid), Dir])),
         Local = re:replace(Pid, "^<.*\\.(\\d+\\.\\d+)>$", "<0.\\1>", [{return, list}]),
         ?assertEqual([], OfBack -- Lines(["--pid", Local, Dir])),
-        %% The messages of the request. A send to another node may be recorded after its receipt.
+        %% The messages of the request. A send to another node may be recorded after the message
+        %% was received.
         Kinds = [
             {E, M, is_of(NodeA, P)}
          || #{<<"event">> := E, <<"message">> := M, <<"reference">> := Ref, <<"process">> := P} <- All,
@@ -353,12 +410,12 @@ arrows(Config) ->
         [Names, Rows] = kymo_trace_processor:query(kymo_trace_processor:find(), Out, [Processes, Arrows]),
         [TextA, TextB] = [atom_to_binary(N) || N <- [NodeA, NodeB]],
         ?assertEqual(lists:sort([TextA, TextB]), lists:usort(lists:append(Names))),
-        %% In each direction, most of 30: those whose sending was recorded late have none.
+        %% In each direction, most of 30; sends that were recorded late have no arrow.
         [?assert(N >= 5 andalso Back =:= 0) || [_, _, N, Back] <- Rows],
         ?assertEqual(lists:sort([{TextA, TextB}, {TextB, TextA}]), [{F, T} || [F, T | _] <- Rows])
     end).
 
-%% The report of both has the cause on the other node.
+%% The report of both recordings names the cause on the other node.
 reported(Config) ->
     with_servers(Config, fun([{A, _}, {_, NodeB}] = Nodes) ->
         {Dir, _} = recorded(Config, "rec", Nodes, fun() -> call(A, ask, [{back, NodeB}, {sleep, 60}]) end),
@@ -368,7 +425,7 @@ reported(Config) ->
         [{match, _} = re:run(Html, Text) || Text <- ["\"cause\":\"timer\"", "<?" ++ atom_to_list(NodeB) ++ "\\."]]
     end).
 
-%% What `kymo attach' fetches from several nodes is a timeline.
+%% The recordings that `kymo attach' fetches from several nodes form a timeline.
 attached(Config) ->
     with_servers(Config, fun([{A, NodeA}, {_, NodeB}]) ->
         Out = filename:join(?config(dir, Config), "rec"),
@@ -411,7 +468,7 @@ cookie_file(Config) ->
     ok = file:change_mode(File, 8#400),
     {ok, File}.
 
-%% What is no timeline.
+%% Folders that do not form a timeline.
 refusals(Config) ->
     with_servers(Config, fun([{A, _}, _] = Nodes) ->
         {Dir, _} = recorded(Config, "rec", Nodes, fun() -> ok end),

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% kymo top, beside a program that counts and times itself: the windows add up to what the
-%% program knows. The screen, on a pseudo-terminal of script(1): keys, sizes, and a terminal
-%% that is as it was, however the command ends.
+%% kymo top on a program that counts its calls and measures their durations: the windows add up
+%% to the program's own numbers. The screen on a pseudo-terminal of script(1): keys, sizes, and
+%% that the terminal is restored, however the command ends.
 -module(kymo_top_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -12,7 +12,7 @@
 -compile(nowarn_export_all).
 
 all() ->
-    [counts, times, processes, table, sorting, skips, other_clock, node_dies, ended, replaced, refusals, output_goes_away,
+    [counts, times, processes, node_counters, table, sorting, skips, other_clock, node_dies, ended, replaced, refusals, output_goes_away,
      signals, screen, screen_restored, screen_resized, screen_ends].
 
 init_per_suite(Config) ->
@@ -32,7 +32,7 @@ end_per_testcase(_, _) -> ok.
 
 outer(Ns) -> inner(Ns).
 
-%% Busy for Ns; how long it was.
+%% Busy for Ns nanoseconds. Returns how long it was actually busy.
 inner(Ns) ->
     Start = erlang:monotonic_time(),
     spin(Start, erlang:convert_time_unit(Ns, nanosecond, native)).
@@ -45,7 +45,7 @@ spin(Start, Units) ->
 
 counted(X) -> X.
 
-%% A process that does what it is asked to, and says what came of it.
+%% A process that executes the funs it is sent and returns their results.
 worker() ->
     receive
         {From, Fun} ->
@@ -78,7 +78,7 @@ line(Port) -> receive {Port, {data, {eol, Line}}} -> Line after 60000 -> error(n
 
 window(Port) -> kymo_cli:json(binary_to_list(line(Port)) ++ "\n").
 
-%% The windows until the end, what it says then, and the status.
+%% The remaining windows, the messages at the end, and the status.
 rest(Port) ->
     receive
         {Port, {data, {eol, <<"{", _/binary>> = Line}}} ->
@@ -104,7 +104,7 @@ sum(Key, Rows) -> lists:sum([maps:get(Key, Row) || Row <- Rows]).
 
 function(Name, Windows) -> rows(<<"functions">>, <<"kymo_top_SUITE:", Name/binary>>, Windows).
 
-%% Each window begins where the one before ended, with nothing left out.
+%% Each window begins exactly where the previous one ended.
 assert_gapless([#{<<"to_ns">> := To} | [#{<<"from_ns">> := From, <<"skipped_ns">> := 0} | _] = Rest]) ->
     ?assertEqual(To, From),
     assert_gapless(Rest);
@@ -113,7 +113,7 @@ assert_gapless([_]) ->
 
 %% ---- what it counts ------------------------------------------------------------
 
-%% All calls, each in one window, with both policies.
+%% Each call is counted in exactly one window, with both policies.
 counts(Config) ->
     [begin
          Rec = ?config(rec, Config) ++ atom_to_list(Policy),
@@ -131,7 +131,7 @@ counts(Config) ->
          ?assertMatch({_, _}, binary:match(Said, <<"the recorder has stopped (stop)">>))
      end || Policy <- [overwrite, discard]].
 
-%% The program's own clock says from within and from outside how long each call took.
+%% The program measures each call's duration both inside and outside of the call.
 times(Config) ->
     {R, W} = start(Config, #{}, #{functions => functions(), returns => true}),
     Port = top(["--json", "-d", "100ms", ?config(rec, Config)]),
@@ -150,7 +150,7 @@ times(Config) ->
     assert_gapless([First | Windows]),
     Rows = function(<<"inner/1">>, Windows),
     {Within, Around} = lists:unzip(Calls),
-    %% Two calls to begin with; the first may be without an end.
+    %% Two more calls at the beginning; the first may have no recorded end.
     ?assertEqual(length(Calls) + 2, sum(<<"calls">>, Rows)),
     ?assert(sum(<<"ended">>, Rows) >= length(Calls)),
     Self = sum(<<"self_ns">>, Rows),
@@ -175,8 +175,8 @@ processes(Config) ->
     ?assertEqual(N, sum(<<"received">>, Rows)),
     ?assertEqual(N, sum(<<"sent">>, Rows)),
     Running = sum(<<"running_ns">>, Rows),
-    %% The same in all windows as in the whole recording, read by another command: only the
-    %% rate of the clock is known better then.
+    %% The sum over all windows equals the value of the whole recording, read by another
+    %% command, except that the clock rate is known more precisely by then.
     Query = "select sum(duration_ns) as ns from running where pid = '" ++ pid_to_list(W) ++ "'",
     {0, Out} = kymo_cli:run(["sql", "--quiet", "--json", ?config(rec, Config), Query]),
     #{<<"ns">> := Ran} = kymo_cli:json(unicode:characters_to_list(Out)),
@@ -186,7 +186,45 @@ processes(Config) ->
     [?assert(Ns =< To - From) || #{<<"from_ns">> := From, <<"to_ns">> := To, <<"threads">> := Threads} <- Windows,
                                  #{<<"busy_ns">> := Ns} <- Threads].
 
-%% The same as text, as many rows as wanted.
+%% Counters and system monitor reports: each sample and each report is in one window.
+node_counters(Config) ->
+    Rec = ?config(rec, Config),
+    {R, W} = start(Config, #{counters => 50, system_monitor => [{large_heap, 2000000}]}, #{functions => functions()}),
+    Port = top(["--json", "-d", "300ms", Rec]),
+    First = #{<<"to_ns">> := Since} = window(Port),
+    Held = [spawn_link(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 3000)],
+    _ = ask(W, fun() -> L = lists:seq(1, 2000000), garbage_collect(), length(L) end),
+    true = kymo_cli:until(fun() ->
+        #{counters := #{samples := N}, system_monitor := #{events := E}} = kymo:info(R),
+        N > 20 andalso E > 0
+    end),
+    [P ! stop || P <- Held],
+    {ok, _} = kymo:stop(R),
+    {Windows, _, 0} = rest(Port),
+    assert_gapless([First | Windows]),
+    Sql = fun(Table, Where) ->
+        {0, Out} = kymo_cli:run(["sql", "-q", "--json", Rec, lists:concat(["select count(*) as n, max(value) as most from ", Table, " where time_ns > ", Since, " and ", Where])]),
+        kymo_cli:json(binary_to_list(Out))
+    end,
+    #{<<"n">> := Samples, <<"most">> := Most} = Sql(counters, "counter = 'process_count'"),
+    Counts = [C || #{<<"counters">> := #{<<"process_count">> := C}} <- Windows],
+    %% One sample may lie at the edge of the first window, because the clock is known more
+    %% precisely at the end.
+    ?assert(abs(sum(<<"values">>, Counts) - Samples) =< 1),
+    ?assertEqual(Most, lists:max([maps:get(<<"max">>, C) || C <- Counts])),
+    ?assert(Most >= 3000),
+    #{<<"n">> := Reports} = Sql(system_monitor, "kind = 'large_heap'"),
+    ?assert(Reports > 0),
+    ?assertEqual(Reports, lists:sum([N || #{<<"system_monitor">> := #{<<"large_heap">> := N}} <- Windows])),
+    Online = lists:seq(1, erlang:system_info(schedulers_online)),
+    [?assertEqual(Online, [N || #{<<"scheduler">> := N, <<"utilization_ppm">> := Ppm} <- S, Ppm =< 1000000])
+     || #{<<"schedulers">> := S, <<"counters">> := C} <- Windows, C =/= #{}],
+    {0, Text} = kymo_cli:run(["top", "-q", "-d", "1h", Rec]),
+    [?assertMatch({match, _}, re:run(Text, Line, [multiline]), Line) ||
+        Line <- ["^schedulers  s1 [0-9]+ %", "^node  run queue [0-9]+.*, [0-9,]+ processes, .* reductions/s", "^memory  [0-9.]+ MiB, processes ",
+                 "^reports  .*[0-9]+ large_heap \\([0-9,]+ words <0\\."]].
+
+%% The same as text, with the requested number of rows.
 table(Config) ->
     {R, W} = start(Config, #{}, #{functions => functions()}),
     ask(W, fun() -> [?MODULE:counted(I) || I <- lists:seq(1, 100)], ?MODULE:outer(1) end),
@@ -213,8 +251,8 @@ sorting(Config) ->
     [?assertEqual(<<"kymo_top_SUITE:outer/1">>, First(C)) || C <- ["max"]],
     ?assertNotEqual(<<"kymo_top_SUITE:counted/1">>, First("p99")).
 
-%% Stopped until its events were overwritten: it says how much it has left out, and what it
-%% shows afterwards is right.
+%% The command is stopped until events that it has not read were overwritten: it reports how
+%% many it has skipped, and what it shows afterwards is correct.
 skips(Config) ->
     {R, W} = start(Config, #{memory => 4 bsl 20}, #{functions => functions()}),
     Port = top(["--json", "-d", "100ms", ?config(rec, Config)]),
@@ -237,8 +275,8 @@ skips(Config) ->
 
 %% ---- how it ends ---------------------------------------------------------------
 
-%% A node whose monotonic clock is an hour behind, or some seconds ahead: windows are about
-%% the present all the same.
+%% The node's monotonic clock is an hour behind, or some seconds ahead: windows still show the
+%% present.
 other_clock(Config) ->
     case os:cmd("unshare -T --monotonic 3600 --fork echo can") of
         "can\n" ->
@@ -258,7 +296,7 @@ other_clock(Config) ->
             {skip, "no time namespaces: " ++ string:trim(Said)}
     end.
 
-%% A node of its own that records, and is killed.
+%% A separate node that records is killed.
 node_dies(Config) ->
     Rec = ?config(rec, Config),
     Start = lists:flatten(io_lib:format(
@@ -276,7 +314,7 @@ node_dies(Config) ->
     {_, [Said], 0} = rest(Port),
     ?assertMatch({_, _}, binary:match(Said, <<"the node died">>)).
 
-%% The newest time of what has ended, and the end.
+%% The last time in an ended recording, and when it ended.
 ended(Config) ->
     {R, W} = start(Config, #{}, #{functions => functions()}),
     ask(W, fun() -> ?MODULE:counted(1) end),
@@ -289,7 +327,7 @@ ended(Config) ->
          ?assertMatch({_, _}, binary:match(Said, Why))
      end || {Rec, Why} <- [{?config(rec, Config), <<"has stopped">>}, {Snapshot, <<"snapshot">>}]].
 
-%% The folder holds another recording.
+%% The folder now holds another recording.
 replaced(Config) ->
     Rec = ?config(rec, Config),
     {R, _} = start(Config, #{}, #{functions => functions()}),
@@ -332,8 +370,8 @@ signals(Config) ->
 
 %% ---- the screen ----------------------------------------------------------------
 
-%% kymo top on a terminal of 24 lines of 80 columns. What stty says before and after it goes
-%% to files, its number too.
+%% kymo top on a terminal of 24 lines and 80 columns. The output of stty before and after, and
+%% the number of the terminal, are written to files.
 on_terminal(Config, Args) ->
     Dir = ?config(dir, Config),
     Script = filename:join(Dir, "run"),
@@ -345,7 +383,7 @@ on_terminal(Config, Args) ->
         {args, ["-q", "-c", "sh " ++ Script, "/dev/null"]}, exit_status, binary, hide, use_stdio
     ]).
 
-%% All that has come once it matches.
+%% Returns the output so far once it matches.
 until_shown(Port, Pattern) -> until_shown(Port, Pattern, <<>>).
 
 until_shown(Port, Pattern, Before) ->
@@ -364,7 +402,7 @@ file(Config, Name) ->
     {ok, Text} = file:read_file(filename:join(?config(dir, Config), Name)),
     string:trim(Text).
 
-%% The command has ended, and the terminal is what it was.
+%% The command has ended, and the terminal is in its original state.
 assert_restored(Port, Config, Status) ->
     Out = until_shown(Port, "the end"),
     ?assertMatch({_, _}, binary:match(Out, <<"status ", Status/binary>>)),
@@ -385,7 +423,7 @@ screen(Config) ->
     _ = until_shown(Port, "by calls and in"),
     port_command(Port, " "),
     _ = until_shown(Port, "PAUSED"),
-    %% Sorting goes on while it is paused.
+    %% The sort order can be changed while the display is paused.
     port_command(Port, "9"),
     _ = until_shown(Port, "by p99 and in, PAUSED"),
     port_command(Port, " "),
@@ -413,11 +451,11 @@ screen_resized(Config) ->
     {R, _} = start(Config, #{}, #{functions => functions()}),
     Port = on_terminal(Config, ["-d", "1h"]),
     _ = until_shown(Port, "q quit"),
-    %% There is no room for the last line.
+    %% The last line does not fit.
     "" = os:cmd("stty -F " ++ binary_to_list(file(Config, "tty")) ++ " rows 4 cols 40"),
     Small = until_shown(Port, "\e\\[H.*\e\\[J"),
     ?assertEqual(nomatch, binary:match(Small, <<"q quit">>)),
-    %% stty may change rows and columns one after the other: each makes a screen of its own.
+    %% stty may change rows and columns one after the other, and each change redraws the screen.
     [_ | Screens] = binary:split(Small, <<"\e[H">>, [global]),
     [?assertEqual(3, length(binary:matches(Screen, <<"\r\n">>))) || Screen <- Screens, binary:match(Screen, <<"\e[J">>) =/= nomatch],
     port_command(Port, "q"),
@@ -425,7 +463,7 @@ screen_resized(Config) ->
     {_, _} = kymo_cli:collect(Port, 60000),
     {ok, _} = kymo:stop(R).
 
-%% The recorder stops: a message on the terminal, not on the screen that is gone.
+%% The recorder stops: the message appears on the restored terminal.
 screen_ends(Config) ->
     {R, _} = start(Config, #{}, #{functions => functions()}),
     Port = on_terminal(Config, ["-d", "100ms"]),

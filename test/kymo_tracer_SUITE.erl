@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% kymo_tracer records what a process tracer is told: each kind of event, traced
-%% for real, compared with the messages of the runtime's own tracer.
+%% kymo_tracer records what a process tracer receives. Each kind of event is traced in real work
+%% and compared with the trace messages of the runtime.
 -module(kymo_tracer_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -22,8 +22,8 @@ groups() ->
             running, running_ports, exiting, collections, heap_limit,
             sequential, match_spec_result, scheduler_id, silent,
             timestamp, cpu_timestamp, monotonic, strict_monotonic],
-    %% Two sessions that trace garbage collections of one process: OTP 27 hands the
-    %% second of them memory that it has freed, and may die of it.
+    %% Two sessions that trace garbage collections of the same process: OTP 27 passes freed
+    %% memory to the second one, and may crash.
     [{same_run, [], Tags -- [sequential, collections, heap_limit]},
      {two_runs, [], Tags},
      {ways, [], [meta, meta_returns, dbg_tracer, seq_system_tracer] ++
@@ -32,7 +32,7 @@ groups() ->
 suite() ->
     [{timetrap, {minutes, 2}}].
 
-%% Loading code is messages, calls and processes too.
+%% Code is loaded now, because loading it in a case would add messages, calls and processes.
 init_per_suite(Config) ->
     [{module, _} = code:ensure_loaded(M) ||
         M <- [kymo_tracer, kymo_workload, kymo_conform, kymo_cli, seq_trace, timer, dbg, ?MODULE]],
@@ -62,7 +62,7 @@ end_per_testcase(_, Config) ->
 
 %% ---- the comparison -----------------------------------------------------------
 
-%% The tags that must be there, so that nothing equals nothing.
+%% The tags in Tags must occur, so that two empty recordings do not count as equal.
 conform(Config, Tags, Spec) ->
     conform(Config, Tags, Spec, fun(E) -> E end).
 
@@ -148,7 +148,7 @@ exception_from(Config) ->
 
 %% ---- messages --------------------------------------------------------------------
 
-%% A process that takes messages until it is told to end.
+%% A process that receives messages until it is told to exit.
 sink() ->
     spawn(fun F() -> receive stop -> ok; _ -> F() end end).
 
@@ -279,7 +279,7 @@ links(Config) ->
                           receive {'EXIT', Pid, noproc} -> ok end
                   end}).
 
-%% Closures are recorded as text: pass none through what is recorded.
+%% Funs are recorded as text that differs between runs, so none may be in the recorded terms.
 proc_lib_free(Fun) ->
     persistent_term:put({?MODULE, fun_to_run}, Fun),
     spawn(?MODULE, run_stored_fun, []).
@@ -341,8 +341,8 @@ port_messages(Config) ->
                           receive {'EXIT', Cat, _} -> ok end
                   end}).
 
-%% The driver answers a process that is dead meanwhile: the runtime then asks the
-%% tracer in a way of its own (see c_src/nif/nif_trace.c).
+%% The driver replies to a process that has exited: the runtime then calls the tracer in a
+%% special way (see c_src/nif/nif_trace.c).
 port_to_nobody(Config) ->
     conform(Config, [send, send_to_non_existing_process],
             #{flags => [procs], ports => [send],
@@ -378,8 +378,7 @@ running_work() ->
     [receive after 2 -> ok end || _ <- lists:seq(1, 20)],
     kymo_workload:loop(1000).
 
-%% When a process gets to run is not the same in another run: what it says each
-%% time is.
+%% When a process is scheduled differs between runs; what it does each time it runs does not.
 steady(Config) ->
     case ?config(mode, Config) of
         same_run -> fun(_) -> true end;
@@ -419,7 +418,7 @@ exiting(Config) ->
                               fun(E) -> lists:member(element(3, E), [in_exiting, out_exiting, out_exited]) andalso First(E) end
                       end}).
 
-%% Its table takes so long to delete that the process is scheduled out meanwhile.
+%% Deleting its table takes so long that the process is scheduled out while it exits.
 dies_slowly() ->
     Table = ets:new(table, [public]),
     ets:insert(Table, [{N, N} || N <- lists:seq(1, 100000)]),
@@ -440,7 +439,7 @@ collections(Config) ->
                                   L
                           end}, Sizes).
 
-%% An event that the documentation of the behaviour does not name.
+%% An event that the documentation of the erl_tracer behaviour does not mention.
 heap_limit(Config) ->
     conform(Config, [],
             #{flags => [garbage_collection, set_on_spawn],
@@ -539,7 +538,7 @@ timestamp(Config) ->
     timestamped(Config, timestamp, fun({A, B, C}) -> ((A * 1000000 + B) * 1000000 + C) * 1000 end,
                 fun() -> erlang:system_time(nanosecond) end).
 
-%% A flag of the whole node, which changes what `timestamp' means.
+%% A flag of the whole node, which changes the meaning of `timestamp'.
 cpu_timestamp(Config) ->
     _ = erlang:trace(all, true, [cpu_timestamp]),
     try
@@ -549,7 +548,7 @@ cpu_timestamp(Config) ->
         erlang:trace(all, false, [cpu_timestamp])
     end.
 
-%% As the operating system counts it, in ticks of ten milliseconds.
+%% Processor time as the operating system counts it, in ticks of ten milliseconds.
 processor_time() ->
     {ok, Stat} = file:read_file("/proc/self/stat"),
     [_, After] = binary:split(Stat, <<") ">>),
@@ -566,8 +565,8 @@ strict_monotonic(Config) ->
 nanoseconds() ->
     erlang:convert_time_unit(erlang:monotonic_time(), native, nanosecond).
 
-%% The form is that of the process tracer, and the time lies in the run, as far as
-%% the clock beside it can tell.
+%% The format is that of the process tracer, and the time lies within the run, as far as the
+%% clock read beside it can show.
 timestamped(Config, Flag, Nanoseconds, Now) ->
     Before = Now(),
     {Expected, Got} = timestamped_run(Config, Flag),
@@ -654,7 +653,7 @@ session(Config) ->
     ?assertEqual([{trace, Self, call, {kymo_workload, id, [in_a_session]}}],
                  kymo_conform:recorded(?config(dir, Config))).
 
-%% The tracer is there as long as the recorder records, and no longer.
+%% The tracer is set for as long as the recorder records.
 seq_system_tracer(Config) ->
     {ok, State} = kymo_tracer:open(#{dir => ?config(dir, Config)}),
     false = seq_trace:set_system_tracer({kymo_tracer, State}),

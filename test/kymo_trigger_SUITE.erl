@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Triggers of kymo:start/1. Causes of known size are planted by processes that measure
-%% themselves: what took longer than the limit by the measure inside fires, once; what took
-%% less by the measure outside does not.
+%% Triggers of kymo:start/1. Processes plant causes and measure them from inside and from
+%% outside. A cause whose inside measurement exceeds the limit must fire exactly once; one whose
+%% outside measurement is below the limit must not fire.
 -module(kymo_trigger_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -14,10 +14,10 @@
 -define(ALL_EVENTS, [messages, procs, running, garbage_collection]).
 
 all() ->
-    [refusals, calls, requests, exits, mailboxes, schedules, collections, checks, nothing_fires, stopped,
+    [refusals, calls, requests, exits, mailboxes, schedules, collections, checks, nothing_fires, stopped, reported,
      cooldown, maximum, retention, retention_by_size, earlier_files_stay, stop_action, note_action,
      overwritten_cause, missed, killed_watcher, killed_process, killed_recorder, looks_end, nothing_left, bad_folder,
-     full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, too_many_snapshots, at_node_start, from_a_shell,
+     full_folder, many_calls, many_exits, many_mailboxes, many_snapshots, each_kind, too_many_snapshots, at_node_start, from_a_shell,
      damaged_firing].
 
 init_per_suite(Config) ->
@@ -31,7 +31,7 @@ init_per_testcase(Case, Config) ->
     ok = file:make_dir(Dir),
     [{dir, Dir} | Config].
 
-%% What a case that failed has left would be in the way of the others.
+%% Removes what a failed case has left, so that it does not affect other cases.
 end_per_testcase(_, _) ->
     {Living, _} = kymo_recorders:list(),
     _ = [exit(Server, kill) || #{pid := Server} <- Living],
@@ -43,13 +43,14 @@ end_per_testcase(_, _) ->
 %% Nanoseconds.
 now_ns() -> erlang:monotonic_time(nanosecond).
 
-%% Not a tail call: so it has an end of its own. The answer is its duration as it sees it itself.
+%% Not a tail call, so that its end is recorded. Returns its duration as measured inside.
 slow(Ms) ->
     Start = now_ns(),
     receive after Ms -> ok end,
     now_ns() - Start.
 
-%% In a process of its own. The process, and the measures inside and outside of the call.
+%% Makes the call in a separate process. Returns that process, and the durations measured inside
+%% and outside of the call.
 measured_slow(Ms) ->
     in_process(fun() ->
         Start = now_ns(),
@@ -61,7 +62,7 @@ in_process(Fun) ->
     {Pid, Monitor} = spawn_monitor(fun() -> exit({shutdown, Fun()}) end),
     receive {'DOWN', Monitor, process, Pid, {shutdown, Answer}} -> {Pid, Answer} end.
 
-%% A gen_server that takes its time.
+%% A gen_server with slow callbacks.
 init(_) -> {ok, none}.
 handle_call({take, Ms}, _, S) -> {reply, ?MODULE:slow(Ms), S}.
 handle_cast(_, S) -> {noreply, S}.
@@ -82,16 +83,16 @@ folder(Config) -> rec(Config) ++ ".triggered".
 
 triggers(R) -> maps:get(triggers, kymo:info(R)).
 
-%% Waits until triggers look so.
+%% Waits until Fun returns true for the state of the triggers.
 until(R, Fun) ->
     Looks = fun() -> kymo_cli:until(fun() -> Fun(triggers(R)) end) end,
-    %% On a machine that has much else to do.
+    %% Several attempts, for busy machines.
     Looks() orelse Looks() orelse Looks() orelse Looks() orelse error({not_so, triggers(R)}),
     triggers(R).
 
 fired(R, N) -> until(R, fun(#{fired := Fired}) -> Fired >= N end).
 
-%% All that has happened until now was judged.
+%% Waits until everything that has happened so far was evaluated.
 judged(R) ->
     #{dir := Dir} = kymo:info(R),
     Started = json(["info", "--json", "-q", Dir], <<"start_unix_ns">>),
@@ -112,7 +113,7 @@ snapshots(Folder) ->
         {error, enoent} -> []
     end.
 
-%% The snapshot says what fired, holds its cause, and the cause is that of this process.
+%% The snapshot names the firing and contains its cause, and the cause is in this process.
 check_snapshot(#{snapshot := Dir, kind := Kind, value := Value, held := true} = Firing) ->
     #{<<"firing">> := InInfo, <<"state">> := <<"snapshot">>} = json(["info", "--json", "-q", Dir]),
     ?assertMatch(#{<<"kind">> := Kind, <<"value">> := Value, <<"held">> := true}, InInfo),
@@ -130,7 +131,8 @@ refusals(Config) ->
         x, [x], [{call, "m:f/1"}], [{call, "m:f/1", 0}], [{call, "m:f/1", soon}], [{call, "", 1}], [{call, 5, 1}],
         [{call, "a\nb", 1}], [{call, {m, f, -1}, 1}], [{request, '_', -1}], [{mailbox, -1}], [{mailbox, [], 1}],
         [{mailbox, ["x"], 1}], [{exit, 1}], [{collection, x}], [{schedule, 1.0e20}], [{check, fun(X) -> X end}],
-        [{check, fun() -> true end, 0}], lists:duplicate(65, {exit, '_'})
+        [{check, fun() -> true end, 0}], [{stopped, 0}], [{reported, long}], [{reported, 5}], [{reported, ""}],
+        lists:duplicate(65, {exit, '_'})
     ],
     [
         begin
@@ -161,11 +163,18 @@ refusals(Config) ->
     Good = [
         {call, "m:f/1", 1}, {call, <<"m:f">>, 0.5}, {call, m, 1}, {call, {m, f}, 1}, {call, {m, f, 1}, 1}, {call, {'_', f, '_'}, 1},
         {request, '_', 1}, {request, "m:_/_", 1}, {mailbox, 0}, {mailbox, [init, self()], 5}, {exit, '_'}, {exit, killed},
-        {exit, "bad*"}, {collection, 1}, {schedule, 1.5}, {check, fun() -> false end}, {check, fun() -> false end, 10}
+        {exit, "bad*"}, {collection, 1}, {schedule, 1.5}, {stopped, 1.5}, {reported, long_gc}, {reported, "busy_*"}, {reported, '_'}, {check, fun() -> false end}, {check, fun() -> false end, 10}
     ],
-    {ok, R} = kymo:start(#{dir => rec(Config), triggers => Good, on_trigger => #{action => note}}),
+    {ok, R} = kymo:start(#{dir => rec(Config), triggers => Good, on_trigger => #{action => note}, counters => 1000, system_monitor => default}),
     ?assertMatch(#{watcher := running, watcher_error := none, error := none}, judged(R)),
     {ok, #{triggers := #{watcher := stopped}}} = kymo:stop(R),
+    %% Triggers that could never fire are refused.
+    [begin
+         {error, Never} = kymo:start(#{dir => rec(Config) ++ "3", triggers => [{exit, '_'}, Trigger]}),
+         ?assertEqual(Text, lists:flatten(kymo:format_error(Never)))
+     end || {Trigger, Text} <- [{{reported, long_gc}, "the trigger reported,long_gc needs the option system_monitor of kymo:start/1"}] ++
+                [{{stopped, 1}, "the trigger stopped,1000us needs the option counters of kymo:start/1"} || not is_counting()]],
+    false = filelib:is_file(rec(Config) ++ "3"),
     {ok, Without} = kymo:start(#{dir => rec(Config) ++ "2"}),
     ?assertEqual(none, triggers(Without)),
     {ok, #{triggers := none}} = kymo:stop(Without).
@@ -182,7 +191,7 @@ calls(Config) ->
     is_open(Firing) orelse ?assert(Value >= Inside andalso Value =< Outside),
     Printed = check_snapshot(Firing),
     ?assertMatch({_, _}, binary:match(Printed, <<"call kymo_trigger_SUITE:slow/1">>)),
-    %% What it was about comes first.
+    %% The trigger is the first line of the answer.
     #{snapshot := Dir} = Firing,
     {0, Why} = kymo_cli:run(["why", "-q", Dir]),
     ?assertMatch(<<"fired        call,kymo_trigger_SUITE:slow/1,50000us: ", _/binary>>, Why),
@@ -191,7 +200,7 @@ calls(Config) ->
 
 is_open(#{open := Open}) -> Open.
 
-%% Fires while the server still works on it; the answer of why is about this request.
+%% Fires while the server is still working; the answer of `kymo why' is about this request.
 requests(Config) ->
     {ok, Server} = gen_server:start({local, ?MODULE}, ?MODULE, [], []),
     R = start(Config, [{request, ?MODULE, 100}, {request, nobody, 1}], #{cooldown => 0}),
@@ -252,14 +261,14 @@ mailboxes(Config) ->
         lists:sort([{P, V, L} || #{process_pid := P, value := V, limit := L, kind := <<"mailbox">>} <- Firings])
     ),
     [?assert(filelib:is_dir(maps:get(snapshot, F))) || F <- Firings],
-    %% Not again until it has been half full.
+    %% The trigger is re-armed once the mailbox has shrunk to half of the limit.
     AtLimit ! one_more,
     #{firings := [#{process_pid := Third} | _]} = fired(R, 3),
     ?assertEqual(text(AtLimit), Third),
     {ok, _} = kymo:stop(R),
     [exit(P, kill) || P <- [Full, AtLimit, Named]].
 
-%% A process with so many messages.
+%% A process with so many messages in its mailbox.
 parked(N) ->
     Parent = self(),
     Pid = spawn(fun() ->
@@ -271,7 +280,7 @@ parked(N) ->
     Pid ! go,
     receive {Pid, parked} -> Pid end.
 
-%% The process keeps its scheduler without running any code of Erlang.
+%% The process keeps its scheduler busy without running Erlang code.
 schedules(Config) ->
     R = start(Config, [{schedule, 50}], #{cooldown => 0, action => note}),
     {Pid, {Inside, Outside}} = in_process(fun() ->
@@ -285,7 +294,7 @@ schedules(Config) ->
     ?assert(Value > 50000000 andalso Value < Outside + 100000000),
     {ok, _} = kymo:stop(R).
 
-%% How: sleep, this scheduler only; block, with all schedulers stopped.
+%% How: sleep keeps only this scheduler; block stops all schedulers.
 keep_scheduler(How, Ms) ->
     _ = erts_debug:set_internal_state(available_internal_state, true),
     _ = erts_debug:set_internal_state(How, Ms),
@@ -301,7 +310,7 @@ collections(Config) ->
     [?assert(V > 1000000 andalso V =< Took) || V <- Ours],
     {ok, _} = kymo:stop(R).
 
-%% A larger heap until its collection takes long enough. How long all of it took.
+%% Grows the heap until a collection takes long enough. Returns how long everything took.
 collect(Before, N) ->
     Start = now_ns(),
     Heap = [lists:seq(1, 100000 * N) | Before],
@@ -323,7 +332,7 @@ checks(Config) ->
     ets:insert(Table, {bad, {true, {queue, 17}}}),
     #{firings := [#{kind := <<"check">>, reason := <<"{queue,17}">>, snapshot := Dir}]} = fired(R, 1),
     ?assert(filelib:is_dir(Dir)),
-    %% Once for each time that it becomes true.
+    %% Fires once each time the condition becomes true.
     ets:insert(Table, {bad, false}),
     ets:insert(Table, {bad, true}),
     _ = until(R, fun(#{fired := N, error := E}) ->
@@ -334,7 +343,7 @@ checks(Config) ->
     ?assertMatch({_, _}, binary:match(Error, <<"mistake">>)),
     {ok, _} = kymo:stop(R).
 
-%% As much of everything, within the limits.
+%% As many events of every kind, all below the limits.
 nothing_fires(Config) ->
     {ok, Server} = gen_server:start(?MODULE, [], []),
     R = start(
@@ -352,10 +361,12 @@ nothing_fires(Config) ->
     ?assertEqual([], snapshots(folder(Config))),
     gen_server:stop(Server).
 
-%% Only the patched runtime knows; the others say so.
+%% The patched runtime reports what stopped its schedulers.
+is_counting() -> is_map(catch erlang:system_info(kymo_blocking)).
+
 stopped(Config) ->
-    case catch erlang:system_info(kymo_blocking) of
-        Counts when is_map(Counts) ->
+    case is_counting() of
+        true ->
             {ok, R} = kymo:start(#{dir => rec(Config), triggers => [{stopped, 50}], on_trigger => #{action => note, cooldown => 0}}),
             ?assertMatch(#{watcher := none}, triggers(R)),
             keep_scheduler(block, 200),
@@ -363,12 +374,55 @@ stopped(Config) ->
             ct:log("~b ns, by ~ts", [Late, Reason]),
             ?assert(Late > 50000000),
             {ok, _} = kymo:stop(R);
-        _ ->
-            {error, Error} = kymo:start(#{dir => rec(Config), triggers => [{stopped, 1}]}),
-            ?assertMatch({match, _}, re:run(kymo:format_error(Error), "\\{stopped, Ms\\} needs the runtime of erts_patches"))
+        false ->
+            {ok, R} = kymo:start(#{dir => rec(Config), triggers => [{stopped, 400}], on_trigger => #{cooldown => 0}, counters => 20}),
+            true = kymo_cli:until(fun() -> #{counters := #{samples := N}} = kymo:info(R), N > 20 end),
+            {From, To} = stop_all(1000),
+            Ours = fun(Firings) -> [F || F <- Firings, is_stop(F, From, To)] end,
+            #{firings := Firings} = until(R, fun(#{firings := F}) -> Ours(F) =/= [] end),
+            [#{kind := <<"stopped">>, value := Value, held := true, snapshot := Dir} | _] = Ours(Firings),
+            ?assert(Value > 400000000),
+            ?assertMatch(#{<<"firing">> := #{<<"kind">> := <<"stopped">>, <<"held">> := true}}, json(["info", "--json", "-q", Dir])),
+            {ok, _} = kymo:stop(R)
     end.
 
-%% ---- what is done ---------------------------------------------------------------------------
+%% Stops all schedulers for that long. Returns the system time before and after, in nanoseconds.
+stop_all(Ms) ->
+    From = erlang:system_time(nanosecond),
+    keep_scheduler(block, Ms),
+    {From, erlang:system_time(nanosecond)}.
+
+%% Most of the reported time lies within that interval.
+is_stop(#{kind := <<"stopped">>, fired_ms := Fired, value := Value}, From, To) ->
+    Fired * 1000000 >= From andalso Fired * 1000000 =< To + 60000000000 andalso Value >= (To - From) div 2;
+is_stop(_, _, _) ->
+    false.
+
+%% Reports of the system monitor, with nothing traced.
+reported(Config) ->
+    {ok, R} = kymo:start(#{dir => rec(Config), triggers => [{reported, "long_*"}, {reported, busy_port}], on_trigger => #{cooldown => 0, action => snapshot},
+        system_monitor => [{long_gc, 1}, {large_heap, 1000000}]}),
+    Who = text(collected()),
+    Ours = fun(Firings) -> [F || #{process_pid := P} = F <- Firings, P =:= Who] end,
+    #{firings := Firings} = until(R, fun(#{firings := F}) -> Ours(F) =/= [] end),
+    %% The large heap is not reported.
+    ?assertEqual([{<<"reported">>, <<"long_gc">>}], lists:usort([{K, Reason} || #{kind := K, reason := Reason} <- Firings])),
+    [#{value := Value, start_ns := Start, end_ns := End, held := true, snapshot := Dir} | _] = Ours(Firings),
+    ?assert(Value >= 1000000),
+    ?assertEqual(Value, End - Start),
+    {0, Text} = kymo_cli:run(["info", "-q", Dir]),
+    ?assertMatch({match, _}, re:run(Text, "fired +reported,long_\\*: long_gc, [0-9.]+ ms")),
+    #{<<"n">> := N} = json(["sql", "-q", "--json", Dir,
+        lists:concat(["select count(*) as n from system_monitor where kind = 'long_gc' and pid = '", binary_to_list(Who), "'"])]),
+    ?assert(N > 0),
+    %% Printing the events of a process includes the reports about it, and no others.
+    {0, Printed} = kymo_cli:run(["print", "-q", "--pid", Who, Dir]),
+    ?assertEqual(N, length(binary:matches(Printed, <<" long_gc ">>))),
+    {0, Other} = kymo_cli:run(["print", "-q", "--pid", pid_to_list(self()), "--tag", "system_monitor", Dir]),
+    ?assertEqual(nomatch, binary:match(Other, Who)),
+    {ok, _} = kymo:stop(R).
+
+%% ---- actions --------------------------------------------------------------------------------
 
 cooldown(Config) ->
     R = start(Config, [{exit, one}, {exit, two}], #{cooldown => 1000000}),
@@ -397,7 +451,7 @@ retention(Config) ->
                  [list_to_binary(N) || N <- snapshots(Folder)]),
     {ok, _} = kymo:stop(R).
 
-%% The newest stays, whatever its size.
+%% The newest snapshot is kept, whatever its size.
 retention_by_size(Config) ->
     R = start(Config, [{exit, '_'}], #{cooldown => 0, keep_bytes => 1}),
     _ = [died(boom) || _ <- lists:seq(1, 4)],
@@ -412,7 +466,7 @@ earlier_files_stay(Config) ->
     [ok = file:make_dir(filename:join(Folder, N)) || N <- Others],
     Earlier = "20000101T000000.000Z-001-call",
     ok = file:make_dir(filename:join(Folder, Earlier)),
-    %% As a node leaves it that is killed while it writes.
+    %% As left by a node that was killed while writing it.
     ok = file:write_file(filename:join([Folder, Earlier, "firing.json.new"]), "{"),
     R = start(Config, [{exit, '_'}], #{cooldown => 0, keep => 1}),
     died(boom),
@@ -442,15 +496,16 @@ note_action(Config) ->
     {ok, _} = kymo:stop(R),
     ?assertEqual([], snapshots(folder(Config))).
 
-%% ---- the cause is gone -----------------------------------------------------------------------
+%% ---- the cause has been overwritten ----------------------------------------------------------
 
-%% The server cannot take the snapshot until the ring has none of it: the firing says so.
+%% The server cannot take the snapshot until the ring no longer contains the cause: the firing
+%% reports that.
 overwritten_cause(Config) ->
     R = {kymo_recorder, Server, _} = start(Config, [{exit, boom}], #{cooldown => 0}, #{memory => 2 bsl 20}),
     #{complete_from := Start} = kymo:info(R),
     ok = sys:suspend(Server),
     Pid = died(boom),
-    %% The triggers' process waits for the server: it watches it as a caller does, too.
+    %% The trigger process waits for the server, so it monitors the server like any caller.
     {connected, Triggers} = erlang:port_info(hd(ports()), connected),
     true = kymo_cli:until(fun() ->
         {monitors, Watched} = process_info(Triggers, monitors),
@@ -468,12 +523,12 @@ overwritten_cause(Config) ->
 
 fired_and_done(R) -> until(R, fun(#{firings := Firings}) -> Firings =/= [] end).
 
-%% More events than the memory of a small recorder holds.
+%% More events than a small recorder's memory holds.
 flood() ->
     _ = in_process(fun() -> _ = [?MODULE:slow(0) || _ <- lists:seq(1, 50000)], ok end),
     ok.
 
-%% The command cannot keep up, and says so.
+%% The command cannot keep up, and reports it.
 missed(Config) ->
     R = start(Config, [{exit, boom}], #{cooldown => 0}, #{memory => 2 bsl 20}),
     _ = judged(R),
@@ -488,9 +543,9 @@ missed(Config) ->
     ?assertEqual(text(Pid), Who),
     {ok, _} = kymo:stop(R).
 
-%% ---- what dies ---------------------------------------------------------------------------------
+%% ---- processes that die ------------------------------------------------------------------------
 
-%% The process id of the command.
+%% The operating system process id of the command.
 watcher(R) ->
     _ = until(R, fun(#{watcher := W}) -> W =:= running end),
     [Port] = ports(),
@@ -513,7 +568,7 @@ killed_watcher(Config) ->
     signal(Os, "KILL"),
     #{watcher_error := Error} = until(R, fun(#{watcher := W}) -> W =:= waiting end),
     ?assertMatch({_, _}, binary:match(Error, <<"signal 9">>)),
-    %% Also what happens before it is back. Nothing twice.
+    %% Events before the restart are evaluated, too, and no event twice.
     Second = died(boom),
     #{firings := Firings} = until(R, fun(#{fired := N, watcher_starts := S}) -> N >= 2 andalso S =:= 2 end),
     ?assertEqual([text(Second), text(First)], [P || #{process_pid := P} <- Firings]),
@@ -521,7 +576,7 @@ killed_watcher(Config) ->
     true = kymo_cli:until(fun() -> is_gone(Os) end),
     {ok, _} = kymo:stop(R).
 
-%% The process in the node, too.
+%% The trigger process in the node is killed, too.
 killed_process(Config) ->
     R = start(Config, [{exit, boom}], #{cooldown => 0, action => note}),
     _ = died(boom),
@@ -536,7 +591,7 @@ killed_process(Config) ->
     ?assertEqual(text(Second), Who),
     {ok, _} = kymo:stop(R).
 
-%% Nothing of the triggers outlives the recorder's process.
+%% No part of the triggers outlives the recorder's process.
 killed_recorder(Config) ->
     {kymo_recorder, Server, _} = R = start(Config, [{exit, boom}], #{}),
     _ = judged(R),
@@ -545,8 +600,8 @@ killed_recorder(Config) ->
     exit(Server, kill),
     true = kymo_cli:until(fun() -> not is_process_alive(Pid) andalso ports() =:= [] andalso is_gone(Os) end).
 
-%% What looks for triggers ends with the recorder, however that ends, and so does a fun that
-%% it waits for.
+%% The evaluation of triggers ends with the recorder, however the recorder ends, and so does a
+%% fun that is being evaluated.
 looks_end(Config) ->
     {ok, First} = kymo:start(#{dir => rec(Config) ++ "0"}),
     {ok, _} = kymo:stop(First),
@@ -593,7 +648,7 @@ bad_folder(Config) ->
     {ok, <<"x">>} = file:read_file(File),
     {ok, #{triggers := #{error := enotdir}}} = kymo:stop(R).
 
-%% A file system of its own, in a name space of its own.
+%% A separate file system in a mount namespace of its own.
 full_folder(Config) ->
     Dir = ?config(dir, Config),
     Mount = "mount -t tmpfs -o size=64k tmpfs " ++ filename:join(Dir, "full"),
@@ -612,7 +667,8 @@ full_folder(Config) ->
 
 escaped(Text) -> lists:flatmap(fun($") -> "\\\""; ($\\) -> "\\\\"; (C) -> [C] end, Text).
 
-%% In a node of its own: the folder is full, nothing of the snapshot stays, and the recorder goes on.
+%% In a node of its own: the folder's file system is full, no part of a snapshot is left, and
+%% the recorder continues.
 fill(Dir) ->
     Folder = filename:join(Dir, "full"),
     {ok, R} = kymo:start(#{dir => filename:join(Dir, "rec"), memory => 4 bsl 20, triggers => [{exit, boom}],
@@ -626,9 +682,9 @@ fill(Dir) ->
     io:format("full: ~p ~p ~p fired again~n", [E, F, Left]),
     {ok, _} = kymo:stop(R).
 
-%% ---- many -----------------------------------------------------------------------------------------
+%% ---- many firings ---------------------------------------------------------------------------------
 
-%% Beside a process that wants a scheduler for itself, and is not recorded.
+%% Runs Fun beside a busy process that is not recorded.
 busy(Fun) ->
     Burner = spawn(fun() ->
         process_flag(sensitive, true),
@@ -638,7 +694,8 @@ busy(Fun) ->
     after exit(Burner, kill)
     end.
 
-%% Half of them just around the limit, which only they themselves can tell.
+%% Half of the calls take about as long as the limit; only their own measurements can tell
+%% whether they must fire.
 many_calls(Config) ->
     Limit = 5000000,
     R = start(Config, [{call, {?MODULE, slow, 1}, 5}], #{cooldown => 0, action => note}, #{memory => 32 bsl 20}),
@@ -661,7 +718,7 @@ many_calls(Config) ->
     ?assert(Fired >= Surely andalso Fired =< Maybe, {Surely, Fired, Maybe}),
     {ok, _} = kymo:stop(R).
 
-%% Without its process's exit, which is no part of this.
+%% Without the exit of the process, which would be another event.
 spawn_measured(Ms) ->
     Parent = self(),
     spawn(fun() ->
@@ -688,14 +745,14 @@ many_mailboxes(Config) ->
     R = start(Config, [{mailbox, 10}], #{cooldown => 0, action => note}),
     Full = [parked(10 + N rem 2) || N <- lists:seq(1, 1500)],
     _ = fired(R, 750),
-    %% The others have been looked at again when this one was.
+    %% When this one fires, the other mailboxes have been checked again.
     Last = parked(11),
     #{fired := 751, firings := [#{process_pid := Who} | _]} = fired(R, 751),
     ?assertEqual(text(Last), Who),
     {ok, _} = kymo:stop(R),
     [exit(P, kill) || P <- [Last | Full]].
 
-%% Each has a snapshot, which holds its cause, on a busy machine.
+%% Every firing has a snapshot that contains its cause, even on a busy machine.
 many_snapshots(Config) ->
     R = start(Config, [{exit, boom}, {call, {?MODULE, slow, 1}, 20}], #{cooldown => 0, max => infinity, keep => infinity}, #{memory => 8 bsl 20}),
     Pids = busy(fun() ->
@@ -725,7 +782,178 @@ many_snapshots(Config) ->
     ],
     ?assertEqual([], [text(P) || P <- Pids] -- Found).
 
-%% More firings than snapshots can be taken: what waits is bounded, and the rest is counted.
+%% Firings of all kinds at the same time, each with a snapshot that contains its cause: as many
+%% of each kind as KYMO_STRESS_FIRINGS says, or as many as fit into KYMO_STRESS_SECONDS.
+each_kind() -> [{timetrap, {hours, 12}}].
+
+each_kind(Config) ->
+    Wanted = list_to_integer(os:getenv("KYMO_STRESS_FIRINGS", "10")),
+    %% Few at a time: on a busy machine more fires than was planted, and firings beyond 100
+    %% waiting ones are suppressed.
+    AtOnce = min(2, Wanted),
+    Dir = memory_folder(Config),
+    Budget = counters:new(1, []),
+    %% Fires when the condition becomes true.
+    Check = fun() ->
+        Left = counters:get(Budget, 1),
+        Left > 0 andalso begin counters:sub(Budget, 1, 1), Left rem 2 =:= 0 andalso {true, Left} end
+    end,
+    Servers = [
+        begin
+            Name = list_to_atom("each_kind_" ++ integer_to_list(I)),
+            {ok, _} = gen_server:start({local, Name}, ?MODULE, [], []),
+            Name
+        end
+     || I <- lists:seq(1, AtOnce)
+    ],
+    Folder = filename:join(Dir, "caught"),
+    Until = erlang:monotonic_time(second) + list_to_integer(os:getenv("KYMO_STRESS_SECONDS", "100000000")),
+    %% On the patched runtime the node itself detects stops, and counts them by cause.
+    Kinds = [call, check, collection, exit, mailbox, reported, request, schedule] ++ [stopped || not is_counting()],
+    %% While a process with a signal collects on a dirty scheduler, OTP's dirty signal handler sends
+    %% messages to itself without a break: 20 MB a second.
+    {ok, R} = kymo:start(#{
+        dir => filename:join(Dir, "rec"), memory => 32 bsl 20, counters => 10, system_monitor => [{large_heap, 6000000}],
+        triggers => [{call, {?MODULE, slow, 1}, 20}, {request, "each_kind_*", 20}, {exit, boom}, {collection, 1},
+                     {schedule, 40}, {mailbox, 500}, {check, Check, 5}, {reported, large_heap}] ++
+            [{stopped, 60} || lists:member(stopped, Kinds)],
+        on_trigger => #{cooldown => 0, max => infinity, keep => infinity, keep_bytes => infinity, folder => Folder}
+    }),
+    {ok, _} = kymo:trace(R, #{functions => [{?MODULE, slow, 1}], returns => true, events => ?ALL_EVENTS}),
+    {Planted, Held} = each_kind_rounds(R, Folder, Servers, Budget, {Wanted, Until}, {0, AtOnce, Kinds}, #{}),
+    ct:pal("~b planted of each kind; firings that hold their cause: ~0p", [Planted, Held]),
+    ?assertEqual(lists:sort(Kinds), lists:sort(maps:keys(Held))),
+    [?assertMatch({_, N} when N >= Planted, One) || One <- maps:to_list(Held)],
+    #{error := none, missed := 0, suppressed := 0} = triggers(R),
+    {ok, _} = kymo:stop(R),
+    [gen_server:stop(S) || S <- Servers],
+    ok = file:del_dir_r(Dir).
+
+%% Snapshots in memory, because on disk they would wait for it.
+memory_folder(Config) ->
+    Dir = "/dev/shm/kymo_each_kind_" ++ os:getpid(),
+    case file:make_dir(Dir) of
+        ok -> Dir;
+        {error, _} -> ?config(dir, Config)
+    end.
+
+each_kind_rounds(R, Folder, Servers, Budget, {Wanted, Until} = End, {Done, AtOnce, Kinds}, Held) ->
+    case Done >= Wanted orelse (Done > 0 andalso erlang:monotonic_time(second) >= Until) of
+        true ->
+            {Done, Held};
+        false ->
+            N = min(AtOnce, Wanted - Done),
+            Found = each_kind_round(R, Folder, Servers, Budget, N, Kinds),
+            Sum = lists:foldl(fun(Kind, Acc) -> maps:update_with(Kind, fun(X) -> X + 1 end, 1, Acc) end, Held, Found),
+            each_kind_rounds(R, Folder, Servers, Budget, End, {Done + N, AtOnce, Kinds}, Sum)
+    end.
+
+each_kind_round(R, Folder, Servers, Budget, N, Kinds) ->
+    Parked = [parked(501) || _ <- lists:seq(1, N)],
+    Planted =
+        [{text(P), mailbox} || P <- Parked] ++
+            lists:append([
+                [{text(died(boom)), exit}, {text(element(1, measured_slow(30))), call},
+                 {text(element(1, in_process(fun() -> gen_server:call(Server, {take, 30}) end))), request},
+                 {text(collected()), collection}, {text(grown()), reported},
+                 {text(element(1, in_process(fun() -> keep_scheduler(sleep, 60) end))), schedule}]
+             || Server <- lists:sublist(Servers, N)
+            ]) ++
+            [{begin sampled(R), stop_all(100) end, stopped} || lists:member(stopped, Kinds), _ <- lists:seq(1, N)],
+    counters:put(Budget, 1, 2 * N),
+    Found = each_kind_found(R, Folder, maps:from_list(Planted), N, []),
+    [exit(P, kill) || P <- Parked],
+    Found.
+
+%% Waits until two samples of the counters were taken, so that an earlier stop is no longer
+%% reported.
+sampled(R) ->
+    Samples = fun() -> #{counters := #{samples := N}} = kymo:info(R), N end,
+    Before = Samples(),
+    true = kymo_cli:until(fun() -> Samples() >= Before + 2 end).
+
+%% Builds a heap that is large enough for a report of the system monitor, and fast to collect.
+grown() ->
+    {Pid, Monitor} = spawn_opt(fun() -> true = garbage_collect() end, [monitor, {min_heap_size, 9000000}]),
+    receive {'DOWN', Monitor, process, Pid, normal} -> Pid end.
+
+%% A collection that takes a few milliseconds: the heap is not collected before.
+collected() ->
+    Self = self(),
+    {Pid, Monitor} = spawn_opt(fun() ->
+        %% Enough for a millisecond when the memory has been used before, too.
+        List = lists:seq(1, 2000000),
+        true = garbage_collect(),
+        Self ! {self(), length(List)}
+    end, [monitor, {min_heap_size, 10000000}]),
+    receive {Pid, 2000000} -> ok end,
+    receive {'DOWN', Monitor, process, Pid, _} -> Pid end.
+
+%% Checks and removes snapshots until there was one for each planted cause.
+each_kind_found(_, _, Planted, 0, Found) when map_size(Planted) =:= 0 ->
+    Found;
+each_kind_found(R, Folder, Planted, Checks, Found) ->
+    case [Name || Name <- snapshots(Folder), filelib:is_file(filename:join([Folder, Name, "firing.json"]))] of
+        [] ->
+            true = kymo_cli:until(fun() -> snapshots(Folder) =/= [] end) orelse ct:fail({missing, Planted, Checks, triggers(R)}),
+            each_kind_found(R, Folder, Planted, Checks, Found);
+        [Name | _] ->
+            Dir = filename:join(Folder, Name),
+            {ok, Json} = file:read_file(filename:join(Dir, "firing.json")),
+            #{<<"kind">> := Text, <<"held">> := true} = Firing = kymo_cli:json(binary_to_list(Json)),
+            Kind = binary_to_atom(Text, utf8),
+            Key = each_kind_key(Kind, Firing, Planted),
+            Known = maps:get(Key, Planted, none) =:= Kind,
+            Known andalso each_kind_cause(Kind, Key, Firing, Dir),
+            ok = file:del_dir_r(Dir),
+            case {Known, Kind} of
+                {true, _} -> each_kind_found(R, Folder, maps:remove(Key, Planted), Checks, [Kind | Found]);
+                {false, check} -> each_kind_found(R, Folder, Planted, Checks - 1, [Kind | Found]);
+                %% On a busy machine other processes are delayed, too, and fire.
+                {false, _} -> each_kind_found(R, Folder, Planted, Checks, Found)
+            end
+    end.
+
+%% The key of a firing: the process, or the interval in which all schedulers were stopped.
+each_kind_key(stopped, #{<<"start_unix_ns">> := Start, <<"value">> := Value}, Planted) ->
+    case [{From, To} || {{From, To}, stopped} <- maps:to_list(Planted), Start < To, Start + Value > From] of
+        [Key | _] -> Key;
+        [] -> none
+    end;
+each_kind_key(_, Firing, _) ->
+    maps:get(<<"process_pid">>, Firing, none).
+
+%% The snapshot contains the event that is the cause, or the one with which the cause begins.
+each_kind_cause(stopped, _, #{<<"start_ns">> := Start, <<"end_ns">> := End}, Dir) ->
+    %% There are samples before and after the stop, and none in between. A sample consists of
+    %% several events, and a busy machine can come between them.
+    Near = (End - Start) div 4,
+    Samples = fun(From, To) ->
+        #{<<"n">> := N} = json(["sql", "-q", "--json", Dir, lists:concat(["select count(*) as n from counters where counter = 'run_queue' "
+            "and time_ns between ", From, " and ", To])]),
+        N
+    end,
+    ?assert(Samples(Start - Near, Start + Near) > 0),
+    ?assertEqual(0, Samples(Start + Near + 1, End - Near - 1)),
+    ?assert(Samples(End - Near, End + Near) > 0);
+each_kind_cause(reported, Pid, _, Dir) ->
+    #{<<"n">> := N} = json(["sql", "-q", "--json", Dir, lists:concat(["select count(*) as n from system_monitor "
+        "where kind = 'large_heap' and pid = '", binary_to_list(Pid), "'"])]),
+    ?assert(N > 0);
+each_kind_cause(Kind, Pid, _, Dir) ->
+    {Tag, Wanted} =
+        case Kind of
+            call -> {"call", "call kymo_trigger_SUITE:slow/1"};
+            request -> {"send", "(each_kind_"};
+            exit -> {"exit", "exit"};
+            collection -> {"gc", "gc_"};
+            schedule -> {"running", " in"};
+            mailbox -> {"receive", "receive"}
+        end,
+    {0, Printed} = kymo_cli:run(["print", "-q", "--pid", Pid, "--tag", Tag, "-n", "20", Dir]),
+    ?assertNotEqual({Kind, nomatch, Printed}, {Kind, string:find(Printed, Wanted), Printed}).
+
+%% More firings than snapshots can be taken: the queue is bounded, and the rest is counted.
 too_many_snapshots(Config) ->
     R = start(Config, [{exit, boom}], #{cooldown => 0, max => infinity, keep => 1}),
     _ = judged(R),
@@ -737,7 +965,8 @@ too_many_snapshots(Config) ->
     true = erlang:resume_process(Triggers),
     #{fired := Fired, acted := Fired, suppressed := Suppressed} =
         until(R, fun(#{fired := F, suppressed := N}) -> F + N =:= 500 end),
-    %% 99 others waited behind the first of the last 100, or some more about what was judged.
+    %% The 99 others of the last 100 wait behind the first one; a few more may have been
+    %% evaluated before.
     ?assert(Fired =< 101),
     ?assert(Suppressed >= 399),
     {ok, _} = kymo:stop(R).
@@ -760,7 +989,7 @@ at_start() ->
     #{firings := [#{reason := Reason, snapshot := Dir}]} = fired_and_done(always),
     io:format("caught ~p ~p~n", [Reason, filelib:is_dir(Dir)]).
 
-%% ---- the command -----------------------------------------------------------------------------------
+%% ---- the command kymo ------------------------------------------------------------------------------
 
 from_a_shell(Config) ->
     R = start(Config, [], #{}),
@@ -795,7 +1024,7 @@ from_a_shell(Config) ->
         ]
     ].
 
-%% A file that is no firing is none.
+%% A file that is not a valid firing is ignored.
 damaged_firing(Config) ->
     R = start(Config, [{exit, boom}], #{cooldown => 0}),
     died(boom),
@@ -817,14 +1046,14 @@ damaged_firing(Config) ->
         end
      || Bad <- lists:sublist(Cut, 40) ++ Others
     ],
-    %% Nothing that a terminal takes for a command, and nothing but characters.
+    %% No terminal control sequences, and only valid characters.
     Evil = <<"\\u009b2J\\u001b[2J\\ud800\\r ", 16#c2, 16#9b, " ", 16#9b, " ", 127, " ", 16#f0, 16#9f>>,
     ok = file:write_file(File, [<<"{\"kind\":\"exit\",\"trigger\":\"">>, Evil, <<" \",\"process\":\"">>, lists:duplicate(200, <<"\x{1f600}"/utf8>>), <<"\"}">>]),
     {0, Shown} = kymo_cli:run(["info", "-q", Dir]),
     ?assertMatch({_, _}, binary:match(Shown, <<"?2J?[2J?? ? ? ? ??">>)),
     ?assertEqual(127, length(binary:matches(Shown, <<"\x{1f600}"/utf8>>))),
     ?assertEqual(nomatch, re:run(Shown, "[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f]", [unicode, {capture, none}])),
-    %% Times that no recording has.
+    %% Times that cannot be in any recording.
     [
         begin
             Times = io_lib:format("{\"kind\":\"exit\",\"process_pid\":\"<0.1.0>\",\"start_ns\":~b,\"end_ns\":~b}", [From, To]),

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% doc/tutorial.md as a reader follows it: its commands in order, in one shell, with the
-%% change that it makes to the example. For each command claims/0 has what the tutorial says
-%% of its output.
+%% Follows doc/tutorial.md as a reader would: runs its commands in order in one shell, and makes
+%% the change that it describes to the example. claims/0 has what the tutorial says about the
+%% output of each command.
 -module(kymo_tutorial_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -23,7 +23,7 @@ end_per_suite(_) -> ok.
 
 %% ---- the tutorial as steps ----------------------------------------------------------
 
-%% [{run, Command, Lines of output} | {change, Diff}], from the blocks of the page.
+%% [{run, Command, Lines of output} | {change, Diff}], from the code blocks of the page.
 steps([]) -> [];
 steps([<<"```diff">> | Lines]) ->
     {Block, Rest} = block(Lines),
@@ -45,7 +45,7 @@ commands([<<"$ ", Command/binary>> | Lines]) ->
 is_command(<<"$ ", _/binary>>) -> true;
 is_command(_) -> false.
 
-%% ---- following it -------------------------------------------------------------------
+%% ---- following the tutorial ---------------------------------------------------------
 
 followed(Config) ->
     Dir = ?config(priv_dir, Config),
@@ -67,7 +67,7 @@ followed(Config) ->
         ]),
         try
             [step(Step, Shell, Dir) || Step <- ?config(steps, Config)],
-            %% What has been fixed: prices no longer reads the list in handle_info/2.
+            %% Confirms the fix: prices no longer reads the list in handle_info/2.
             true = reads_in_handle_info(tree(Dir, "before")),
             false = reads_in_handle_info(tree(Dir, "after"))
         after
@@ -84,13 +84,13 @@ step({run, Command, _}, Shell, _) ->
     ct:log("$ ~ts~n~ts", [Command, Output]),
     {0, _} = {Status, Output},
     true = claim(Command, Output),
-    %% A reader has typed the next command when the node is there.
+    %% A reader would type the next command once the node is up.
     case binary:last(Command) of
         $& -> {0, _} = run(Shell, "until epmd -names | grep -q '^name shop '; do :; done");
         _ -> ok
     end.
 
-%% What a command writes, and its status.
+%% Returns the output of a command and its status.
 run(Shell, Command) ->
     End = integer_to_binary(erlang:unique_integer([positive])),
     port_command(Shell, ["{ ", Command, "\n} </dev/null; echo \"@", End, " $?\"\n"]),
@@ -113,10 +113,10 @@ more(Shell, End, Acc) ->
         {Shell, {exit_status, Status}} -> error({shell_ended, Status, Acc})
     end.
 
-%% ---- what it claims -----------------------------------------------------------------
+%% ---- what the tutorial claims -------------------------------------------------------
 
-%% What must be in the output of a command, with its beginning. The machine may be busy, so
-%% nothing is said about times, nor about complaints after the fix.
+%% What must be in the output of the command that begins with the given text. The machine may be
+%% busy, so there are no claims about times, nor about findings after the fix.
 claims() ->
     [
         {"cp ", []},
@@ -127,12 +127,13 @@ claims() ->
         {"tail ", ["^(customer [1-4] waited \\d+ ms\n?){4}$"]},
         {"kymo attach shop ", ["(?m)^state +closed: stopped$", "(?m)^lost +nothing$", "(?m)^damage +none$"]},
         {"kymo attach -q shop ", ["^$"]},
-        %% A customer's request to a cart, which took long because of what prices did.
+        %% A customer's request to a cart, which was slow because of the work in prices. The
+        %% cart's request to prices may have been queued behind those of other carts.
         {"kymo why slow", [
             "^<[\\d.]+> shop:customer/1.* -> <[\\d.]+> cart_[1-4]: ",
-            "\n.* running +<[\\d.]+> prices, mostly in (shop|maps|binary|lists|erlang):"
+            "\n.* (running +|queue .* of it running: )<[\\d.]+> prices, mostly in (shop|maps|binary|lists|erlang):"
         ]},
-        %% The carts ask prices, below the requests of the customers.
+        %% The requests of the carts to prices are below those of the customers.
         {"kymo calls --tree ", [
             "(?m)  prices$", "shop:customer/1.* -> <[\\d.]+> (cart_[1-4])\n.*    <[\\d.]+> \\g1 -> <[\\d.]+> prices"
         ]},
@@ -157,7 +158,7 @@ tree(Dir, Recording) ->
     {0, Tree} = kymo_cli:run(["print", "--tree", "--pid", "prices", filename:join(Dir, Recording)]),
     Tree.
 
-%% The outputs on the page are such as a reader gets, and each claim is about one of them.
+%% The output blocks on the page match real output, and each claim is about one of them.
 shows_real_output(Config) ->
     Runs = [{Command, lists:join("\n", Output)} || {run, Command, Output} <- ?config(steps, Config)],
     [true = claim(Command, Output) || {Command, Output} <- Runs],

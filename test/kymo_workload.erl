@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
-%% Functions to be traced.
+%% Functions that suites trace.
 -module(kymo_workload).
 
 -export([id/1, add/2, fail/2, outer/1, inner/1, tail/1, many/3, nothing/0, terms/0, loop/1]).
@@ -27,7 +27,7 @@ loop(N) ->
     id(N),
     loop(N - 1).
 
-%% One of everything that a message can be.
+%% A term of each kind that a message can contain.
 terms() ->
     Big = binary:copy(<<"0123456789">>, 100),
     [0, 1, -1, 255, 256, -256, 1 bsl 27, 1 bsl 31, -(1 bsl 31), 1 bsl 32, (1 bsl 59) - 1, 1 bsl 59, -(1 bsl 59),

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The scripts that fetch, patch and build OTP, on a source that has the shape of
-# OTP and builds in no time: each of its three steps writes a line to runs.log,
-# and the second can be made to wait on a pipe.
+# Tests the scripts that fetch, patch and build OTP with a small source tree of OTP's layout that
+# builds at once. Each of its three build steps writes a line to runs.log, and the second can be
+# made to wait on a pipe.
 . "$(dirname "$0")/check.sh"
 unset BASE OTP_SRC KYMO_MIRROR KYMO_ERTS_FRESH TYPE FLAVOR MAKEFLAGS MAKELEVEL
 
@@ -16,7 +16,7 @@ otp_source() {
         touch erts/include/erl_fixed_size_int_types.h erts/include/any-any/erl_int_sizes_config.h
         printf 'one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n' >code.c
         printf '#!/bin/sh\necho status >>../runs.log\n' >erts/config.status
-        # Long strings in it are broken anywhere, in the middle of a path, too.
+        # OTP breaks long strings in this file at any place, also within a path.
         cat >configure <<'CONFIGURE'
 #!/bin/sh
 echo configured >>runs.log
@@ -54,7 +54,7 @@ series() {
         "$(sha256sum otp.tar | cut -d' ' -f1)" >series/BASE
 }
 
-# A case's own world: source, series, cache.
+# Creates a source, a series and a cache for one case.
 world() {
     otp_source
     series
@@ -65,6 +65,7 @@ world() {
 
 build() { "$TOP/scripts/otp-build" "$@"; }
 patch() { "$TOP/scripts/otp-patch" "$@"; }
+commits() { "$TOP/scripts/otp-series" "$@"; }
 tree() { dirname "$(dirname "$(dirname "$(build print "$1" | cut -d' ' -f1)")")"; }
 runs() { tr '\n' ' ' <"$(tree "$1")/src/runs.log"; }
 
@@ -99,7 +100,7 @@ variables_of_make_do_not_leak() {
     TYPE=debug MAKEFLAGS='-- TYPE=debug' build stock
 }
 
-# The pipes tell that step two runs; then the script is asked to stop.
+# Stops the script with a signal while step two runs, which the pipes report.
 stopped_build_goes_on() {
     world
     mkfifo started goon
@@ -117,7 +118,7 @@ stopped_build_goes_on() {
     cmp "$(tree stock)/src/out/two" otp/code.c
 }
 
-# Killed, the script can tell nobody. What it had started still holds the lock.
+# A killed script cannot stop its children, which still hold the lock.
 killed_build_starts_again() {
     world
     mkfifo started goon
@@ -187,11 +188,27 @@ patched_from_the_source() {
     has THREE "$(tree patched)/src/out/two"
 }
 
-# change FILE: one more commit in the checkout that patched_world has left.
+# change FILE: adds a commit to the checkout of patched_world.
 change() {
     echo '# changed' >>"work/$1"
     git -C work -c user.name=A -c user.email=a@localhost commit -q -a -m "change: $1"
     patch refresh work
+}
+
+# The name of a build depends on its contents: only a changed diff changes it.
+message_of_a_patch_changes_no_build() {
+    patched_world
+    before=$(tree patched)
+    git -C work -c user.name=A -c user.email=a@localhost commit -q --amend -m "code: Change it" -m "For another reason."
+    patch refresh work
+    has "For another reason." series/0001-code-Change-it.patch
+    same "$before" "$(tree patched)"
+    git -C work -c user.name=A -c user.email=a@localhost commit -q --amend -m "code: Change this line"
+    patch refresh work
+    [ -e series/0001-code-Change-this-line.patch ]
+    same "$before" "$(tree patched)"
+    change code.c
+    [ "$before" != "$(tree patched)" ]
 }
 
 patched_makefile_is_configured_again() {
@@ -231,7 +248,7 @@ installs() {
     [ -x prefix/bin/erl ]
 }
 
-# As for a package: nothing is written to the prefix itself.
+# As for a package: nothing is written below the prefix itself.
 installs_below_destdir() {
     patched_world
     build install "$PWD/prefix" root
@@ -275,6 +292,33 @@ check_of_the_series() {
     lacks added.c series/0001-code-Change-it.patch
 }
 
+# With "overlay none", the patch has the new file.
+new_files_in_patches() {
+    patched_world
+    echo "overlay none" >>series/BASE
+    refuses out patch check
+    has "there is no overlay" out
+    patch refresh work
+    same "0001-code-Change-it.patch BASE" "$(cd series && echo *)"
+    has added.c series/0001-code-Change-it.patch
+    patch check >out
+    has "1 patches and 0 new files" out
+    build patched
+}
+
+topics_fit_the_patches() {
+    patched_world
+    mkdir series/topics
+    printf '# One\n\nFirst patch: code: Change that\nSuites: emulator:a\n' >series/topics/01-one.md
+    refuses out patch check
+    has "no patch of series is: code: Change that (01-one.md)" out
+    sed -i 's/that/it/' series/topics/01-one.md
+    patch check
+    same "0001 01-one" "$(commits topics)"
+    refuses out commits 02-two
+    has "no topic 02-two; these are: 01-one" out
+}
+
 check_wants_canonical_patches() {
     patched_world
     sed -i 's/^Because\.$/Because.  /' series/0001-*.patch
@@ -309,7 +353,7 @@ refresh_takes_patches_away() {
     same "BASE" "$(ls series)"
 }
 
-# What the README tells someone who has only git and OTP.
+# The README's instructions for applying the patches with git alone.
 git_alone_is_enough() {
     patched_world
     cd otp
@@ -354,7 +398,7 @@ other_versions_are_refused() {
     has "holds no source of OTP" out
 }
 
-# The release that a source must have is that of the series' base.
+# The source must be of the release that the series is based on.
 bases_take_their_own_release() {
     world
     echo 29.1.3 >otp/OTP_VERSION
@@ -377,7 +421,7 @@ bases_by_name() {
     has "there is no series otp-30: BASE is one of 27.3.4 29.1" out
 }
 
-# A file with another sum is not believed, wherever it lies.
+# A file with a wrong checksum is refused, wherever it was found.
 sums_are_checked() {
     world
     echo more >>cache/dl/otp.tar
@@ -386,7 +430,7 @@ sums_are_checked() {
     [ ! -e cache/dl/otp.tar ]
 }
 
-# What is in the cache needs no network; without either it says where it looked.
+# Cached files need no network. Without cache and network, the script lists where it looked.
 debian_otp_is_fetched_once() {
     export KYMO_CACHE=$PWD/cache KYMO_MIRROR=file://$PWD/none
     refuses out "$TOP/scripts/otp-debian"
@@ -402,7 +446,7 @@ debian_otp_is_fetched_once() {
     same "$erl" "$("$TOP/scripts/otp-debian")"
 }
 
-# Common Test has a last word on each suite, and a status for all of them.
+# Common Test prints a result for each suite, and has one exit status for all.
 suites_are_added_up() {
     world
     build stock >/dev/null
@@ -414,8 +458,8 @@ suites_are_added_up() {
     suites >out
     has "23 passed, 0 failed, 1 skipped" out
     same "23 0 1" "$(cut -f2-4 results | tr '\t' ' ')"
-    # A suite before the last one; then one that did not end; then what failed was
-    # no case.
+    # A failed suite that is not the last one; then one that did not end; then a failure outside
+    # of all cases.
     echo >suites
     complete a "3 ok, 2 failed of 5"
     complete b "20 ok, 0 failed of 20"
@@ -434,9 +478,9 @@ suites_are_added_up() {
 
 for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on killed_build_starts_again \
     second_build_waits_for_first failed_build_tells_where patched_builds_only_what_changed \
-    patched_from_the_source patched_makefile_is_configured_again \
+    patched_from_the_source message_of_a_patch_changes_no_build patched_makefile_is_configured_again \
     patched_configure_starts_from_the_source variants empty_series_shares_the_build installs installs_below_destdir prune_keeps_the_present \
-    bad_hunk_is_named overlay_must_be_new check_of_the_series check_wants_canonical_patches \
+    bad_hunk_is_named overlay_must_be_new check_of_the_series new_files_in_patches topics_fit_the_patches check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
     git_alone_is_enough suites_are_added_up cache_may_be_relative git_checkout_as_source other_versions_are_refused \
     bases_take_their_own_release bases_by_name sums_are_checked \

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# kymo as others get it: built by rebar3 alone, as a dependency, in a release,
-# installed, packed; and the look for missing packages. Except for debian_13 there is no
-# network: the proxy does not exist. Arguments name the cases to run.
+# Tests kymo as users get it: built by rebar3 alone, as a dependency, in a release, installed, and
+# as a package; and the search for missing packages. Except for debian_13 there is no network: the
+# proxy does not exist. Arguments name the cases to run.
 . "$(dirname "$0")/check.sh"
 unset MIX_REBAR3 MIX_HOME MIX_ENV HEX_HOME MAKEFLAGS MAKELEVEL ERL ERLC ERL_LIBS ERL_FLAGS OUT PRIV BUILD BUILD_ROOT ERTS_INCLUDE_DIR DESTDIR PREFIX
 export HOME=$WORK http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 REBAR_COLOR=none
 
-# The files that git knows, as they are now; what was built is left behind.
+# Copies the files that git tracks, with their present contents, and no built files.
 checkout() {
     mkdir -p "$1"
     if git -C "$TOP" rev-parse -q --git-dir >/dev/null 2>&1; then
@@ -27,7 +27,7 @@ git_repository() {
     git -C "$1" -c user.name=A -c user.email=a@localhost commit -q -m kymo
 }
 
-# An application whose start needs all that kymo brings: both NIFs, the command.
+# An application that needs all parts of kymo to start: both NIFs and the command.
 sample() {
     mkdir -p "$1/src"
     cat >"$1/src/sample.app.src" <<'ERL'
@@ -83,7 +83,7 @@ ERL
     start_sample _build/default/lib/*/ebin >out
     has "sample works in" out
     rebar3 release >release.out 2>&1 || { tail -n 20 release.out; exit 1; }
-    # The release stands on its own, wherever it is put.
+    # The release does not depend on its location.
     mv _build/default/rel/sample ../moved
     rm -rf _build
     cd ..
@@ -93,7 +93,7 @@ ERL
     has "sample works in $PWD/moved/lib/kymo-" out
 }
 
-# mix_sample DEPENDENCY: a project of mix with it, which has neither hex nor rebar3.
+# mix_sample DEPENDENCY: a mix project with this dependency, without hex and rebar3.
 mix_sample() {
     mkdir -p sample/lib
     cat >sample/mix.exs <<EX
@@ -119,8 +119,17 @@ EX
     mix deps.get </dev/null >out 2>&1 || { cat out; exit 1; }
     mix run -e 'Sample.check("recording")' </dev/null >>out 2>&1 || { cat out; exit 1; }
     has "sample works in $PWD/_build/dev/lib/kymo/priv" out
+    cat >shell <<'EX'
+h :kymo.snapshot
+spawn(fn -> Stream.run(Stream.repeatedly(fn -> Enum.sort([2, 1]); Process.sleep(1) end)) end)
+:kymo.calls("Enum.sort/1", %{count: 2, time: 60000})
+EX
+    iex -S mix <shell >shown 2>&1
+    has "Copies what the recorder holds now" shown
+    has " call 'Elixir.Enum':sort([2,1])" shown
+    has " return_from 'Elixir.Enum':sort/1 value=[1,2]" shown
     lacks rebar out
-    # Where the documentation says that the command is.
+    # The documented location of the command.
     _build/dev/lib/kymo/priv/bin/kymo --version
 }
 
@@ -129,8 +138,8 @@ mix_git_dependency() {
     mix_sample "git: \"file://$PWD/kymo\", branch: \"main\""
 }
 
-# The package of hex.pm as rebar3 reads it, with rebar3's own code, which checks the sums;
-# then as a dependency in a folder, of rebar3 and of mix.
+# Unpacks the hex package with rebar3's own code, which checks its checksums; then uses it as a
+# dependency by path, with rebar3 and mix.
 hex_package() {
     git_repository kymo
     make -s -C kymo hex </dev/null >out 2>&1 || { cat out; exit 1; }
@@ -149,7 +158,7 @@ hex_package() {
             r3_hex_tarball:unpack(Tar, "sample/_checkouts/kymo"),
         [true = filelib:is_regular(filename:join("sample/_checkouts/kymo", F)) || F <- Named],
         halt().' </dev/null
-    # What belongs to the tests only stays out.
+    # Files for tests are not included.
     [ ! -e sample/_checkouts/kymo/c_src/test ]
     rm -rf kymo
     sample sample
@@ -165,7 +174,7 @@ hex_package() {
     mix_sample 'path: "../kymo"'
 }
 
-# What each shell offers after the words, with the completion that is installed in $share.
+# The words that each shell offers as the next one, with the completion installed in $share.
 bash_offers() {
     bash -c '. "$0"; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _kymo; echo "${COMPREPLY[@]}"' \
         "$share/bash-completion/completions/kymo" "$@"
@@ -191,7 +200,7 @@ completions() {
         same "watch why" "$("${shell}_offers" kymo help w)"
         same "speedscope" "$("${shell}_offers" kymo export s)"
         same "--sort --strict" "$("${shell}_offers" kymo stats --s)"
-        # Files are the shell's own.
+        # File names are completed by the shell itself.
         same "" "$("${shell}_offers" kymo info nothing-of-this-name)"
     done
 }
@@ -205,18 +214,20 @@ make_install() {
         {ok, _} = application:ensure_all_started(kymo), ok = erl_msg_tracer:load(),
         {ok, Mods} = application:get_key(kymo, modules),
         [] = [M || M <- Mods, code:ensure_loaded(M) =/= {module, M}], halt().' </dev/null
-    # The shells document it.
+    # Both shells show its documentation.
     ERL_LIBS=$PWD/root/opt/kymo/lib erl -noshell -noinput -eval 'c:h(kymo, snapshot, 2), halt().' </dev/null >out
     has "Copies what the recorder holds now" out
+    echo 'h :kymo.snapshot' | ERL_LIBS=$PWD/root/opt/kymo/lib iex >out 2>&1
+    has "Copies what the recorder holds now" out
     completions "$PWD/root/opt/kymo"
-    # Nothing stays behind, whoever has built it.
+    # `make clean` removes everything, also what rebar3 has built.
     (cd kymo && rebar3 compile >/dev/null)
     [ -n "$(git -C kymo status --porcelain --ignored)" ]
     make -s -C kymo clean
     same "" "$(git -C kymo status --porcelain --ignored)"
 }
 
-# Away from where it was built, without this project's paths.
+# Works in another folder, and does not contain paths of the build.
 tarball() {
     git_repository kymo
     make -s -C kymo tarball </dev/null >out 2>&1 || { cat out; exit 1; }
@@ -245,7 +256,7 @@ tarball() {
 debian_package() {
     git_repository kymo
     make -s -C kymo deb </dev/null >out 2>&1 || { cat out; exit 1; }
-    # The project has no mail address; who publishes the package has one.
+    # The project has no mail address; whoever publishes the package sets one.
     lintian --allow-root --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \
         --fail-on warning,error kymo/build/package/*.deb
     dpkg-deb -x kymo/build/package/*.deb root
@@ -257,13 +268,13 @@ debian_package() {
     cp sample/src/sample.app.src ebin/sample.app
     ERL_LIBS=$PWD/root/usr/lib/erlang/lib start_sample ebin >out
     has "sample works in $PWD/root/usr/lib/erlang/lib/kymo-" out
-    # What is built the same gives the same package.
+    # The package is reproducible.
     mv kymo/build/package/*.deb first.deb
     make -s -C kymo deb </dev/null >out 2>&1 || { cat out; exit 1; }
     cmp first.deb kymo/build/package/*.deb
 }
 
-# The package that is built here, on a new Debian 13 with that release's Erlang.
+# Installs the package that is built here in a new Debian 13, with that release's Erlang.
 debian_13() {
     # shellcheck source=scripts/apt-lib.sh
     . "$TOP/scripts/apt-lib.sh"
@@ -300,7 +311,7 @@ SH
     has "on OTP 27" checked
 }
 
-# A machine that has next to nothing: only these commands are found.
+# A machine with almost nothing installed: only these commands are found.
 bare_path() {
     mkdir bare
     local c
@@ -318,14 +329,14 @@ nothing_missing_nothing_said() {
 
 without_root_the_packages_are_named() {
     bare_path apt-get
-    # Neither root nor sudo, whoever runs this.
+    # Neither root nor sudo, whichever user runs this.
     rm bare/id
     printf '#!/bin/sh\necho 1000\n' >bare/id
     chmod +x bare/id
     refuses out env -i HOME="$HOME" PATH="$PWD/bare" bash "$TOP/scripts/bootstrap" build demo
     has "apt-get install --no-install-recommends" out
     for p in erlang-base erlang-dev erlang-inets gcc libc6-dev libsqlite3-dev make zlib1g-dev; do has " $p" out; done
-    # There are no lists of packages here, as on a new machine, or there are.
+    # First without lists of packages, as on a new machine, then with them.
     has "    apt-get update && apt-get install" out
     printf '#!/bin/sh\nexit 0\n' >bare/apt-cache
     chmod +x bare/apt-cache
@@ -340,7 +351,7 @@ without_apt_the_packages_are_named() {
     for p in g++ perl xz-utils libncurses-dev libssl-dev; do has " $p" out; done
 }
 
-# As root, apt is asked without a terminal, once it knows the packages.
+# As root, apt runs without a terminal, after an update if it does not know the packages.
 as_root_apt_installs() {
     bare_path
     rm bare/id
@@ -350,11 +361,11 @@ as_root_apt_installs() {
     printf '#!/bin/sh\necho "$DEBIAN_FRONTEND $*" >>%s/calls\n' "$PWD" >bare/apt-get
     chmod +x bare/id bare/apt-cache bare/apt-get
     refuses out env -i HOME="$HOME" PATH="$PWD/bare" bash "$TOP/scripts/bootstrap" build
-    # The lists are unknown here: an update comes first.
+    # There are no lists of packages, so an update comes first.
     has "noninteractive" calls
     same " update" "$(sed -n '1s/.*\( update\)$/\1/p' calls)"
     has "install --no-install-recommends erlang-base" calls
-    # This apt installs nothing, and that is noticed.
+    # This apt installs nothing, which is detected.
     has "installed, but not found" out
 }
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The scripts that count: a failure must never be lost, whatever its shape. They
-# run in a small project of their own that has some of each.
+# Tests the scripts that run tests and count results: no kind of failure may be lost. They run in a
+# small project with failures of each kind. Arguments name the cases to run.
 . "$(dirname "$0")/check.sh"
 unset KYMO_RESULTS MAKEFLAGS MAKELEVEL ERL ERL_LIBS OUT
 
-# The scripts take the folder above them for the project.
+# The scripts use their parent folder as the project.
 project() {
     mkdir -p project/src project/c_src project/test
     cp -r "$TOP/scripts" "$TOP/Makefile" project/
@@ -15,7 +15,7 @@ project() {
     mkdir project/priv
     cp -r "$TOP/priv/example" project/priv/
     printf 'all tests fuzzers:\n\t@true\n' >project/c_src/Makefile
-    # What is missing here is of no concern.
+    # Missing packages do not matter here.
     printf '#!/bin/sh\n' >project/scripts/bootstrap
     mkdir -p project/build/test
     cd project
@@ -28,7 +28,7 @@ suite() {
     } >"test/$1_SUITE.erl"
 }
 
-# In no order: suites run side by side.
+# Sorted, because suites run in parallel.
 results() { cut -f2-4 build/test/results.tsv | sort | tr '\t\n' ' ;'; }
 
 prog() { printf '#!/bin/sh\n%s\n' "$1" >prog && chmod +x prog; }
@@ -68,7 +68,7 @@ ERL
     same "1 0 0;1 0 0;" "$(results)"
 }
 
-# Each of two waits for the other, and what they say does not mix.
+# Two suites that wait for each other must run in parallel, and their outputs are not mixed.
 suites_run_side_by_side() {
     project
     for me in one two; do
@@ -88,7 +88,7 @@ ERL
     same "2 0 0;2 0 0;" "$(results)"
     grep -oE '(one|two)_SUITE' out | uniq >order
     same 2 "$(wc -l <order)"
-    # One failure among them is the failure of all.
+    # If one of them fails, the run fails.
     suite zwei <<'ERL'
 all() -> [bad].
 bad(_) -> error(on_purpose).
@@ -218,7 +218,7 @@ program_without_tests_is_a_failure() {
 
 hanging_program_is_a_failure() {
     project
-    # Reads from a pipe that nobody writes to.
+    # Reads from a pipe without a writer.
     mkfifo pipe
     prog 'echo "[ RUN      ] a"; read x <>pipe'
     KYMO_TEST_SECONDS=1 refuses out scripts/run-prog hang ./prog
@@ -226,7 +226,7 @@ hanging_program_is_a_failure() {
     has "it took longer than 1 s" out
 }
 
-# A suite whose NIF does what it is told to, for --asan.
+# A suite for --asan, whose NIF makes the requested error.
 nif_project() {
     project
     mkdir c_src/nif
@@ -300,7 +300,7 @@ sanitizers_see_what_is_undefined() {
     has "runtime error: shift exponent 40" out
 }
 
-# The runtime itself loses some at its end, and that is not counted.
+# Leaks of the runtime itself are not counted.
 sanitizers_see_what_is_lost() {
     nif_project
     refuses out scripts/run-ct --asan wild_SUITE:leak
@@ -309,7 +309,7 @@ sanitizers_see_what_is_lost() {
     has "nif/wild.c" out
 }
 
-# The whole run: its last line and its status.
+# The last line and the status of a whole run.
 last_line_is_the_total() {
     project
     suite mixed <<'ERL'
@@ -328,6 +328,9 @@ ERL
     refuses out bash scripts/test quick
     same "2 passed, 1 failed, 1 skipped" "$(tail -n 1 out)"
     has "bad_SUITE: 1 failed, log" out
+    sed -n '/^Failed:/,$p' out >end
+    has "FAILED  bad_SUITE:bad" end
+    has "as it should" end
 }
 
 nothing_run_is_no_success() {
@@ -337,13 +340,41 @@ nothing_run_is_no_success() {
     has "1 failed" out
 }
 
-for case in suites_are_counted good_suites_pass suites_run_side_by_side what_could_not_run_has_failed \
-    skipped_groups_and_suites_are_no_failures runtime_that_dies_is_a_failure \
-    runtime_that_stops_early_is_a_failure suite_without_cases_is_a_failure \
-    code_that_does_not_compile_is_a_failure programs_are_counted skipped_tests_are_counted \
-    crash_in_a_test_is_a_failure crash_between_tests_is_a_failure program_without_tests_is_a_failure \
-    hanging_program_is_a_failure good_code_passes_the_sanitizers sanitizers_see_the_block_of_a_nif \
-    sanitizers_see_what_is_undefined sanitizers_see_what_is_lost last_line_is_the_total nothing_run_is_no_success; do
+# The row of a command is appended, and replaced by a later run.
+run_is_noted() {
+    project
+    mkdir doc
+    printf '%s\n' Runs: "" "| command | result |" "|---|---|" "| \`other\` | old |" "" "The end." >doc/test-runs.md
+    refuses out scripts/test-note 'make test-quick'
+    has "no run of scripts/test has ended here" out
+    suite bad <<'ERL'
+all() -> [good, bad].
+good(_) -> ok.
+bad(_) -> ct:fail("as it should").
+ERL
+    refuses out bash scripts/test quick
+    scripts/test-note 'make test-quick' >out
+    same "$(cat out)" "$(sed -n 6p doc/test-runs.md)"
+    has "| \`make test-quick\` | $(date -u +%Y-%m)-" out
+    has " processors | 0h00m | 1 passed, 1 failed: OTP " out
+    has ": bad_SUITE (1) |" out
+    sed -i 's/^all.*/all() -> [good]./' test/bad_SUITE.erl
+    bash scripts/test quick >out
+    scripts/test-note 'make test-quick' >out
+    has "0h00m | 1 passed, 0 failed |" out
+    same "$(echo "| \`other\` | old |"; cat out; printf '\nThe end.\n')" "$(sed -n '5,$p' doc/test-runs.md)"
+}
+
+cases=(suites_are_counted good_suites_pass suites_run_side_by_side what_could_not_run_has_failed
+    skipped_groups_and_suites_are_no_failures runtime_that_dies_is_a_failure
+    runtime_that_stops_early_is_a_failure suite_without_cases_is_a_failure
+    code_that_does_not_compile_is_a_failure programs_are_counted skipped_tests_are_counted
+    crash_in_a_test_is_a_failure crash_between_tests_is_a_failure program_without_tests_is_a_failure
+    hanging_program_is_a_failure good_code_passes_the_sanitizers sanitizers_see_the_block_of_a_nif
+    sanitizers_see_what_is_undefined sanitizers_see_what_is_lost last_line_is_the_total
+    nothing_run_is_no_success run_is_noted)
+[ $# = 0 ] || cases=("$@")
+for case in "${cases[@]}"; do
     run_case "$case"
 done
 [ "$failures" = 0 ]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library of the same module that keeps private data, as some other version of
- * the tracer might: erl_msg_tracer must refuse to take over from it.
+ * A library of the same module that has private data, as another version of the
+ * tracer might have: erl_msg_tracer must refuse to take over from it.
  */
 #include <erl_nif.h>
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tracer that does as its state says: {Status, Answer, Events, Questions}. Status
- * is what it answers to trace_status, Answer to everything else; the atom random
- * stands for any of the three answers, and raise for an exception. Events, if it is
- * a pid, is told of events: {Function, Tag, Tracee, Term, Options}; the atom raise
- * stands for an exception whose reason is the term of the event. Questions is told of
- * questions: {asked, Function, Tag}. (Not where a match spec changes the trace
- * flags: the tracee is locked then while the tracer is asked.)
+ * A tracer whose behaviour is given by its state: {Status, Answer, Events, Questions}.
+ * Status is its answer to trace_status, Answer its answer to everything else. The atom
+ * random means any of the three answers, and raise an exception. If Events is a pid, it
+ * receives the events: {Function, Tag, Tracee, Term, Options}. If it is the atom raise,
+ * the tracer raises an exception whose reason is the term of the event. Questions
+ * receives the questions: {asked, Function, Tag}. (It must not be used where a match spec
+ * changes trace flags, because the tracee is then locked while the tracer is called.)
  *
- * MODULE is the name of the module, VERSION which build of the library this is.
- * With RAW it wants raw events, and tells them as the behaviour would. */
+ * MODULE is the name of the module, and VERSION is the build of the library. With RAW the
+ * tracer uses that version of the interface for raw events, and reports them as the
+ * behaviour would. From version 2 on, the options also have what that version adds. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <erl_nif.h>
@@ -146,9 +147,9 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
     ErlNifPid self;
     ERL_NIF_TERM term = e->term, options = enif_make_new_map(env);
     if (enif_self(env, &self) != NULL) {
-        return ERL_NIF_TRACER_REMOVE; /* it is promised that there is no process */
+        return ERL_NIF_TRACER_REMOVE; /* the interface guarantees that there is no process */
     }
-    /* Returns are not asked for. */
+    /* There are no questions about returns. */
     if (e->kind != ERL_NIF_TRACE_CALL || enif_is_identical(e->tag, enif_make_atom(env, "call"))) {
         ErlNifTracerAnswer said = raw_answer(env, e, "raw_event");
         if (said != ERL_NIF_TRACER_TRACE) {
@@ -178,6 +179,30 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
             options = put(env, options, "timestamp", enif_make_atom(env, stamps[i]));
         }
     }
+#if RAW >= 2
+    static const char *const reasons[] = {"unknown", "exiting", "suspended",  "dirty",
+                                          "waiting", "trap",    "reductions", "port"};
+    static const char *const causes[] = {"unknown", "out",   "message", "port",
+                                         "timer",   "spawn", "resume",  "signal"};
+    switch (e->kind) {
+    case ERL_NIF_TRACE_RUNNING_PROCS:
+        options = put(env, options, "out_reason", enif_make_atom(env, reasons[e->out_reason]));
+        options = put(env, options, "runnable_by", enif_make_atom(env, causes[e->runnable_by]));
+        options = put(env, options, "runnable_for", enif_make_int64(env, e->runnable_for));
+        break;
+    case ERL_NIF_TRACE_TAKEN:
+        options = put(env, options, "passed",
+                      e->passed == ERL_NIF_TRACE_MANY ? enif_make_atom(env, "many")
+                                                      : enif_make_uint64(env, e->passed));
+        /* fall through */
+    case ERL_NIF_TRACE_SEND:
+    case ERL_NIF_TRACE_RECEIVE:
+        options = put(env, options, "message", enif_make_uint64(env, e->message));
+        break;
+    case ERL_NIF_TRACE_CALL: options = put(env, options, "depth", enif_make_uint64(env, e->depth)); break;
+    default: break;
+    }
+#endif
     if (e->time == 0 || e->time > enif_monotonic_time(ERL_NIF_NSEC)) {
         options = put(env, options, "bad_time", enif_make_int64(env, e->time));
     }
@@ -186,10 +211,10 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
     return ERL_NIF_TRACER_TRACE;
 }
 
-/* 0 is right; the others are mistakes. */
+/* 0 registers correctly, other values make a mistake. */
 static void register_raw(ErlNifEnv *env, int how)
 {
-    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, ERL_NIF_TRACER_TIME, raw_enabled, raw_event};
+    ErlNifTracer tracer = {RAW, ERL_NIF_TRACER_TIME, raw_enabled, raw_event};
     ErlNifTracerRegister *set;
     *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);
     if (set == NULL) {
@@ -216,7 +241,7 @@ static void register_raw(ErlNifEnv *env, int how)
 }
 #endif
 
-/* Not while it is loaded: an error. */
+/* Registers after load, which is an error. */
 static ERL_NIF_TERM registering(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     int before = register_result;
@@ -234,7 +259,7 @@ static ERL_NIF_TERM counts(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
                             enif_make_uint64(env, atomic_load(&events)));
 }
 
-/* A message, sent from a dirty scheduler. */
+/* Sends a message from a dirty scheduler. */
 static ERL_NIF_TERM dirty_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     ErlNifPid pid;
@@ -246,7 +271,7 @@ static ERL_NIF_TERM dirty_send(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
     return am_ok;
 }
 
-/* The same by way of an environment, as what is sent with a seq_trace token. */
+/* The same with a message environment, as for messages with a seq_trace token. */
 static ERL_NIF_TERM dirty_send_env(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     ErlNifPid pid;

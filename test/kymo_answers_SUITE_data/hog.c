@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions that keep a scheduler busy without giving it back: hog/1 an ordinary one,
- * dirty_hog/1 a dirty CPU scheduler. Milliseconds of CLOCK_MONOTONIC.
+ * Functions that keep a scheduler busy without yielding: hog/1 a normal scheduler,
+ * dirty_hog/1 a dirty CPU scheduler. The argument is milliseconds of CLOCK_MONOTONIC.
  */
 #include <erl_nif.h>
 

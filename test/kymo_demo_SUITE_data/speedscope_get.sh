@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the index.html of speedscope, the viewer of profiles. It is taken from
-# the folder KYMO_SPEEDSCOPE, or from a cache folder, or with npm, once. When none
-# of this is possible the reason goes to standard error and the status is 1.
+# Prints the path of index.html of speedscope, a viewer for profiles. It is in the folder
+# KYMO_SPEEDSCOPE or in a cache folder, into which npm downloads it once. If neither is
+# possible, the reason is printed to standard error and the status is 1.
 set -euo pipefail
 
 version=1.25.0
@@ -27,7 +27,7 @@ if ! whole "$cache"; then
     command -v npm >/dev/null || fail "npm is not installed, and $cache does not hold speedscope"
     temp=$(mktemp -d)
     trap 'rm -rf "$temp"' EXIT
-    # Only the archive: nothing of it is installed or run by npm.
+    # Only downloads the archive: npm neither installs nor runs anything.
     (cd "$temp" && timeout 300 npm pack --silent "speedscope@$version") >"$temp/log" 2>&1 ||
         fail "npm can't get speedscope@$version: $(tail -n 1 "$temp/log")"
     tar -xzf "$temp"/*.tgz -C "$temp" package/dist/release

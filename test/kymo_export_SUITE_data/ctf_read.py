@@ -1,16 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# Reads a CTF trace with babeltrace2's library and prints what is in it as Erlang
-# terms, for file:consult/1.
+# Reads a CTF trace with babeltrace2's library and prints its contents as Erlang terms,
+# for file:consult/1.
 #
 #   ctf_read.py FOLDER
 #
 #   {events, [{Name, Count}]}.      without the dictionary and the recorder's notes
-#   {functions, [{Name, Count}]}.   calls, by the name that the dictionary gives
+#   {functions, [{Name, Count}]}.   calls, by the name in the dictionary
 #   {processes, [Name]}.            processes of the dictionary
 #   {threads, [{Kind, Number, Count}]}.
-#   {lost, Events, Packets}.        what babeltrace2 says was discarded
+#   {lost, Events, Packets}.        reported as discarded by babeltrace2
 #   {time, First, Last}.            of the events, ns since the Unix epoch
 #   {sorted, Boolean}.
 import collections

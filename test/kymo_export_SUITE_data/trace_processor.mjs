@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asks Perfetto's own trace_processor about a trace, with SQL.
+// Runs SQL queries on a trace with Perfetto's own trace_processor.
 //
 //   node trace_processor.mjs ASSETS TRACE QUERY...
 //
@@ -27,7 +27,7 @@ if (queries.length === 0) {
 globalThis.self = globalThis;
 globalThis.WorkerGlobalScope = function () {};
 globalThis.location = {href: pathToFileURL(assets).href + '/'};
-// What the engine logs must not mix with the answers.
+// The engine's log output must not mix with the answers.
 console.log = console.warn = console.debug = console.info = () => {};
 
 function replaceOnce(text, from, to) {

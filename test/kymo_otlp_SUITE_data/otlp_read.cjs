@@ -4,10 +4,11 @@
 //
 //   node otlp_read.cjs PACKAGES FILE
 //
-// Each line of FILE must be an ExportTraceServiceRequest of which the definitions know
-// every member: what they make of it, encoded to bytes and decoded again, must be what was
-// in the line. Prints Erlang terms, one for each span:
+// Each line of FILE must be an ExportTraceServiceRequest or an ExportMetricsServiceRequest of
+// which the definitions know every member: encoding the line to bytes and decoding them again
+// must give what was in the line. Prints Erlang terms, one for each span and metric:
 //   {span, ResourceAttributes, Scope, Span}.
+//   {metric, ResourceAttributes, Scope, Metric}.
 // with maps and binaries. Exits 0 when all lines could be read, else 1 with the reason.
 'use strict';
 const {readFileSync} = require('node:fs');
@@ -18,11 +19,11 @@ const {isDeepStrictEqual} = require('node:util');
 const [packages, file] = process.argv.slice(2);
 const root = createRequire(join(packages, 'package.json'))(
   join(packages, 'node_modules/@opentelemetry/otlp-transformer/build/src/generated/root.js'));
-const Request = root.opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest;
+const collector = root.opentelemetry.proto.collector;
 
 function fail(text) { throw new Error(text); }
 
-// OTLP writes ids in hex where protocol buffers write base64.
+// OTLP's JSON has ids in hex, where that of protocol buffers has base64.
 const ID_LENGTH = {traceId: 32, spanId: 16, parentSpanId: 16};
 function toBase64(value) {
   if (Array.isArray(value)) return value.map(toBase64);
@@ -36,7 +37,7 @@ function toBase64(value) {
 }
 
 // 64-bit integers must be strings of digits.
-const TIMES = ['startTimeUnixNano', 'endTimeUnixNano', 'timeUnixNano', 'intValue'];
+const TIMES = ['startTimeUnixNano', 'endTimeUnixNano', 'timeUnixNano', 'intValue', 'asInt'];
 function checkIntegers(value) {
   if (Array.isArray(value)) return value.forEach(checkIntegers);
   if (value === null || typeof value !== 'object') return;
@@ -48,12 +49,14 @@ function checkIntegers(value) {
 
 function read(line) {
   const plain = toBase64(JSON.parse(line));
+  const Request = 'resourceMetrics' in plain ? collector.metrics.v1.ExportMetricsServiceRequest
+    : collector.trace.v1.ExportTraceServiceRequest;
   checkIntegers(plain);
   const wrong = Request.verify(Request.fromObject(plain));
   if (wrong) fail(wrong);
   const decoded = Request.toObject(Request.decode(Request.encode(Request.fromObject(plain)).finish()),
     {longs: String, bytes: String, enums: Number});
-  // What is empty need not survive.
+  // Empty members may get lost.
   const known = (v) => Array.isArray(v) ? v.map(known)
     : v !== null && typeof v === 'object'
       ? Object.fromEntries(Object.entries(v).filter(([, x]) => !(Array.isArray(x) && x.length === 0))
@@ -90,16 +93,31 @@ function span(s) {
     ['message', text(s.status && s.status.message ? s.status.message : '')]]);
 }
 
+const number = (p) => 'asInt' in p ? p.asInt : p.asDouble.toFixed(12);
+function metric(m) {
+  const data = m.sum || m.gauge;
+  return map([
+    ['name', text(m.name)], ['unit', text(m.unit)],
+    ['type', m.sum ? `{sum,${data.aggregationTemporality},${data.isMonotonic}}` : 'gauge'],
+    ['points', `[${data.dataPoints.map((p) => `{${attributes(p.attributes)},` +
+      `${p.startTimeUnixNano === undefined || p.startTimeUnixNano === '0' ? 'none' : p.startTimeUnixNano},` +
+      `${p.timeUnixNano},${number(p)}}`).join(',')}]`]]);
+}
+
 try {
   const lines = readFileSync(file, 'utf8').split('\n');
   if (lines.pop() !== '') fail('the last line has no end');
   for (const line of lines) {
     const request = read(line);
-    for (const r of request.resourceSpans)
+    const print = (kind, r, scope, what) =>
+      process.stdout.write(`{${kind},${attributes(r.resource.attributes)},` +
+        `{${text(scope.scope.name)},${text(scope.scope.version)}},${what}}.\n`);
+    for (const r of request.resourceSpans || [])
       for (const scope of r.scopeSpans)
-        for (const s of scope.spans)
-          process.stdout.write(`{span,${attributes(r.resource.attributes)},` +
-            `{${text(scope.scope.name)},${text(scope.scope.version)}},${span(s)}}.\n`);
+        for (const s of scope.spans) print('span', r, scope, span(s));
+    for (const r of request.resourceMetrics || [])
+      for (const scope of r.scopeMetrics)
+        for (const m of scope.metrics) print('metric', r, scope, metric(m));
   }
 } catch (e) {
   console.error(e.stack || String(e));

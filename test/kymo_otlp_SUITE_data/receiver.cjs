@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A collector for tests: takes what is posted to it and answers as it was told.
+// A collector for tests: accepts requests and gives predefined answers.
 //
 //   node receiver.cjs FILE ANSWERS [KEY CERT]
 //
-// FILE gets the body of each request that was answered with 200, a line each. ANSWERS is
+// FILE gets the body of each request that is answered with 200, one per line. ANSWERS is
 // JSON: an array of [STATUS, HEADERS, BODY], one for each request in turn, the last one for
 // all that follow. FILE.log gets a line of JSON for each request, before it is answered:
 // method, url, some headers, and the milliseconds since the one before. With KEY and CERT

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the name of axe.min.js of axe-core, which checks pages for accessibility. It is
-# the file KYMO_AXE, or taken from a cache folder, or with npm, once. When none of this is
-# possible the reason goes to standard error and the status is 1.
+# Prints the path of axe.min.js of axe-core, which checks pages for accessibility: the file
+# KYMO_AXE, or one in a cache folder, into which npm downloads it once. If neither is
+# possible, the reason is printed to standard error and the status is 1.
 set -euo pipefail
 
 version=4.10.3
@@ -26,7 +26,7 @@ if ! whole "$cache/axe.min.js"; then
     command -v npm >/dev/null || fail "npm is not installed, and $cache does not hold axe-core"
     temp=$(mktemp -d)
     trap 'rm -rf "$temp"' EXIT
-    # Only the archive: nothing of it is installed or run by npm.
+    # Only downloads the archive: npm neither installs nor runs anything.
     (cd "$temp" && timeout 300 npm pack --silent "axe-core@$version") >"$temp/log" 2>&1 ||
         fail "npm can't get axe-core@$version: $(tail -n 1 "$temp/log")"
     tar -xzf "$temp"/*.tgz -C "$temp" package/axe.min.js

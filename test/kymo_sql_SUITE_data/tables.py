@@ -2,10 +2,10 @@
 #
 # Usage: tables.py EXTENSION RECORDING NDJSON
 #
-# Reads the tables of a recording in two ways that are not the command's: with the
+# Reads the tables of a recording in two ways without the command: with the
 # extension in Python's sqlite3, and from the files of `kymo export ndjson` with Python's
 # json. Both must have the same columns and the same rows. Prints "TABLE ROWS" for each,
-# or what differs with status 1; status 2 when this Python can't load extensions.
+# or the differences, with status 1; status 2 if this Python cannot load extensions.
 import json
 import os
 import sqlite3
@@ -44,7 +44,7 @@ def rows_of(table, columns):
 
 
 tables = [n for (n,) in db.execute("select name from sqlite_temp_master where type = 'table' order by rowid")]
-if sorted(tables) != sorted(f[: -len(".ndjson")] for f in os.listdir(folder)):
+if sorted(t + ".ndjson" for t in tables) + ["schema.sql"] != sorted(os.listdir(folder), key=lambda f: (f == "schema.sql", f)):
     fail("tables", tables, os.listdir(folder))
 for table in tables:
     columns = [(row[1], row[2].lower()) for row in db.execute("select * from pragma_table_info(?)", (table,))]
@@ -53,7 +53,7 @@ for table in tables:
     if sorted(map(repr, from_sql)) != sorted(map(repr, from_file)):
         differ = set(map(repr, from_sql)) ^ set(map(repr, from_file))
         fail(table, "rows differ:", len(from_sql), len(from_file), sorted(differ)[:4])
-    # The other way round: what SQLite makes of the file.
+    # The values of the file as SQLite converts them.
     names = ", ".join('"%s" %s' % column for column in columns)
     db.execute('create table main."copy_%s" (%s)' % (table, names))
     db.executemany('insert into "copy_%s" values (%s)' % (table, ", ".join("?" * len(columns))), from_file)

@@ -2,8 +2,8 @@
 #
 # A client of RabbitMQ, for kymo_subjects_SUITE: rabbit.py PORT QUEUE. It publishes to a
 # queue and gets from it, one request after another, until its standard input ends, and
-# measures each get. After the first hundred it writes "busy"; at the end the number of
-# messages published, the number of gets, and the nanoseconds of the slowest.
+# measures each get. It prints "busy" after the first hundred, and at the end the number
+# of messages published, the number of gets, and the nanoseconds of the slowest get.
 import select
 import sys
 import time

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the folder that holds OpenTelemetry's own definitions of OTLP for node, for
-# otlp_read.cjs. It is a cache folder, which npm fills once with what package-lock.json
-# beside this file names. When this is not possible the reason goes to standard error and
-# the status is 1.
+# Usage: npm_get.sh FOLDER
+#
+# Prints the folder of the node packages that package-lock.json in FOLDER names: a cache
+# folder, which npm fills once. If that is not possible, the reason is printed to standard
+# error and the status is 1.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd "$1"
 
 fail() {
     echo "$*" >&2
@@ -15,17 +16,17 @@ fail() {
 
 command -v node >/dev/null || fail "node is not installed"
 sum=$(sha256sum package-lock.json | cut -c 1-16)
-cache=${KYMO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kymo}/otlp-$sum
+cache=${KYMO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kymo}/npm-$sum
 if [ ! -d "$cache" ]; then
     command -v npm >/dev/null || fail "npm is not installed, and $cache does not hold the packages"
     mkdir -p "$(dirname "$cache")"
     temp=$(mktemp -d "$cache.XXXXXX")
     trap 'rm -rf "$temp"' EXIT
     cp package.json package-lock.json "$temp"
-    # npm checks the sums of the lock file. No script of a package is run.
+    # npm verifies the checksums in the lock file. No script of a package is run.
     (cd "$temp" && timeout 300 npm ci --ignore-scripts --no-audit --no-fund) >"$temp/log" 2>&1 ||
         fail "npm can't get the packages: $(tail -n 1 "$temp/log")"
-    # Somebody else may have been faster.
+    # Another process may have created the folder first.
     mv -T "$temp" "$cache" 2>/dev/null || [ -d "$cache" ] || fail "$cache can't be written"
 fi
 echo "$cache"

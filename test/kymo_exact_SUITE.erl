@@ -1,0 +1,243 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% What a runtime with version 2 of the raw interface reports: numbers of messages, when
+%% messages leave the mailbox, and times in run queues. The contents of the messages identify
+%% them, and the receiver knows the order in which it takes them. On other runtimes none of this
+%% is recorded, and no output claims to be exact. Each case runs in a node of its own.
+-module(kymo_exact_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+all() -> [numbers, taken, without_senders, losses, run_queues, run_queues_in_perfetto, perfetto, taken_as_a_tag, without_taken].
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+init_per_testcase(Case, Config) ->
+    kymo_peer:start([{dir, filename:join(?config(priv_dir, Config), Case)} | Config]).
+
+end_per_testcase(_, Config) -> kymo_peer:stop(Config).
+
+%% Whether the runtime has version 2.
+is_exact(Dir) ->
+    #{<<"exact">> := #{<<"messages">> := Is, <<"run_queues">> := Is}} = json(["info", "--json", "-q", Dir]),
+    Is.
+
+numbers(Config) ->
+    Dir = messages(Config, #{}, #{}, 300),
+    Events = events(Dir),
+    Numbered = [E || #{<<"number">> := _} = E <- Events],
+    case is_exact(Dir) of
+        false ->
+            ?assertEqual([], Numbered),
+            ?assertMatch({_, nomatch}, {info, re:run(text(["info", "-q", Dir]), "^exact ", [multiline])});
+        true ->
+            Sent = maps:from_list([{N, M} || #{<<"event">> := <<"send">>, <<"number">> := N, <<"msg">> := M} <- Events]),
+            Received = [{N, M} || #{<<"event">> := <<"receive">>, <<"number">> := N, <<"msg">> := M} <- Events],
+            ?assertEqual(600, length([M || {_, M} <- Received, is_ours(M)])),
+            ?assertEqual([], [{N, M} || {N, M} <- Received, is_ours(M), maps:find(N, Sent) =/= {ok, M}]),
+            ?assertMatch({match, _}, re:run(text(["info", "-q", Dir]), "^exact +senders of messages, waits in mailboxes, waits in run queues$", [multiline]))
+    end,
+    ?assertEqual(is_exact(Dir), same_contents(Dir, 600)).
+
+%% The receiver first takes all messages of one sender, in order, then those of the other.
+taken(Config) ->
+    Dir = messages(Config, #{}, #{}, 50),
+    Taken = [{M, P} || #{<<"event">> := <<"taken">>, <<"number">> := N, <<"passed">> := P} <- events(Dir),
+                       #{<<"event">> := <<"receive">>, <<"number">> := N1, <<"msg">> := M} <- events_of(Dir, <<"receive">>),
+                       N1 =:= N, is_ours(M)],
+    Rows = rows(Dir, "select wait_ns, taken_ns - sent_ns as inside, fetched_ns <= taken_ns as later, passed "
+                     "from messages where exact and taken_ns is not null and words = 4"),
+    case is_exact(Dir) of
+        false ->
+            ?assertEqual({[], []}, {Taken, Rows});
+        true ->
+            ?assertEqual([term([S, I]) || S <- [a, b], I <- lists:seq(1, 50)], [M || {M, _} <- Taken]),
+            %% When a message of b is taken, none is before it; before one of a there are at
+            %% most the 50 of b.
+            {OfA, OfB} = lists:split(50, [P || {_, P} <- Taken]),
+            ?assertEqual(lists:duplicate(50, 0), OfB),
+            ?assert(lists:max(OfA) =< 50),
+            ?assertEqual(100, length(Rows)),
+            ?assertEqual([], [R || #{<<"wait_ns">> := W, <<"inside">> := I, <<"later">> := L} = R <- Rows, W =/= I orelse L =/= 1]),
+            #{<<"rows">> := Receivers, <<"has">> := #{<<"taken">> := true}} = json(["mailboxes", "--json", "-q", Dir]),
+            ?assertEqual([], [R || #{<<"waits">> := W, <<"waits_until_taken">> := T} = R <- Receivers, T > W]),
+            ?assert(lists:max([T || #{<<"waits_until_taken">> := T} <- Receivers]) >= 100),
+            ?assertMatch({match, _}, re:run(text(["mailboxes", "-q", Dir]), "^exact: senders of messages, waits in mailboxes"))
+    end.
+
+%% The match specification that records senders makes no difference.
+without_senders(Config) ->
+    Dir = messages(Config, #{}, #{senders => false}, 100),
+    Is = is_exact(Dir),
+    ?assertMatch(#{<<"exact">> := #{<<"messages">> := Is, <<"taken">> := Is}}, json(["info", "--json", "-q", Dir])),
+    Taken = [N || #{<<"number">> := N} <- events_of(Dir, <<"taken">>)],
+    Received = [N || #{<<"number">> := N, <<"msg">> := M} <- events_of(Dir, <<"receive">>), is_ours(M)],
+    ?assertEqual([], Received -- Taken),
+    ?assertEqual(Is, same_contents(Dir, 200)).
+
+%% Half of the events of all three kinds are removed at random, without any record of the loss.
+%% Arrows between the remaining events must never connect different messages.
+losses(Config) ->
+    Dir = messages(Config, #{sample => 2}, #{}, 1500),
+    #{<<"sampled_out">> := Lost} = json(["info", "--json", "-q", Dir]),
+    ?assert(Lost > 1000),
+    case is_exact(Dir) of
+        true -> ?assert(same_contents(Dir, 300));
+        false -> ok
+    end.
+
+run_queues(Config) ->
+    Dir = in_peer(Config, record_running, [?config(dir, Config)]),
+    Rows = rows(Dir, "select runnable_ns, waited_ns, runnable_by, out_reason from running where pid like '<%'"),
+    Known = [R || #{<<"runnable_ns">> := N} = R <- Rows, is_integer(N)],
+    case is_exact(Dir) of
+        false ->
+            ?assertEqual([], Known),
+            ?assertEqual([null], lists:usort([R || #{<<"out_reason">> := R} <- Rows]));
+        true ->
+            ?assertEqual([], [R || #{<<"runnable_ns">> := N, <<"waited_ns">> := W} = R <- Known, is_integer(W), N > W]),
+            Reasons = lists:usort([{By, Out} || #{<<"runnable_by">> := By, <<"out_reason">> := Out} <- Known]),
+            [?assert(lists:keymember(By, 1, Reasons)) || By <- [<<"spawn">>, <<"timer">>, <<"out">>, <<"message">>]],
+            [?assert(lists:keymember(Out, 2, Reasons)) || Out <- [<<"waiting">>, <<"reductions">>]]
+    end.
+
+%% Each running slice has its reasons, the same as in SQL.
+run_queues_in_perfetto(Config) ->
+    Dir = in_peer(Config, record_running, [?config(dir, Config)]),
+    File = Dir ++ ".pftrace",
+    {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", File, Dir]),
+    [Slices] = kymo_trace_processor:query(kymo_trace_processor:find(), File, [
+        "select extract_arg(arg_set_id, 'debug.runnable_by') as by, extract_arg(arg_set_id, 'debug.out_reason') as out, "
+        "count(*) from slice where category = 'running' group by by, out"]),
+    Shown = [{By, Out, N} || [By, Out, N] <- Slices, is_binary(By), is_binary(Out)],
+    Rows = [{By, Out, N} || #{<<"runnable_by">> := By, <<"out_reason">> := Out, <<"n">> := N}
+                                <- rows(Dir, "select runnable_by, out_reason, count(*) as n from running group by 1, 2"),
+                            is_binary(By), is_binary(Out)],
+    ?assertEqual(is_exact(Dir), Shown =/= []),
+    ?assertEqual(lists:sort(Rows), lists:sort(Shown)).
+
+%% trace_processor finds the same arrows.
+perfetto(Config) ->
+    Dir = messages(Config, #{}, #{}, 20),
+    File = Dir ++ ".pftrace",
+    {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", File, Dir]),
+    [Arrows] = kymo_trace_processor:query(kymo_trace_processor:find(), File, [
+        "select a.name, b.name, b.ts >= a.ts from flow f "
+        "join slice a on f.slice_out = a.id join slice b on f.slice_in = b.id"]),
+    Count = fun(Arrow) -> length([A || A <- Arrows, A =:= Arrow]) end,
+    case is_exact(Dir) of
+        true ->
+            ?assert(Count([<<"send">>, <<"receive">>, 1]) >= 40),
+            ?assert(Count([<<"receive">>, <<"taken">>, 1]) >= 40),
+            ?assertEqual(2, length(lists:usort(Arrows)));
+        false ->
+            ?assertEqual([], lists:usort(Arrows) -- [[<<"send">>, <<"receive">>, 1]])
+    end.
+
+taken_as_a_tag(Config) ->
+    Dir = messages(Config, #{tags => [taken]}, #{}, 5),
+    Events = [E || #{<<"event">> := Event} = E <- events(Dir), Event =/= <<"kymo_state">>],
+    ?assertEqual(Events, events_of(Dir, <<"taken">>)),
+    ?assertEqual(is_exact(Dir), Events =/= []),
+    Shown = [kymo_cli:run(["print", "-q", "--tag", Tag, Dir]) || Tag <- ["messages", "taken"]],
+    ?assertMatch([Same, Same], Shown).
+
+%% The tag 'receive' does not include it.
+without_taken(Config) ->
+    Dir = messages(Config, #{tags => [send, 'receive']}, #{}, 5),
+    ?assertEqual([], events_of(Dir, <<"taken">>)),
+    ?assert(length(events_of(Dir, <<"receive">>)) >= 10),
+    ?assertEqual(is_exact(Dir), same_contents(Dir, 10)).
+
+%% ---- the recording ----
+
+%% Two senders send N messages each, and wait until the receiver has them all in its mailbox.
+messages(Config, Options, Spec, N) ->
+    in_peer(Config, record, [?config(dir, Config), Options, Spec, N]).
+
+record(Dir, Options, Spec, N) ->
+    {ok, R} = kymo:start(maps:merge(#{dir => Dir, policy => discard, memory => 32 bsl 20, messages => contents}, Options)),
+    Self = self(),
+    Receiver = spawn_link(fun() -> receiver(Self, N) end),
+    Senders = [spawn_link(fun() -> sender(Self, Receiver, Name, N) end) || Name <- [a, b]],
+    {ok, _} = kymo:trace(R, Spec#{processes => [Receiver | Senders], events => [messages]}),
+    [S ! go || S <- Senders],
+    [receive {S, sent} -> ok end || S <- Senders],
+    Receiver ! take,
+    receive {Receiver, all_taken} -> ok end,
+    {ok, _} = kymo:stop(R),
+    Dir.
+
+sender(Parent, Receiver, Name, N) ->
+    receive go -> ok end,
+    [Receiver ! [Name, I] || I <- lists:seq(1, N)],
+    Parent ! {self(), sent},
+    receive never -> ok end.
+
+receiver(Parent, N) ->
+    receive take -> ok end,
+    [receive [a, I] -> ok end || I <- lists:seq(1, N)],
+    [receive [b, I] -> ok end || I <- lists:seq(1, N)],
+    Parent ! {self(), all_taken},
+    receive never -> ok end.
+
+record_running(Dir) ->
+    {ok, R} = kymo:start(#{dir => Dir, policy => discard, memory => 32 bsl 20}),
+    Self = self(),
+    Busy = [spawn_link(fun() -> receive go -> count(10000000), Self ! {self(), done} end end) || _ <- lists:seq(1, 4)],
+    Spawner = spawn_link(fun() ->
+        receive go -> ok end,
+        {_, Ref} = spawn_monitor(fun() -> receive after 5 -> ok end end),
+        receive {'DOWN', Ref, _, _, _} -> Self ! {self(), done} end
+    end),
+    {ok, _} = kymo:trace(R, #{processes => [Spawner | Busy], events => [running, set_on_spawn]}),
+    [P ! go || P <- [Spawner | Busy]],
+    [receive {P, done} -> ok end || P <- [Spawner | Busy]],
+    {ok, _} = kymo:stop(R),
+    Dir.
+
+count(0) -> ok;
+count(N) -> count(N - 1).
+
+in_peer(Config, Function, Args) -> kymo_peer:call(Config, ?MODULE, Function, Args).
+
+%% ---- checks ----
+
+%% For each of our messages with a sender: the event at the time of sending and the event at the
+%% time of taking have the same contents. There must be at least so many. Returns false if no
+%% message has a number.
+same_contents(Dir, Least) ->
+    Rows = rows(Dir, "select m.id, s.content as sent, r.content as received from messages m "
+                     "join events s on s.event = 'send' and s.time_ns = m.sent_ns and s.pid = m.sender_pid "
+                     "join events r on r.event = 'receive' and r.time_ns = m.fetched_ns and r.pid = m.receiver_pid "
+                     "where m.exact"),
+    Times = lists:usort([S || #{<<"sent">> := S, <<"received">> := S} <- Rows, is_ours(S)]),
+    %% Several events of one process may have the same time.
+    Right = lists:usort([Id || #{<<"id">> := Id, <<"sent">> := S, <<"received">> := S} <- Rows]),
+    ?assertEqual([], lists:usort([Id || #{<<"id">> := Id} <- Rows]) -- Right),
+    case Rows of
+        [] -> false;
+        _ -> ?assert(length(Times) >= Least), true
+    end.
+
+is_ours(Text) -> re:run(Text, "^\\[[ab],[0-9]+\\]$", [{capture, none}]) =:= match.
+
+term(T) -> unicode:characters_to_binary(io_lib:format("~w", [T])).
+
+events(Dir) -> lines(text(["print", "--json", "-q", Dir])).
+
+events_of(Dir, Event) -> [E || #{<<"event">> := E0} = E <- events(Dir), E0 =:= Event].
+
+rows(Dir, Statement) -> lines(text(["sql", "--json", "-q", Dir, Statement])).
+
+text(Args) ->
+    {0, Text} = kymo_cli:run(Args),
+    Text.
+
+json(Args) -> kymo_cli:json(unicode:characters_to_list(text(Args))).
+
+lines(Text) -> [kymo_cli:json(unicode:characters_to_list([Line, "\n"])) || Line <- string:split(Text, "\n", all), Line =/= <<>>, Line =/= ""].
