@@ -296,11 +296,11 @@ by_module(Set) ->
         maps:to_list(Set)
     ).
 
-%% One operation for the whole module, then one for each exception: on a stock runtime all
-%% schedulers synchronise for each operation. Operations that set a function again have the
-%% factor 0, so that it is counted once.
+%% One operation for the whole module, then one for each exception, in ascending order, on which
+%% is_module_in_place/2 relies: on a stock runtime all schedulers synchronise for each operation.
+%% Operations that set a function again have the factor 0, so that it is counted once.
 set_operations(M, Scope, FAs) ->
-    Singly = fun(Count, Ones) -> [{Count, {{M, F, A}, MS, [Scope]}} || {{F, A}, MS} <- Ones] end,
+    Singly = fun(Count, Ones) -> [{Count, {{M, F, A}, MS, [Scope]}} || {{F, A}, MS} <- lists:sort(Ones)] end,
     case is_whole(M, Scope, [FA || {FA, _} <- FAs]) of
         true ->
             Main = most_frequent([MatchSpec || {_, MatchSpec} <- FAs]),
@@ -711,13 +711,24 @@ lost(T, #{scope := Scope} = Pattern) ->
 
 not_shed(#tracing{shed = Shed}, {M, FAs}) -> {M, [FA || {F, A} = FA <- FAs, not is_map_key({M, F, A}, Shed)]}.
 
-%% All breakpoints of a module are removed together, so one function is enough to check,
-%% unless the new module has more functions than the old one.
-is_module_in_place(_, {_, []}) ->
+%% A load removes all breakpoints of a module at once, possibly between two of the operations that
+%% set them. For each match spec, the first function is the one that is set first, and it is set
+%% only once: if it is in place, so are the others, unless the new module has more functions
+%% than the old one.
+is_module_in_place(T, {M, FAs}) ->
+    is_module_in_place(T, M, lists:sort(FAs), #{}).
+
+is_module_in_place(_, _, [], _) ->
     true;
-is_module_in_place(#tracing{functions = Set} = T, {M, [{F, A} | _] = FAs}) ->
-    lists:all(fun({Fun, Arity}) -> is_map_key({M, Fun, Arity}, Set) end, FAs) andalso
-        traced(T, {M, F, A}) =:= element(1, map_get({M, F, A}, Set)).
+is_module_in_place(#tracing{functions = Set} = T, M, [{F, A} | Rest], Checked) ->
+    case Set of
+        #{{M, F, A} := How} when is_map_key(How, Checked) ->
+            is_module_in_place(T, M, Rest, Checked);
+        #{{M, F, A} := {Scope, _} = How} ->
+            traced(T, {M, F, A}) =:= Scope andalso is_module_in_place(T, M, Rest, Checked#{How => []});
+        #{} ->
+            false
+    end.
 
 traced(T, MFA) -> element(2, trace_info(T, MFA, traced)).
 

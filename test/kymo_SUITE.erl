@@ -34,7 +34,7 @@ groups() ->
         overlap_any_order, overlap_of_calls, overlap_scopes, untrace_overlap, untrace_part_of_pattern,
         untraced_stays, too_many_patterns, too_many_by_load,
         limit_ends, limit_gives_back, stop_gives_back, listed, remembers_some, recorders_killed,
-        taken_functions, taken_by_reset, taken_flags, reload_is_not_taken, taken_while_flying,
+        taken_functions, taken_by_reset, taken_flags, reload_is_not_taken, reload_while_setting, taken_while_flying,
         trace_error_leaves_nothing,
         snapshot, process_names, process_labels, many_processes,
         record, record_raises, record_errors, application, own_processes, several
@@ -1089,6 +1089,26 @@ reload_is_not_taken(Config) ->
     unload_version(),
     {ok, #{taken := 0}} = kymo:stop(R),
     gone(P).
+
+%% A load removes the patterns between two of the operations that set them.
+reload_while_setting(Config) ->
+    %% The first one in the new code is the last one in the order of names.
+    Functions = [lists:concat([f, N]) || N <- lists:seq(99, 70, -1)],
+    load_functions(Functions),
+    {P, R} = traced(Config, #{}, #{functions => "kymo_reloaded:f*/1"}),
+    [
+        begin
+            load_functions(Functions),
+            %% The next load is while the server sets the patterns again.
+            erlang:yield()
+        end
+     || _ <- lists:seq(1, 50)
+    ],
+    #{taken := 0} = kymo:info(R),
+    run(P, fun() -> [kymo_reloaded:(list_to_atom(F))(1) || F <- Functions] end),
+    {ok, #{taken := 0, events := 30}} = kymo:stop(R),
+    gone(P),
+    unload_version().
 
 %% The loss is noticed without a call of info/1.
 taken_while_flying(Config) ->
