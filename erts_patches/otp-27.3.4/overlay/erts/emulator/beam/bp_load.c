@@ -68,7 +68,7 @@ erts_bp_load_wait_commit__(void)
 }
 
 #ifdef BEAMASM
-/* Of an export entry, which can lead to code that is being committed. */
+/* For export entries, which can lead to code that is being committed. */
 BeamInstr
 erts_global_breakpoint(Process* c_p, ErtsCodeInfo *info, Eterm* reg)
 {
@@ -79,7 +79,7 @@ erts_global_breakpoint(Process* c_p, ErtsCodeInfo *info, Eterm* reg)
 }
 #endif
 
-/* Forget what has been done. */
+/* The operation is complete. */
 static void
 reset(void)
 {
@@ -181,9 +181,10 @@ erts_bp_load_retire_current(Module *modp)
 }
 
 /*
- * Let the trampoline of an export entry lead to the breakpoints of new code.
- * It may be in use, and even if it isn't in the active code index: somebody can
- * have come to it by the one before, or have been scheduled out there.
+ * Make the trampoline of an export entry lead to the breakpoints of new code.
+ * The trampoline may be in use, even if the active code index does not lead to
+ * it: a process can have reached it through the previous index, or have been
+ * scheduled out there.
  */
 static void
 set_trampoline(BpExport *be)
@@ -196,7 +197,7 @@ set_trampoline(BpExport *be)
     ep->trampoline.breakpoint.address = (BeamInstr) be->address;
     ep->info.gen_bp = be->added;        /* Assumes atomic word write */
 
-    /* Others must not come here without finding breakpoints. */
+    /* Threads that reach the instruction must find the breakpoints. */
     ERTS_THR_WRITE_MEMORY_BARRIER;
     ep->trampoline.breakpoint.op = BeamOpCodeAddr(op_i_generic_breakpoint);
 }
@@ -390,8 +391,8 @@ erts_bp_load_begin_switch(void)
             ep->is_bif_traced = 0;
             ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
         }
-        /* else: Unless some breakpoints stay, only those who use the old code
-         * index still get to the trampoline. */
+        /* else: Unless some breakpoints stay, only processes that use the old
+         * code index still reach the trampoline. */
     }
 
     /* Calls by the new code index find what has been written here. */
@@ -432,9 +433,9 @@ erts_bp_load_retire(void)
         erts_bp_retire(be->retired, bp_load.is_keeping);
         if (be->retired && !be->added &&
             !erts_is_export_trampoline_active(ep, code_ix)) {
-            /* Nobody calls through the trampoline. But in the interpreter, a
-             * process may have been scheduled out there, and come back at any
-             * time. It will find the new code by way of the error handler. */
+            /* No new call goes through the trampoline. But in the interpreter,
+             * a process can have been scheduled out there, and resume at any
+             * time. It then reaches the new code through the error handler. */
             ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
         }
     }

@@ -1,47 +1,47 @@
 /*
  * SPDX-License-Identifier: Apache-2.0
  *
- * Breakpoints of code that comes and goes.
+ * Breakpoints of code that is loaded and deleted.
  *
  * A load operation (finish_loading/1, delete_module/1, finish_after_on_load/2)
  * removes the breakpoints of the code that it replaces and makes those that
  * sessions want in new code, while all other threads keep running. It never
- * stages anything in a breakpoint that others can reach. New code gets
- * breakpoints of its own, which are complete, and enabled in both halves of
- * their data, before anyone can reach them; the old ones retire as they are.
+ * stages anything in a breakpoint that other threads can reach. New code gets
+ * its own breakpoints, which are complete, and enabled in both halves of their
+ * data, before any thread can reach them. The old ones are retired unchanged.
  *
- * The steps, each in a later operation of its own, with a code barrier before
- * it, so that all that was written in the steps before is seen by everyone:
+ * Each step runs in a later operation of its own, after a code barrier, so that
+ * all threads see what was written in the previous steps:
  *
- *   stage     By the BIF. Note what is replaced, make the new breakpoints,
- *             write their instructions into new code that nobody runs.
- *   install   Write the instructions into new code that somebody may run:
+ *   stage     In the BIF. Record what is replaced, make the new breakpoints,
+ *             and write their instructions into new code that is not running.
+ *   install   Write the instructions into new code that may be running, in
  *             processes that its -on_load() function has started. Only if
- *             there are any.
- *   commit    Point the trampolines of export entries at the new code, and
- *             make the staged code index the active one. Calls reach the new
- *             code, with its breakpoints, from here on.
- *   retire    All schedulers have seen the new code index: the old code gets
- *             no calls through export entries any more. Disable its
+ *             there is such code.
+ *   commit    Switch the trampolines of export entries to the new code, and
+ *             make the staged code index the active one. From now on, calls
+ *             reach the new code with its breakpoints.
+ *   retire    All schedulers have seen the new code index, so no more calls
+ *             through export entries reach the old code. Disable its
  *             breakpoints and remove their instructions. Only if it has any.
- *   unlink    Nobody uses the breakpoints of the old code any more: release
- *             what they refer to, and have them freed after another barrier.
+ *   unlink    No thread uses the breakpoints of the old code any more. Release
+ *             what they refer to, and free them after another barrier.
  *
- * Until `retire` a call that reaches the old code is traced as before; from
- * `commit` a call that reaches the new code is traced as the new code is. There
+ * Until `retire`, a call that reaches the old code is traced as before. From
+ * `commit`, a call that reaches the new code is traced as the new code is. There
  * is no time between the two at which a call could miss both.
  *
- * An export entry is shared by old and new code, and so is its trampoline if
- * both are traced. Whoever has come to the trampoline reads the head of the
- * list of breakpoints once: it tells the breakpoints and the address that
- * belong to them. To turn the entry from old to new code is one word.
+ * Old and new code share an export entry, and also its trampoline if both are
+ * traced. A process that executes the trampoline reads the head of the list of
+ * breakpoints once, and finds there the breakpoints and the address that belong
+ * to them. So writing one word switches the entry from old to new code.
  *
- * So a process can come to new code with the code index of the old one, which
- * would lead it back from there, to funs that the old index does not have. Who
- * leaves a trampoline therefore goes on with the index that is active then
- * (generic_bp_global of the JIT; the interpreter looks at each call), and who
- * has read the head while a commit turns trampolines waits for its end first
- * (erts_bp_load_sync_commit()). These are some instructions of one thread.
+ * A process could therefore enter new code while it uses the code index of the
+ * old code, in which the new funs do not exist. For this reason, a process that
+ * leaves a trampoline reads the active code index again (generic_bp_global of
+ * the JIT; the interpreter reads it at each call). If it has read the head while
+ * a commit switches trampolines, it first waits until the commit has ended
+ * (erts_bp_load_sync_commit()). That is a few instructions of one thread.
  *
  * All functions require code modification permission, and up to `commit` code
  * staging permission too. There is one load operation at a time.
@@ -71,17 +71,17 @@ void erts_bp_load_retire_current(Module *modp);
 
 /* Stage: make the breakpoints that sessions want in the current code of a
  * module of the staging table. The addresses of its export entries have been
- * staged. `is_running` tells that processes may run the code. */
+ * staged. `is_running`: processes may be running the code. */
 void erts_bp_load_new_code(Module *modp, int is_running);
 
 int erts_bp_load_has_install(void);
 void erts_bp_load_install(void);
 
-/* Makes the staged code index the active one, by way of
+/* Makes the staged code index the active one, through
  * erts_commit_staging_code_ix(). */
 void erts_bp_load_commit(void);
 
-/* By erts_commit_staging_code_ix(), immediately before and after it sets the
+/* Called by erts_commit_staging_code_ix(), immediately before and after it sets the
  * active code index. The first one switches the trampolines. Processes that pass
  * traced trampolines can wait for the second one: nothing else may be done between
  * the two. */
@@ -91,8 +91,9 @@ void erts_bp_load_end_switch(void);
 void erts_bp_load_init(void);
 
 /* The lock is held from the first trampoline that leads to new code until the new
- * code index is active; the flag tells so. Calls through trampolines read it. No
- * other lock is taken, and no memory allocated or freed, while it is held. */
+ * code index is active, and the flag is set during that time. Calls through
+ * trampolines read the flag. While the lock is held, no other lock is taken, and no
+ * memory is allocated or freed. */
 typedef union {
     struct {
         erts_atomic32_t is_under_way;
@@ -105,8 +106,9 @@ typedef union {
 extern ErtsBpLoadCommit erts_bp_load_commit__;
 void erts_bp_load_wait_commit__(void);
 
-/* By who has come to a trampoline, after it has read the head of the list of
- * breakpoints, and before it reads the active code index. Any thread. */
+/* For a process that executes a trampoline: called after it has read the head of
+ * the list of breakpoints, and before it reads the active code index. Any
+ * thread. */
 static ERTS_INLINE void
 erts_bp_load_sync_commit(void)
 {

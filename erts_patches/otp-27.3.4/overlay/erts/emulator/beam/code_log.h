@@ -21,20 +21,20 @@
  *     staged then and is active now;
  *   - in round R, in the active copy, or by a load that was aborted.
  *
- * Hence: whoever writes an entry of any code index calls erts_code_log_add()
- * in that round, and replaying the entries of the rounds R-2, R-1 and R makes
- * the copies equal. An aborted load needs no roll back of its own: the round
- * goes on, its entries are still in the log, and are copied again when the
- * next load starts.
+ * Hence erts_code_log_add() must be called for each entry that is written, under
+ * any code index, in the round in which it is written. Replaying the entries of
+ * the rounds R-2, R-1 and R then makes the copies equal. An aborted load needs no
+ * rollback of its own: the round continues, its entries are still in the log, and
+ * are copied again when the next load starts.
  *
  * An entry is in the log once, in the latest round that changed it. It holds
  * its own position in the log (32 bits, initially anything). The position is
  * a hint that is verified against the log, so it needs no upkeep when old
  * rounds are dropped.
  *
- * An operation that writes a good part of all entries says so, instead of
- * naming each of them: erts_code_log_add_all(). The stagings of three rounds
- * then copy everything, which is no more than they would have to copy anyway.
+ * An operation that writes a large part of all entries calls
+ * erts_code_log_add_all() instead of logging each of them. The stagings of three
+ * rounds then copy everything, which costs little more than copying these entries.
  *
  * Memory: one word per entry changed in the last three rounds.
  *
@@ -74,8 +74,8 @@ void erts_code_log_add(ErtsCodeLog *log, void *entry, Uint32 *posp);
 /* Log that any of the entries may be written in the rest of this round. */
 void erts_code_log_add_all(ErtsCodeLog *log);
 
-/* Has that been said in this round? Then erts_code_log_add() can be left out,
- * except for new entries. */
+/* Has erts_code_log_add_all() been called in this round? Then erts_code_log_add()
+ * can be omitted, except for new entries. */
 int erts_code_log_all_this_round(const ErtsCodeLog *log);
 
 /* Remove an entry that is about to be freed. `pos` is the position held by

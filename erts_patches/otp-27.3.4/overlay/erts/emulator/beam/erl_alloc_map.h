@@ -1,33 +1,35 @@
 /*
  * SPDX-License-Identifier: Apache-2.0
  *
- * The carriers of the allocator instances of one thread for a memory map. A
- * part of erl_alloc_util.c, which includes it: it needs to know all about
- * carriers.
+ * The carriers of the allocator instances of one thread for a memory map. This
+ * file is included by erl_alloc_util.c, because it needs all of its definitions.
  *
  * An instance is scanned in steps, by the thread that owns it, or with its
- * mutex held when it is thread safe. Only one map is made at a time, and of
- * it one instance at a time, so there is one scan at most.
+ * mutex held if it is thread safe. Only one map is made at a time, and only one
+ * instance is scanned at a time, so there is at most one scan.
  *
- * Each block once, in spite of carriers that move between instances: all
+ * Each block is recorded once, although carriers move between instances: all
  * multiblock carriers are counted (map_carriers.total). A map begins a new
- * epoch. Carriers that are created during the map are stamped with it as they
- * hold no older blocks, others once they have been read. `left` is the number
- * of those without stamp. One that is in no instance's hands when this is
- * scanned is met in a later round, and the map is finished when none is left.
+ * epoch. A carrier that is created during the map is stamped with the epoch
+ * immediately, as it holds no older blocks; other carriers are stamped when they
+ * have been read. `left` is the number of carriers without a stamp. A carrier
+ * that belongs to no instance while the instances are scanned is found in a
+ * later round. The map is complete when `left` is 0.
  *
- * Within a carrier: when a step ends there, a cursor tells the block to
- * continue with, always an allocated one, and where the records end that have
- * been written (the mark). While the cursor exists
+ * When a step ends inside a carrier, a cursor has the block to continue with,
+ * which is always an allocated one, and the end of what has been recorded (the
+ * mark). While the cursor exists
  *
- * - link_free_block is ours. Whatever free block arises ends there. If it has
- *   swallowed the block of the cursor, the next allocated block is the one to
- *   continue with; what lies between mark and cursor is recorded as free.
- * - remove_mbc is ours, which tells that the carrier is given up.
- * - the abandon limit of the carrier is zero, so it isn't abandoned.
- * - mbc_realloc() tells when it moves a block into the free one before it.
+ * - link_free_block is replaced. Every new free block is passed to it. If a free
+ *   block has absorbed the block of the cursor, the scan continues with the next
+ *   allocated block; the range between mark and cursor is recorded as free.
+ * - remove_mbc is replaced. A call of it means that the instance gives up the
+ *   carrier.
+ * - the abandon limit of the carrier is zero, so it is not abandoned.
+ * - mbc_realloc() calls map_block_moved() when it moves a block into the free
+ *   block before it.
  *
- * So nothing has to be looked at when memory is allocated and freed.
+ * So the fast paths for allocating and freeing memory need no checks.
  */
 
 #define MAP_TIME_CHECK 64       /* blocks between looking at the clock */
@@ -55,7 +57,7 @@ struct erts_alcu_map {
     /* Must be first. */
     blockscan_t common;
 
-    Allctr_t *allctr;           /* NULL if no scan is under way */
+    Allctr_t *allctr;           /* NULL if no scan is active */
     int alloc_no;
     int aux_work_tid;
     int with_sbcs;
@@ -160,7 +162,7 @@ erts_alcu_map_left(void)
     return left;
 }
 
-/* The epoch changes only while no scan is under way. */
+/* The epoch changes only while no scan is active. */
 static ERTS_INLINE int
 map_is_stamped(Carrier_t *crr)
 {
@@ -363,7 +365,7 @@ map_put_allocated(struct erts_alcu_map *map, Block_t *blk, UWord block_size,
     } else {
         const alcu_atag_t *tag = (const alcu_atag_t *)
             ((char *) blk + block_size - sizeof(alcu_atag_t));
-        /* The one who frees the block can be poisoning the tag. */
+        /* The thread that frees the block may be poisoning the tag. */
         UWord packed = *(const volatile UWord *) &tag->packed;
 
         if (packed == ERTS_ALCU_MAP_POISON) {
@@ -386,10 +388,10 @@ map_time_is_up(struct erts_alcu_map *map)
 }
 
 /*
- * Writes what is in the carrier from 'blk' on. It is ours: nobody else can
- * change anything in it. Returns zero if there is more; then the cursor tells
- * where to continue, unless the carrier may not be left, which the caller has
- * made room for.
+ * Writes what is in the carrier from 'blk' on. No other thread can change the
+ * carrier during the call. Returns zero if there is more; then the cursor has the
+ * position at which to continue. Without 'may_pause', the caller has made room
+ * for the whole carrier.
  */
 static int
 map_walk(struct erts_alcu_map *map, Carrier_t *crr, Block_t *blk, char *mark,
@@ -494,8 +496,8 @@ map_end_list(struct erts_alcu_map *map)
     map->list = NULL;
 }
 
-/* Passes a carrier. Others can be unlinked and linked meanwhile, new ones at
- * the end. */
+/* Advances by one carrier. Between calls, other carriers can be unlinked, and
+ * new ones linked at the end. */
 static Carrier_t *
 map_next_in_list(struct erts_alcu_map *map)
 {
@@ -708,7 +710,7 @@ map_step(blockscan_t *scanner)
         map->deadline = end;
         map_lock(allctr);
         if (allctr->thread_safe) {
-            /* Others want the mutex. */
+            /* Other threads may be waiting for the mutex. */
             map->deadline = erts_sys_hrtime() + map->out->step / 4;
             map->deadline = MIN(map->deadline, end);
         }

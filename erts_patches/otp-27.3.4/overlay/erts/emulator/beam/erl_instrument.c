@@ -3,25 +3,24 @@
  *
  * Instrumentation of memory allocation: counters (+Mis true, +Mim true).
  *
- * Blocks are counted by type. Each thread has counters of its own that tell
- * what has changed since they were added to the global ones last; no other
- * thread writes them. They are added when since then the sizes of all blocks
- * that have been counted, allocated or freed, and PENDING_OP for each of them,
- * exceed PENDING.
+ * Blocks are counted by type. Each thread has its own counters of what has
+ * changed since they were last added to the global ones. No other thread writes
+ * them. They are added when the sizes of all blocks that have been counted since
+ * then (allocated or freed), plus PENDING_OP for each of them, exceed PENDING.
  *
- * The counters of classes, allocators and the total get the same differences
- * at the same time. So a global counter differs from the truth by what is
- * pending only, and its maximum by at most PENDING bytes and PENDING/PENDING_OP
- * blocks for each thread, besides one block that is just being counted.
+ * The same differences are added to the counters of classes, allocators and the
+ * total at the same time. So a global counter is wrong only by what is pending,
+ * and its maximum by at most PENDING bytes and PENDING/PENDING_OP blocks for each
+ * thread, besides one block that is being counted.
  *
- * Who reads the counters adds what is pending in all threads, so that the
- * current values are exact whenever nobody allocates meanwhile. What a thread
- * adds just then can be missed or read twice: the maximum, which is raised to
+ * A reader of the counters adds what is pending in all threads, so the current
+ * values are exact if no thread allocates at the same time. What a thread adds
+ * during the read can be missed or counted twice. The maximum, which is raised to
  * what has been read, can be too large by what is pending in such a thread.
  *
- * The size of a block is what its allocator could make use of: the requested
- * size rounded up to the size of the block, without headers and tags. These are
- * of the same size for all blocks of a type, and are subtracted when counters
+ * The size of a block is the memory that can be used in it: the requested size
+ * rounded up to the size of the block, without headers and tags. Headers and tags
+ * have the same size in all blocks of a type, and are subtracted when the counters
  * of a thread are read.
  */
 
@@ -104,8 +103,8 @@ static erts_mtx_t instr_mtx;
 static thr_counters_t *all_thr_counters;
 static thr_counters_t *free_thr_counters;
 
-/* Of threads without counters. Nothing may be pending, so whoever counts looks
- * closer. */
+/* For threads without counters. Nothing may be pending in it, so any count takes
+ * the slow path. */
 static thr_counters_t no_counters;
 
 #ifdef ERTS_INSTR_THREAD_LOCAL
@@ -414,7 +413,7 @@ counting_free(ErtsAlcType_t type, void *extra, void *ptr)
     count_and_free(type, extra, ptr, 0);
 }
 
-/* For maps: a freed block can stay in a list for reuse, or on its way to the
+/* For maps: a freed block can remain in a list for reuse, or in the queue of the
  * instance that has its carrier. Only for allocators that tag their blocks. */
 static void
 counting_marking_free(ErtsAlcType_t type, void *extra, void *ptr)
@@ -748,8 +747,8 @@ request_status(Process *c_p, Eterm what)
     BIF_RET(res);
 }
 
-/* What instrument.erl asks for. Everything but the kind of request is checked
- * by those who answer it. */
+/* Requests of instrument.erl. The functions for each request check its
+ * arguments. */
 BIF_RETTYPE
 instrument_request_2(BIF_ALIST_2)
 {

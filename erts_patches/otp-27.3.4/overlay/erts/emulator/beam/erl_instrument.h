@@ -51,10 +51,10 @@ int erts_instr_has_tags(int alloc_no);
     ((Block_t *) ((char *) (PTR) - ERTS_INSTR_BLOCK_HDR_SIZE))
 
 /*
- * The size of an allocated block, with its header and tag. It may be read by
- * anyone who owns the block: other threads change nothing of the header but the
- * flag that tells whether the previous block is free. This block isn't free, so
- * the flag that would tell so is set for single block carriers only.
+ * The size of an allocated block, with its header and tag. Any owner of the block
+ * may read it: other threads only change the flag in the header for whether the
+ * previous block is free. This block is not free, so the flag for that is set for
+ * single block carriers only.
  */
 static ERTS_INLINE UWord
 erts_instr_block_size(void *ptr)

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: Apache-2.0
  *
- * Maps of the allocated memory (+Mim true): who asks for one, what comes from
- * malloc(), machine code, and the form of it all.
+ * Maps of the allocated memory (+Mim true): requests for them, blocks from
+ * malloc(), machine code, and the format.
  *
  * A map is a stream of sections, little-endian. A section is a header of 64
  * bytes
@@ -10,7 +10,7 @@
  *    0  "EMAP"
  *    4  u16 kind (ERTS_ALCU_MAP_MBC etc), u16 flags (ERTS_ALCU_MAP_FLG_*)
  *    8  u32 number of records
- *   12  u16 allocator, u16 instance that employ the carrier
+ *   12  u16 allocator, u16 instance that use the carrier
  *   16  u64 address of the carrier, u64 its size
  *   32  u64 address of the first block in the section
  *   40  u16 allocator, u16 instance that created the carrier
@@ -27,15 +27,15 @@
  * next carrier, free) don't: there, before each record comes one of u64 address
  * and u64 size. File header and dictionary are made by instrument.erl.
  *
- * A job is the data of a magic binary. The process that has begun it asks for
- * the allocator instances of one thread after the other; the thread that owns
- * them scans them in steps and sends what it has written as messages, at most
- * 'window' binaries. Then it ends, and goes on when it is asked again. The job
- * belongs either to that thread ('running') or to the process.
+ * A job is the data of a magic binary. The process that has begun it requests
+ * scans of the allocator instances of one thread after the other. The thread that
+ * owns them scans them in steps and sends the records in messages, at most
+ * 'window' binaries. Then it stops until the process makes another request. The
+ * job belongs either to that thread ('running') or to the process.
  *
- * It is over when the process says so, when it has died, or when nobody refers
- * to it any more. A scan that is paused then has to be given up by the thread
- * that owns the instance.
+ * The job ends when the process requests this, when the process has died, or when
+ * there are no references to the job left. If a scan is paused at that time, the
+ * thread that owns the instance cleans it up.
  */
 
 #ifdef HAVE_CONFIG_H
@@ -70,14 +70,14 @@
 /* The entries of erts_allctrs[] that have been replaced. */
 static ErtsAllocatorFunctions_t real_allctrs[ERTS_ALC_A_MAX+1];
 
-/* Who makes the one map, and who waits for that. */
+/* Protects the slot of the one map, its job, and the list of waiters. */
 static erts_mtx_t map_mtx;
 
 /* ------------------------------------------------------------------------- */
 
-/* A block that is freed is marked where it is counted (erl_instrument.c). One
- * that has been copied by realloc can stay on its way to the instance that has
- * its carrier, too. */
+/* A block that is freed is marked where it is counted (erl_instrument.c). A block
+ * that realloc has copied can also remain in the queue of the instance that has
+ * its carrier. */
 static void *
 marking_realloc(ErtsAlcType_t type, void *extra, void *ptr, Uint size)
 {
@@ -416,7 +416,7 @@ typedef struct {
 
     /* Protected by map_mtx */
     int running;
-    int stopped;                /* asked to stop, or has done so */
+    int stopped;                /* requested to stop, or has stopped */
     int has_slot;               /* is the one map that is being made */
 
     /* Of machine code */
@@ -485,8 +485,8 @@ make_an_atom(const char *name)
                          ERTS_ATOM_ENC_LATIN1, 1);
 }
 
-/* By the last one who has to do with the job but the magic reference; no scan
- * is under way any more. */
+/* Called by the last user of the job, apart from the magic reference. No scan is
+ * active any more. */
 static void
 job_release_slot(map_job_t *job)
 {
@@ -542,8 +542,8 @@ job_leave_scan(void *vjob)
     erts_bin_release(JOB_BIN(job));
 }
 
-/* The job is ours and stopped. The process, if there is one, is told when the
- * scan, if there is one, has been given up. */
+/* The caller owns the job, which has been stopped. The process, if there is one,
+ * gets a message when the scan, if there is one, has been cleaned up. */
 static void
 job_end(map_job_t *job, Process *process)
 {
@@ -693,8 +693,8 @@ erts_alcu_map_over(ErtsAlcuMapOut *out)
 
     erts_mtx_lock(&map_mtx);
     job->running = 0;
-    /* Who has seen that the process is dead relies on it that this is seen
-     * here (slot_state()). */
+    /* If slot_state() has found that the process is dead, it relies on this
+     * check. */
     if (job->no_memory || ERTS_PROC_IS_EXITING(process))
         job->stopped = 1;
     end = job->stopped;
@@ -764,12 +764,12 @@ erts_alcu_map_new_code(ErtsAlcuMapOut *out, UWord pc)
 /* ------------------------------------------------------------------------- */
 
 /*
- * What keeps a process from its map: 'busy', another one; 'own', one that it has
- * begun itself; 'ending', one that ends without anybody doing something for it,
- * or has ended.
+ * Why a process cannot begin a map: 'busy', there is a map of another process;
+ * 'own', there is one that it has begun itself; 'ending', there is one that is
+ * about to end or has ended.
  *
- * The reference of a process that has died ends its map only if nobody else has
- * got one, so a map that is without its process is ended here.
+ * When a process dies, its reference ends its map only if there are no other
+ * references. Therefore the map of a dead process is ended here.
  */
 static Eterm
 slot_state(Process *c_p)
@@ -804,7 +804,7 @@ slot_state(Process *c_p)
     return make_an_atom(state);
 }
 
-/* {Step, Window, Tag} -> Ref, or what slot_state() tells */
+/* {Step, Window, Tag} -> Ref, or the result of slot_state() */
 static Eterm
 job_start(Process *c_p, Eterm arg)
 {
@@ -860,9 +860,9 @@ job_start(Process *c_p, Eterm arg)
     return erts_mk_magic_ref(&hp, &MSO(c_p), mbp);
 }
 
-/* Tag -> free, or {wait, Owner}: then {Tag, free} will come, if only somebody
- * asks for slot_state() when the owner has died. Another process can be faster
- * then. */
+/* Tag -> free, or {wait, Owner}. In the latter case the process gets {Tag, free},
+ * provided that some process calls slot_state() if the owner dies. After that,
+ * another process may begin a map first. */
 static Eterm
 job_wait(Process *c_p, Eterm tag)
 {
@@ -897,7 +897,7 @@ job_wait(Process *c_p, Eterm tag)
     return make_an_atom("free");
 }
 
-/* What slot_state() tells */
+/* The result of slot_state() */
 static Eterm
 job_state(Process *c_p, Eterm unused)
 {
@@ -1061,7 +1061,7 @@ job_code(Process *c_p, Eterm ref)
         Eterm last = NIL;
 
         out->used += ERTS_ALCU_MAP_SECTION_SIZE;
-        /* The old code of a module can't be purged meanwhile. */
+        /* The old code of a module cannot be purged during the call. */
         erts_rlock_old_code(code_ix);
         for (i = job->module_ix;
              i < end && i < job->module_ix + MODULES
@@ -1366,8 +1366,8 @@ map_names(Process *c_p)
 }
 
 /*
- * instrument:map_request(Operation, Argument). What instrument.erl uses; its
- * answers are told at the functions above. false without +Mim true.
+ * instrument:map_request(Operation, Argument), for instrument.erl only. The
+ * functions above describe the results. Returns false without +Mim true.
  */
 BIF_RETTYPE
 instrument_map_request_2(BIF_ALIST_2)

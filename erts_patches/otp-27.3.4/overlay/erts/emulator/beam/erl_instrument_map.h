@@ -11,8 +11,8 @@
 #include "erl_alloc.h"
 
 /*
- * Set by erts_alloc_init() from +Mim, before any allocator is started: tells
- * alloc_util to count its carriers.
+ * Set by erts_alloc_init() from +Mim, before any allocator is started. If it is
+ * set, alloc_util counts its carriers.
  */
 extern int erts_alcu_map_enabled;
 
@@ -63,7 +63,7 @@ void erts_instr_map_init(void);
 #define ERTS_ALCU_MAP_ORIGINS      2048
 #define ERTS_ALCU_MAP_ORIGIN_OTHER 0xffff
 
-/* Where records go; in the hands of one thread at a time. */
+/* Where records are written; used by one thread at a time. */
 typedef struct {
     byte *buf;                  /* ERTS_ALCU_MAP_BUF_SIZE bytes */
     Uint used;
@@ -86,8 +86,8 @@ typedef struct {
     Eterm origin[ERTS_ALCU_MAP_ORIGINS+1];
     Uint16 origin_ix[2*ERTS_ALCU_MAP_ORIGINS];
 
-    /* Code addresses that have been met, a hash table; NULL before the first.
-     * It isn't enlarged: those that find no place can't be resolved. */
+    /* Hash table of the code addresses found so far; NULL before the first one.
+     * It is not enlarged: addresses that do not fit cannot be resolved. */
     UWord *code;
     Uint codes;
 } ErtsAlcuMapOut;
@@ -175,7 +175,7 @@ typedef struct erts_alcu_map ErtsAlcuMap;
 void erts_alcu_map_begin(void);
 void erts_alcu_map_end(void);
 
-/* The number of carriers that nobody has met yet. */
+/* The number of carriers that have not been scanned yet. */
 UWord erts_alcu_map_left(void);
 
 /* NULL without memory. */
@@ -189,8 +189,9 @@ int erts_alcu_map_select(ErtsAlcuMap *, int aux_work_tid, int with_sbcs);
 int erts_alcu_map_is_paused(ErtsAlcuMap *);
 int erts_alcu_map_tid(ErtsAlcuMap *);
 
-/* Lets the owner scan its instances until erts_alcu_map_step_end() returns 0 or
- * erts_alcu_map_step_begin() tells so; then erts_alcu_map_over() is called. */
+/* Makes the owner scan its instances until erts_alcu_map_step_end() returns 0 or
+ * erts_alcu_map_step_begin() returns ERTS_ALCU_MAP_STOP. Then erts_alcu_map_over()
+ * is called. */
 void erts_alcu_map_run(ErtsAlcuMap *);
 
 /* Gives the scan up; only by the owner. */

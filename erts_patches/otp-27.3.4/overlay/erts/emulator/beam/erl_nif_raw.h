@@ -8,7 +8,7 @@
 #include "erl_nif_tracer.h"
 
 /*
- * What the module has registered when it was loaded, or NULL.
+ * What the module registered when it was loaded, or NULL.
  */
 const ErlNifTracer *erts_nif_get_tracer(const struct erl_module_nif *mod);
 

@@ -18,10 +18,10 @@
                   ERTS_BPF_META_TRACE | COUNTERS)
 
 /*
- * What is said about the functions that a pattern names.
+ * The settings for the functions that a pattern names.
  */
 typedef struct {
-    Uint said;                  /* Kinds */
+    Uint said;                  /* Kinds with a setting */
     Uint flags;                 /* Those that are wanted, ERTS_BPF_* */
     Binary *local_ms;           /* Or that of global call trace */
     Binary *meta_ms;
@@ -30,9 +30,9 @@ typedef struct {
 
 /*
  * The patterns are a tree: {'_','_','_'} is the root, with the modules below,
- * then the functions of a module and the arities of a function. A pattern is
- * there as long as it says anything, or one below it does. All but the root
- * are found by a hash table, and leave it when they are freed.
+ * then the functions of a module and the arities of a function. A pattern exists
+ * as long as it, or one below it, has settings. A hash table finds all patterns
+ * except the root. They are removed from it when they are freed.
  */
 typedef struct Pattern_ {
     HashBucket bucket;          /* Must be first */
@@ -42,19 +42,19 @@ typedef struct Pattern_ {
 
     struct Pattern_ *wider;     /* NULL for the root */
     struct Pattern_ *narrower;  /* The first one of those directly below */
-    struct Pattern_ *next;      /* Others below the same one */
+    struct Pattern_ *next;      /* Siblings */
     struct Pattern_ *prev;
 } Pattern;
 
 struct KeptPatterns_ {
     Pattern root;
     Hash patterns;
-    ErtsAuxYieldJob freeing;    /* Once nobody refers to it */
+    ErtsAuxYieldJob freeing;    /* When there are no references left */
 };
 
 static erts_atomic_t num_patterns; /* In all sets, roots excluded, for tests */
 
-/* Patterns that are freed before others may use the scheduler. */
+/* Patterns that are freed before other work can run on the scheduler. */
 #define FREE_STEP 1000
 
 static void
@@ -151,7 +151,7 @@ find_pattern(const KeptPatterns *kept, const ErtsCodeMFA *mfa, int specified)
     return hash_get((Hash *) &kept->patterns, &tmpl);
 }
 
-/* The same, made with all above it if it isn't there. */
+/* The same; it is made, with all patterns above it, if it does not exist. */
 static Pattern *
 get_pattern(KeptPatterns *kept, const ErtsCodeMFA *mfa, int specified)
 {
@@ -205,7 +205,7 @@ drop_patterns(KeptPatterns *kept, Pattern *p)
 }
 
 /*
- * What is said
+ * Settings
  */
 
 /* The flags that belong to kinds of breakpoints. */
@@ -226,7 +226,7 @@ flags_of(Uint kinds)
     return flags;
 }
 
-/* Release what isn't referred to by anything that is wanted. */
+/* Release references that nothing that is wanted needs. */
 static void
 release_unwanted(Said *said)
 {
@@ -260,7 +260,7 @@ say_unwanted(Said *said, Uint kinds)
 static void
 say_wanted(Said *said, Uint kinds, Binary *match_spec, ErtsTracer meta_tracer)
 {
-    /* First, as it may be the one that is there. */
+    /* First, as it may be the same one. */
     MatchSetRef(match_spec);
 
     said->said |= kinds;
@@ -312,8 +312,8 @@ apply(const Said *said, BpWanted *wanted)
     }
 }
 
-/* Apply what a pattern says, and before it those above it. Returns the kinds
- * about which anything is said. */
+/* Apply the settings of the patterns above a pattern, then its own. Returns the
+ * kinds with settings. */
 static Uint
 apply_from_root(const Pattern *p, BpWanted *wanted)
 {
@@ -331,7 +331,7 @@ apply_from_root(const Pattern *p, BpWanted *wanted)
     return kinds;
 }
 
-/* What an operation says, by kind. */
+/* The effect of an operation, by kind. */
 typedef struct {
     Uint wanted;
     Uint unwanted;
@@ -339,8 +339,8 @@ typedef struct {
     Uint restarted;
 } Operation;
 
-/* Change what is said below a pattern, and free what isn't needed any more.
- * Returns the number of patterns that have been looked at. */
+/* Change the settings below a pattern, and free patterns that are not needed any
+ * more. Returns the number of patterns visited. */
 static Uint
 change_narrower(KeptPatterns *kept, Pattern *wider, const Operation *op)
 {
@@ -369,7 +369,7 @@ make_operation(enum erts_break_op on, struct trace_pattern_flags flags)
                   (flags.call_memory ? ERTS_BPF_MEM_TRACE : 0));
 
     if (!flags.breakpoint) {
-        /* Global call trace takes the place of all others. */
+        /* Global call trace replaces all other kinds. */
         op.wanted = on ? ERTS_BPF_GLOBAL_TRACE : 0;
         op.unwanted = on ? KINDS & ~op.wanted : ERTS_BPF_GLOBAL_TRACE;
     } else if (!on) {
@@ -406,14 +406,14 @@ erts_kept_patterns_set(KeptPatterns *kept, const ErtsCodeMFA *mfa,
     sys_memzero(&before, sizeof(before));
     said_before = apply_from_root(p->wider, &before);
 
-    /* Paused and restarted: those that something wider wants. */
+    /* Pause or restart what a wider pattern wants. */
     counters = (op.paused | op.restarted) & before.flags & ~said->said;
     say_wanted(said, counters, NULL, erts_tracer_nil);
     say_active(said, op.paused, 0);
     say_active(said, op.restarted, 1);
 
     say_wanted(said, op.wanted, match_spec, meta_tracer);
-    /* Nothing has to be said if nothing wider says otherwise. */
+    /* No setting is needed if no wider pattern has another one. */
     say_unwanted(said, op.unwanted & said_before);
     forget(said, op.unwanted & ~said_before);
 

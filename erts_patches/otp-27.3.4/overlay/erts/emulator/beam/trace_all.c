@@ -147,8 +147,8 @@ erts_trace_all(Process *p, const ErtsTraceAll *what)
 }
 
 /*
- * All that were being created, by someone who did not know that this goes on,
- * are in the tables now.
+ * All processes and ports whose creators could not see the operation are in the
+ * tables now.
  */
 static void
 begin(void *unused)
@@ -157,8 +157,8 @@ begin(void *unused)
 }
 
 /*
- * One of those that 'pending' counts is done. The last one, whatever locks and
- * whoever's thread it has, lets the scheduler that did the steps finish.
+ * One of those that 'pending' counts is done. The last one, which can be in any
+ * thread and hold any locks, makes the scheduler that did the steps finish.
  */
 static void
 one_done(void)
@@ -168,7 +168,7 @@ one_done(void)
     }
 }
 
-/* Handles the signal of a process that we couldn't lock. */
+/* Handles the signal to a process whose main lock was not available. */
 static Eterm
 process_signal(Process *c_p, void *unused, int *reds, ErlHeapFragment **bpp)
 {
@@ -201,12 +201,12 @@ visit_process(Process *rp)
                                                 process_signal, NULL,
                                                 op.prio)
             == THE_NON_VALUE) {
-            one_done(); /* It has gone */
+            one_done(); /* It has exited */
         }
     }
 }
 
-/* Handles the signal of a port that we couldn't lock, or that has gone. */
+/* Handles the signal to a port whose lock was not available, or which has closed. */
 static int
 port_signal(Port *prt, erts_aint32_t state, int sig_op,
             ErtsProc2PortSigData *sigdp)
@@ -287,7 +287,7 @@ finish(void *unused)
     ErtsTraceSession *session = op.what.session;
     Result *result = op.result;
 
-    /* From here on nobody uses op.what. */
+    /* From here on, no other thread uses op.what. */
     switch_on(0);
 
     if (op.what.last) {
@@ -321,7 +321,7 @@ wait_result(BIF_ALIST_1)
     ASSERT(ERTS_MAGIC_BIN_DESTRUCTOR(bin) == result_destructor);
 
     if (!erts_atomic32_read_acqb(&result->is_done)) {
-        /* Resumed by somebody else. */
+        /* Another process has resumed this one. */
         ERTS_BIF_YIELD1(&wait_export, BIF_P, BIF_ARG_1);
     }
     BIF_RET(make_small(result->matches));

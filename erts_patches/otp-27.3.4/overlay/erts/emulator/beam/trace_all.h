@@ -1,32 +1,32 @@
 /*
  * SPDX-License-Identifier: Apache-2.0
  *
- * trace/3 on all processes, all ports, or both, while everything goes on.
+ * trace/3 on all processes, all ports, or both, while they run.
  *
- * The flags of a process may be changed by whoever has all its locks, those of a
- * port by whoever has its lock. So all of them are visited, in steps between
- * the processes that a scheduler runs, and a lock that can't be had at once is
- * not waited for, as it may be kept for long by a running process or port: that
- * one gets a signal, and changes its flags by itself.
+ * A thread that holds all locks of a process, or the lock of a port, may change
+ * its trace flags. So all processes and ports are visited, in steps between the
+ * processes that a scheduler runs. A running process or port can keep its lock for
+ * a long time. If a lock is not available, the process or port gets a signal
+ * instead, and changes its own flags.
  *
- * What is created meanwhile. Another process may not have been visited yet when
- * it creates a child, and the child inherits its flags (set_on_spawn), in a
- * slot that has been passed already. Therefore, while this goes on, who
- * creates a process or a port does with it what is done to all others, after
- * it has got what it inherits. This is switched on before the first slot is
- * visited, with thread progress in between: all that didn't see the switch
- * have put into the tables by then what they were creating.
+ * Processes and ports that are created during the operation: A process that has
+ * not been visited yet can create a child, which inherits its flags
+ * (set_on_spawn), in a slot that has been visited. Therefore, during the operation,
+ * the creator of a process or port applies the operation to it, after inheritance.
+ * A global flag for this is set before the first slot is visited, with thread
+ * progress in between: creators that could not see the flag have inserted into the
+ * tables by then what they were creating.
  *
- * So it is as if all had been changed at one instant: that of switching it off
- * again, after the last one has been changed. What exists then has been
- * changed; what is created afterwards has not, except through what it inherits
- * or through the defaults for new ones, which are set before all this begins. Each
- * of them may have been changed a little earlier.
+ * The operation takes effect at one instant: when the flag is cleared, after the
+ * last process or port has been changed. Everything that exists then has been
+ * changed. What is created afterwards has not been changed, but inherits flags or
+ * gets the defaults for new processes and ports, which are set before the operation
+ * begins. Each of them may have been changed a little earlier.
  *
- * The code modification permission is held all the time, so there is only one
- * such operation at a time, and its session stays alive. It does not depend on
- * the process that has called trace/3, which waits, suspended: if that exits,
- * the operation is completed all the same.
+ * The code modification permission is held throughout, so there is only one such
+ * operation at a time, and its session stays alive. The operation does not depend
+ * on the process that has called trace/3, which is suspended: if that process
+ * exits, the operation is still completed.
  */
 
 #ifndef __TRACE_ALL_H__

@@ -18,13 +18,13 @@
 #include "erl_binary.h"
 #include "trace_counters.h"
 
-/* Slots of a table that a scheduler copies at once. */
+/* Slots of a table that a scheduler copies in one step. */
 #define COPY_STEP               1000
 
 /* Items per block of copied ones. */
 #define BLOCK_ITEMS             250
 
-/* Slots or items that the process works on at once, which cost STEP_REDS. */
+/* Slots or items that the process handles in one step, which costs STEP_REDS. */
 #define STEP                    200
 #define STEP_REDS               10
 
@@ -44,11 +44,11 @@ typedef struct {
 } Copy;
 
 /*
- * Counters of one kind. Their life: each scheduler copies, then the process
- * makes room for the sums, adds up, and makes terms.
+ * Counters of one kind. First each scheduler copies, then the process makes room
+ * for the sums, adds up, and builds terms.
  */
 typedef struct {
-    BpDataCallTrace *bdt;       /* NULL if these are not asked for */
+    BpDataCallTrace *bdt;       /* NULL if not requested */
     Copy *copies;               /* One for each table of bdt */
     enum {
         SUMS_CLEAR,
@@ -58,7 +58,7 @@ typedef struct {
     } stage;
     bp_data_trace_item_t *sums;
     Uint size;                  /* Slots of sums */
-    Uint next;                  /* Slot, or copy, to go on with */
+    Uint next;                  /* Slot, or copy, to continue with */
 } Counters;
 
 struct Request_;
@@ -70,9 +70,9 @@ typedef struct {
 } CopyJob;
 
 /*
- * One trace_info(). Lives in a magic binary: a reference is the process's, in
- * the arguments it goes on with, and one is the schedulers', as long as one
- * of them is copying.
+ * One trace_info(), in a magic binary. The process has a reference, in the
+ * arguments with which it continues. The schedulers have another one, as long as
+ * one of them is copying.
  */
 typedef struct Request_ {
     Process *proc;
@@ -183,8 +183,8 @@ copy_table(Copy *copy, const bp_trace_hash_t *table, Uint *slots)
 }
 
 /*
- * Copy from what scheduler 'no' may look at. It does the table of the dirty
- * schedulers too if it is the first.
+ * Copy from the tables that scheduler 'no' may read. The first scheduler also
+ * copies the table of the dirty schedulers.
  */
 static int
 copy_counters(Counters *c, Uint no, Uint *slots)
@@ -316,7 +316,7 @@ sum_term(Eterm **hpp, const bp_data_trace_item_t *sum, int is_time)
 }
 
 /*
- * Do a step of what is left. Returns whether there is nothing left.
+ * Do the next step. Returns whether all is done.
  */
 static int
 sum_up(Process *p, Counters *c, int is_time, Eterm *list)
@@ -427,7 +427,7 @@ go_on(BIF_ALIST_4)
     ASSERT(ERTS_MAGIC_BIN_DESTRUCTOR(bin) == request_destructor);
 
     if (erts_atomic32_read_acqb(&req->copying) != 0) {
-        /* Resumed by somebody else. */
+        /* Another process has resumed this one. */
         ERTS_BIF_YIELD4(&go_on_export, BIF_P, BIF_ARG_1, items, time, memory);
     }
 

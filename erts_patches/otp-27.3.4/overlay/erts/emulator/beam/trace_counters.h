@@ -1,27 +1,24 @@
 /*
  * SPDX-License-Identifier: Apache-2.0
  *
- * Reading the counters of call_time and call_memory while they are counting.
+ * Reading the counters of call_time and call_memory while they count.
  *
- * Each normal scheduler adds to a hash table of its own, without any
- * synchronization; the dirty schedulers share one, under a mutex. So nobody
- * but its scheduler can look at such a table: an item may be half written, and
- * the table may be moved as it grows. Here each scheduler is asked to copy
- * its own table, in small steps between the processes that it runs. Then the
- * process that wants to know adds up the copies and makes terms of them, in
- * small steps as well.
+ * Each normal scheduler adds to its own hash table, without synchronization; the
+ * dirty schedulers share one, under a mutex. So only its scheduler can read a
+ * table: an item may be half written, and the table may be moved as it grows.
+ * Here each scheduler copies its own table, in small steps between the processes
+ * that it runs. Then the calling process adds up the copies and builds the terms,
+ * also in small steps.
  *
- * What it gets. The tables are copied at different times, and so are parts of
- * a large one, but each item, that is count and time (or words) of one process
- * on one scheduler, is copied as a whole. A sum is never below what it was when
- * the reading began, and its count never above what it was when it ended. In
- * particular everything is in it that happened before, and each call is
- * counted at most once.
+ * The result: The tables, and the parts of a large table, are copied at different
+ * times. But each item, that is, count and time (or words) of one process on one
+ * scheduler, is copied as a whole. A sum is never below what it was when the read
+ * began, and its count never above what it was when the read ended. In particular,
+ * it includes everything that happened before, and counts each call at most once.
  *
- * Why it is safe to copy a table in parts. Items are only added and changed,
- * never removed, and an item is moved only when the table grows: then the
- * copy of this table begins anew. A table doubles when it grows, so that this
- * can't go on forever.
+ * A table can be copied in parts, because items are only added and changed, never
+ * removed, and are moved only when the table grows. In that case the copy of the
+ * table starts again. As a table doubles when it grows, this cannot happen often.
  */
 
 #ifndef __TRACE_COUNTERS_H__

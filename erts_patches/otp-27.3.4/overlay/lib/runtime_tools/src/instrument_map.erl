@@ -23,31 +23,31 @@ Reads memory maps: who owns the memory, and what it looks like inside.
 
 The maps are those of `instrument:store_memory_map/1` (a file) or
 `instrument:memory_map_read/1` (a list of binaries, in order). Any emulator can
-read them, not only the one that they are of.
+read them, not only the one that has made them.
 
-Files are read once from begin to end, 256 KiB at a time. What a function keeps
-meanwhile is told at each of them: nothing grows with the number of blocks unless
-it says so.
+Files are read once from beginning to end, 256 KiB at a time. The memory that a
+function needs does not grow with the number of blocks, unless its description
+states otherwise.
 
-Every function returns `{error, Reason}` for a map that it can't read:
+Every function returns `{error, Reason}` for a map that it cannot read:
 
-- **`not_a_map`** - it begins with something else.
+- **`not_a_map`** - it does not begin like a map.
 - **`{version, V}`** - it has a version that this module does not know.
-- **`truncated`** - it has no end, as a map that is still being written.
-- **`{damaged, Offset}`** - what is at this offset contradicts itself.
-- **a `t:file:posix/0`** - the file can't be read.
+- **`truncated`** - it has no end, like a map that is still being written.
+- **`{damaged, Offset}`** - it is inconsistent at this offset.
+- **a `t:file:posix/0`** - the file cannot be read.
 
 A dictionary holds atoms: the names of types, modules, functions and registered
 processes of the emulator that made the map. Reading it creates those that are
 missing, so read only maps that you trust.
 
-## Form of a map
+## Format of a map
 
 All integers are little-endian. A header of 64 bytes: `ERTSMAP1`; 16 bits each for
 the version (1), the size of this header, of the header of a section (64), of a
-record (16), and of a unit (8); how far into a block its data begin, what a block
-needs besides its data, the size of a word; 64 bits for the time at which the scan
-began, in microseconds.
+record (16), and of a unit (8); the offset of the data in a block, the overhead of a
+block, the size of a word; 64 bits for the time at which the scan began, in
+microseconds.
 
 Then sections, each with a header of 64 bytes: `EMAP`; 16 bits for the kind (1 and
 2: carrier of many blocks or of one; 3: blocks from malloc; 4: machine code; 5:
@@ -64,9 +64,9 @@ begins where the one before ends. In kinds 3 to 5 a block takes two records:
 address and size of its data, 64 bits each; 32 bits of zeros, then type, NIF or
 driver, and owner as above.
 
-The upper 4 bits of an owner tell what the other 60 are: 1 the number (28 bits)
+The upper 4 bits of an owner determine what the other 60 are: 1 the number (28 bits)
 and serial (32 bits) of a process, 2 the number of a port, 3 an address in code, 4
-the number of a module. A block without owner has a 0.
+the number of a module. The owner is 0 if there is none.
 
 The last section is of kind 16#ffff; its size is that of the dictionary that
 follows, a map in the external term format. The last 16 bytes are its offset
@@ -82,7 +82,7 @@ and `ERTSMAPE`.
 
 -include("instrument.hrl").
 
-%% Names the argument that something inside has found to be wrong.
+%% Raises badarg for the argument that an inner function has found to be wrong.
 -define(CHECKED(Args, Expr),
         case Expr of
             {bad, Bad, Why} -> ?BADARG(Args, #{position(Bad, Args) => Why});
@@ -120,10 +120,10 @@ and `ERTSMAPE`.
 -define(OWNER_CODE, 3).
 -define(OWNER_MODULE, 4).
 
-%% Blocks of the first map that diff/3 keeps at a time.
+%% Blocks of the first map that diff/3 has in memory at a time.
 -define(DIFF_BLOCKS, 500000).
 
--doc "A stored map, or all that `instrument:memory_map_read/1` has returned.".
+-doc "A stored map, or all binaries that `instrument:memory_map_read/1` has returned.".
 -type source() :: {file, file:name_all()} | [binary()].
 
 -type reason() :: not_a_map | {version, non_neg_integer()} | truncated
@@ -368,7 +368,7 @@ check_dictionary(<<"EMAP", ?KIND_DICTIONARY:16/little, _:16, 0:32, _:64, _:32,
 check_dictionary(_, At, _End) ->
     {error, {damaged, At}}.
 
-%% None is compressed: a few damaged bytes can't become a huge term.
+%% None is compressed, so a few damaged bytes cannot become a huge term.
 read_dictionary(<<131, Tag, _/binary>> = Bytes, At) when Tag =/= $P ->
     try binary_to_term(Bytes) of
         #{types := Types, allocators := Allocators, origins := Origins,
@@ -398,7 +398,7 @@ fetch([Bin | Rest], N) when N > 0 ->
 fetch(Fd, N) when N > 0, not is_list(Fd) ->
     case file:read(Fd, N) of
         {ok, Bytes} -> {ok, Bytes, Fd};
-        %% Somebody has made the file shorter meanwhile.
+        %% The file has become shorter since its size was read.
         eof -> {error, truncated};
         Error -> Error
     end.
@@ -452,8 +452,8 @@ section(Kind, Flags, Carrier, Size, Allocator, Instance, Creator) ->
       main => Flags band ?FLG_MAIN =/= 0,
       gone => Flags band ?FLG_GONE =/= 0}.
 
-%% What is left is counted by the buffer: only when it has been used up, or the
-%% section has, it is written down in #in{}.
+%% The position is known from the buffer. #in{} is updated only at the end of the
+%% buffer or of the section.
 blocks(Count, Addr, Buf, End, #in{left = Left} = In, Fun, Acc) ->
     N = min(Count, byte_size(Buf) div ?RECORD_SIZE),
     case records(N, Addr, Buf, End, In#in.offset, In#in.header, Fun, Acc) of
@@ -533,7 +533,7 @@ owner_key(Low, Top) when Top band 15 =:= 0 ->
 owner_key(Low, Top) ->
     ((((Top band 15) bsl 56) bor Low) bsl 4) bor (Top bsr 4).
 
--doc "Returns the owner that `fold/3` gave as a number.".
+-doc "Returns the owner for a number that `fold/3` has passed.".
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec owner(Key, Dict) -> owner() when
     Key :: owner_key(),
@@ -557,9 +557,9 @@ owner(Key, Dict) ->
     ?BADARG([Key, Dict], #{}).
 
 -doc """
-Returns the description of a type number. `machine_code` is what the JIT has made of
-modules. Allocations without a tag, that is of blocks that are older than the
-tags, are `untagged`. A number that the dictionary lacks is returned in a tuple.
+Returns the description of a type number. `machine_code` is code that the JIT has made
+from modules. Blocks without a tag, which are older than the tags, are `untagged`. A
+number that is not in the dictionary is returned in a tuple.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec type(TypeNo, Dict) -> {Type, Allocator, Class} when
@@ -585,8 +585,8 @@ nth(N, Tuple, _Default) when N >= 1, N =< tuple_size(Tuple) -> element(N, Tuple)
 nth(_, _Tuple, Default) -> Default.
 
 -doc """
-Makes of a map what `instrument:memory_data/0` returns: the live blocks, without
-machine code. There is no limit: the list takes some 90 bytes for each block.
+Converts a map to what `instrument:memory_data/0` returns: the live blocks, without
+machine code. There is no limit: the list takes about 90 bytes for each block.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec memory_data(Source) -> {ok, MemoryData} | {error, reason()} when
@@ -631,8 +631,8 @@ classic(_, Acc) ->
             free = 0, free_bytes = 0, largest = 0}).
 
 -doc """
-Returns all carriers with what is in them, those with the most free bytes first.
-Keeps some 40 words for each carrier.
+Returns all carriers with their contents, those with the most free bytes first. Needs
+about 40 words for each carrier.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec carriers(Source) -> {ok, [carrier()]} | {error, reason()} when
@@ -708,7 +708,7 @@ allocator(N, #{allocators := Allocators}) ->
 -doc """
 Returns the free blocks of all carriers, their headers included, and the segments
 that are kept for the next carrier, in the order of the map. `Carrier` is the address
-of the carrier, 0 for segments. Keeps all that it returns.
+of the carrier, 0 for segments. The whole result is in memory.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec holes(Source) -> {ok, [{Address, Size, Carrier}]} | {error, reason()} when
@@ -736,8 +736,8 @@ holes_1(Source) ->
 %% Owners
 
 -doc """
-Returns how many live blocks each one has and how many bytes are in them. Keeps a
-few words for each owner.
+Returns how many live blocks each owner has and how many bytes are in them. Needs a few
+words for each owner.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec owners(By, Source) -> {ok, #{Owner => count()}} | {error, reason()} when
@@ -863,12 +863,12 @@ Compares two maps of the same runtime system.
 
 `owners` has each owner with its blocks and bytes in the first and in the second
 map, those that have grown most first. A block survives if it is in both maps with
-the same address, size, type, origin and owner (another one that took its place in
-between can't be told from it); `gone` are those only in the first map, `new` those
-only in the second.
+the same address, size, type, origin and owner (it cannot be distinguished from another
+one that took its place in between); `gone` are the blocks only in the first map, `new`
+those only in the second.
 
-The maps are read once for every 500,000 blocks in the first one, of which some
-20 words for each are kept.
+The maps are read once for every 500,000 blocks in the first one. Needs about 20 words
+for each of these.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec diff(By, Source1, Source2) -> {ok, Diff} | {error, reason()} when
@@ -945,8 +945,8 @@ remember({block, Addr, _, _, _, _} = Block, Mine, Dict, Acc) ->
 remember(_, _Mine, _Dict, Acc) ->
     Acc.
 
-%% Once found it is forgotten, so that a block counts once even if it should be in
-%% the second map twice.
+%% A block that has been found is removed, so it counts once even if it is in the
+%% second map twice.
 recall({block, Addr, Size, _, _, _} = Block, Mine, Dict, Key,
        {Blocks, Counts} = Acc) ->
     case Mine(Addr) andalso maps:find(Addr, Blocks) of
@@ -974,9 +974,9 @@ identity({block, _, Size, Type, Origin, Owner}, #{origins := Origins} = Dict) ->
     {Size, Type, nth(Origin, Origins, Origin), Name}.
 
 -doc """
-Tells how the bytes of each owner have changed over a series of maps, given in the
-order of time. Those that have grown most from the first to the last map come
-first. One that grows from each map to the next is what a leak looks like.
+Returns how the bytes of each owner have changed over a series of maps, given in the
+order of time. Owners that have grown most from the first to the last map come first.
+An owner that grows from each map to the next may have a leak.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec growth(By, Sources) -> {ok, [{Owner, Growth, Bytes}]} | {error, reason()} when
@@ -1010,8 +1010,8 @@ growth(_By, [], Reversed) ->
     {ok, lists:sort(fun({A, X, _}, {B, Y, _}) -> {-X, A} =< {-Y, B} end, Series)}.
 
 -doc """
-Returns the blocks whose process or port is not alive in this runtime system. The map
-has to be one of it.
+Returns the blocks whose process or port is not alive in this runtime system, which has
+to be the one that has made the map.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec dead_owners(Source) -> {ok, [{Owner, Blocks, Bytes}]} | {error, reason()} when
@@ -1024,7 +1024,8 @@ dead_owners(Source) ->
 
 -doc """
 Returns the blocks whose process or port is not alive, those with the most bytes
-first. `IsAlive` is called once for each of them. Keeps a few words for each owner.
+first. `IsAlive` is called once for each process or port. Needs a few words for each
+owner.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec dead_owners(Source, IsAlive) ->

@@ -48,7 +48,8 @@ The page needs no network and has no scripts: any browser shows it.
 -doc """
 Options of `write/3`:
 
-- **`by`** - what the areas of the first picture are, see `t:instrument_map:by/0`.
+- **`by`** - what the areas of the first picture represent, see
+  `t:instrument_map:by/0`.
   Defaults to `name`.
 - **`owners`** - how many of them are shown, 1 to 1000; the others are in one area.
   Defaults to 100.
@@ -82,8 +83,8 @@ as a bar from its first to its last byte, light where memory is free and yellow
 where freed blocks are kept for the next allocation. The mouse pointer over an area
 shows its name and numbers.
 
-A map that can't be read, or a file that can't be written, gives an error; the file
-is not touched unless the map has been read.
+Returns an error if the map cannot be read or the file cannot be written. The file is
+not changed before the map has been read.
 """.
 -doc(#{since => <<"OTP 27.3.4">>}).
 -spec write(File, Source, Options) -> ok | {error, Reason} when
@@ -136,7 +137,7 @@ write_1(File, Source, Options) ->
         Error ->
             Error
     catch
-        %% What the caller has given is wrong, or something here is.
+        %% An argument is wrong, or this module has a bug.
         error:badarg:Stack ->
             case Stack of
                 [{instrument_map, owners, [_, _], _} | _] ->
@@ -403,7 +404,7 @@ text(_Rect, _Label) ->
 number(N) ->
     float_to_binary(float(N), [{decimals, 3}, compact]).
 
-%% What HTML gives a meaning to, and what must not be in it at all.
+%% Characters that have a meaning in HTML, and characters that it must not contain.
 escape(Text) ->
     << <<(escape_char(C))/binary>> || C <- unicode:characters_to_list(Text) >>.
 
@@ -463,5 +464,5 @@ place(Row, Sum, {X, Y, W, H}) ->
                                  end, X, Row),
     {Placed, {X, Y + Height, W, rest(H - Height)}}.
 
-%% Rounding must not leave nothing for those that are still to come.
+%% Rounding must leave something for the remaining ones.
 rest(Length) -> max(1.0e-6, Length).
