@@ -498,8 +498,8 @@ static int64_t worked(const struct kymo_why *w, const struct kymo_why_run *run)
 }
 
 /* Whether a run did not end the wait before it: the process only handled a signal, or looked at
- * messages that its receive does not match, and went on waiting in the same receive. */
-static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
+ * messages that its receive does not match, and went on waiting in the same receive until `end`. */
+static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run, int64_t end)
 {
     struct kymo_why_range m = kymo_why_mails(w, run->process);
     size_t i = fetched_from(w, m, run->start), messages = 0;
@@ -515,7 +515,7 @@ static bool is_glance(const struct kymo_why *w, const struct kymo_why_run *run)
     }
     if (messages > 0 && unwanted)
         return worked(w, run) < LONG_GLANCE_NS;
-    return ns < GLANCE_NS && ns < run[1].start - run->end;
+    return ns < GLANCE_NS && ns < end - run->end;
 }
 
 /* Goes back from run `before` over runs that are glances (see is_glance), to the run after which
@@ -525,7 +525,8 @@ static size_t without_glances(struct kymo_why *w, struct kymo_why_range range, s
                               bool by_message, struct kymo_map *seen)
 {
     const struct kymo_why_run *r = w->runs.p;
-    for (; before > range.first && r[before].start > start && is_glance(w, &r[before]); before--) {
+    int64_t end = r[before + 1].start;
+    for (; before > range.first && r[before].start > start && is_glance(w, &r[before], end); before--) {
         struct kymo_why_range m = kymo_why_mails(w, r[before].process);
         size_t i = fetched_from(w, m, r[before].start);
         if (!by_message && i < m.end && w->mails.p[i].fetched <= r[before].end)

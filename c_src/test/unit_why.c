@@ -399,6 +399,38 @@ static void suspended_beyond_a_timeout(void **state)
     free(answer);
 }
 
+/* While it was suspended, the process fetched a message, and handled two signals one right after the
+ * other. No scheduler was free when it was resumed. */
+static void suspended_and_signalled(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    calls_a_waiting_server(&x);
+    uint32_t erlang = tr_atom(&x.t, "erlang");
+    wm(&x, 1, 100000, KYMO_E_IN, PID(7), x.b);
+    wm(&x, 1, 100000, KYMO_E_CALL, PID(7), tr_mfa(&x.t, erlang, tr_atom(&x.t, "suspend_process"), 1));
+    message(&x, 1, 200000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
+    wm(&x, 0, 201000, KYMO_E_IN, PID(9), x.b);
+    message(&x, 0, 201500, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
+    wm(&x, 0, 202000, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 0, 1000000, KYMO_E_IN, PID(9), x.b);
+    wm(&x, 0, 1001300, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 0, 1002500, KYMO_E_IN, PID(9), x.b);
+    wm(&x, 0, 1003800, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 1, 4000000, KYMO_E_CALL, PID(7), tr_mfa(&x.t, erlang, tr_atom(&x.t, "resume_process"), 1));
+    wm(&x, 1, 4001000, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 5500000, KYMO_E_IN, PID(9), x.b);
+    timeout(&x, 0, 5500500, PID(9));
+    server_replies(&x, 5510000);
+    explain_first(&x, 6000000, answer);
+    assert_int_equal(part(answer, KYMO_WHY_SUSPENDED, PID(9))->ns, 4000000 - 100000);
+    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 100000 - 40000);
+    close_scene(&x);
+    free(answer);
+}
+
 /* A process that was scheduled out and in without a message waited for no timer. */
 static void preempted_waits_for_no_timer(void **state)
 {
@@ -644,6 +676,7 @@ int main(void)
         T(long_look_is_no_wait_for_a_scheduler),
         T(message_after_a_timeout),
         T(suspended_beyond_a_timeout),
+        T(suspended_and_signalled),
         T(preempted_waits_for_no_timer),
         T(polling_waits_for_no_timer),
         T(run_queue_is_known),
