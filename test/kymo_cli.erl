@@ -70,8 +70,8 @@ read_dbg(File) ->
     receive {'DOWN', Gone, process, Server, _} -> Events end.
 
 %% Waits for a condition that another process will soon make true and that cannot be waited for
-%% otherwise. Returns false after twenty seconds.
-until(Fun) -> until(Fun, erlang:monotonic_time(second) + 20).
+%% otherwise. Returns false after sixty seconds.
+until(Fun) -> until(Fun, erlang:monotonic_time(second) + 60).
 
 until(Fun, Deadline) ->
     garbage_collect(),
