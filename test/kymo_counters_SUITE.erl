@@ -28,6 +28,7 @@ all() ->
         long_queue,
         held_by_another,
         taken_over,
+        taken_over_between_samples,
         in_a_session,
         too_many,
         owner_dies,
@@ -438,13 +439,18 @@ state(R) ->
 
 %% Another process replaces the recorder's setting during the recording: this is noticed, and
 %% the new setting is left alone, also at the end.
-taken_over(Config) ->
+taken_over(Config) -> taken_over(Config, 20).
+
+%% It does not have to wait for the next sample, which may be an hour away.
+taken_over_between_samples(Config) -> taken_over(Config, 3600000).
+
+taken_over(Config, Interval) ->
     Dir = ?config(dir, Config),
-    ok = in_peer(Config, take_over, [Dir]),
+    ok = in_peer(Config, take_over, [Dir, Interval]),
     ?assertEqual([<<"set">>, <<"held">>], kinds(Dir)).
 
-take_over(Dir) ->
-    {ok, R} = kymo:start(#{dir => Dir, tracing => global, system_monitor => [busy_port], counters => 20}),
+take_over(Dir, Interval) ->
+    {ok, R} = kymo:start(#{dir => Dir, tracing => global, system_monitor => [busy_port], counters => Interval}),
     true = until(fun() -> {set, none} =:= state(R) end),
     Other = spawn(fun flush/0),
     {_, [busy_port]} = erlang:system_monitor(Other, [{long_gc, 1000}]),
@@ -482,10 +488,12 @@ too_many(Config) ->
     Kinds = kinds(Dir),
     ?assert(lists:member(<<"too_many">>, Kinds)),
     [?assert(N >= 1) || #{<<"value">> := N} <- rows(Dir, "select value from system_monitor where kind = 'too_many'")],
-    %% The limit per second holds, whatever the node does.
-    [?assert(N =< 501) || #{<<"n">> := N} <- rows(Dir,
-        "select count(*) as n from system_monitor where kind = 'large_heap' and time_ns <= "
-        "(select min(time_ns) from system_monitor where kind = 'too_many')")].
+    %% The limit per second holds, whatever the node does. The reports may begin in any part of a
+    %% second, and a slow node may need several to reach the limit.
+    [#{<<"n">> := N, <<"seconds">> := Seconds}] = rows(Dir,
+        "select count(*) as n, (max(time_ns) - min(time_ns)) / 1000000000 as seconds from system_monitor "
+        "where kind = 'large_heap' and time_ns <= (select min(time_ns) from system_monitor where kind = 'too_many')"),
+    ?assert(N =< 500 * (Seconds + 2)).
 
 flood(Dir) ->
     {ok, R} = kymo:start(#{dir => Dir, system_monitor => [{large_heap, 1}], counters => 20}),

@@ -10,6 +10,7 @@
 start(Config) ->
     {ok, Peer, _} = peer:start(#{
         connection => standard_io,
+        wait_boot => 60000,
         exec => filename:join([code:root_dir(), "bin", "erl"]),
         args => ["+S", "2:2", "-pa", filename:dirname(code:which(kymo)), filename:dirname(code:which(?MODULE))]
     }),
