@@ -148,7 +148,14 @@ leave(#counters{monitor = Monitor, busiest = Busiest}) ->
 measuring(#counters{interval = none} = C) ->
     C;
 measuring(C) ->
-    C#counters{busiest = kymo_busiest:start(), busy = []}.
+    %% It is tried again with the next sample if the node has as many processes as it can have.
+    Busiest =
+        try
+            kymo_busiest:start()
+        catch
+            error:system_limit -> none
+        end,
+    C#counters{busiest = Busiest, busy = []}.
 
 %% The values of the newest measurement, if there is one since the last sample. Not waiting for it
 %% keeps the samples on time.
@@ -157,6 +164,8 @@ busiest(#counters{busy = Values}) -> Values.
 
 %% Requests the next measurement. At the end of a sample, because the process that measures would
 %% otherwise be counted in the run queue.
+measured(#counters{busiest = none} = C) ->
+    measuring(C);
 measured(#counters{busy = asked} = C) ->
     C;
 measured(#counters{busiest = Busiest} = C) ->

@@ -34,6 +34,7 @@ all() ->
         owner_dies,
         process_killed,
         measuring_killed,
+        no_more_processes,
         server_killed,
         paused,
         bad_options,
@@ -43,7 +44,8 @@ all() ->
 suite() -> [{timetrap, {minutes, 3}}].
 
 init_per_testcase(Case, Config) ->
-    kymo_peer:start([{dir, filename:join(?config(priv_dir, Config), Case)} | Config]).
+    Args = [{peer_args, ["+P", "1024"]} || Case =:= no_more_processes],
+    kymo_peer:start(Args ++ [{dir, filename:join(?config(priv_dir, Config), Case)} | Config]).
 
 end_per_testcase(_, Config) -> kymo_peer:stop(Config).
 
@@ -510,6 +512,43 @@ garbage(Kept) ->
     garbage(Kept).
 
 %% ---- the end --------------------------------------------------------------------------
+
+%% A node that cannot start any more processes is still recorded, and what was killed meanwhile is
+%% started again as soon as it can.
+no_more_processes(Config) ->
+    Dir = ?config(dir, Config),
+    ok = in_peer(Config, fill_process_table, [Dir]),
+    ?assert(lists:max(of_counter(Dir, "process_count")) >= 1000).
+
+fill_process_table(Dir) ->
+    {ok, R} = kymo:start(#{dir => Dir, counters => 20, system_monitor => default}),
+    [Counting] = counting(),
+    %% Repeatedly, because a process of the runtime may end in between.
+    Others = lists:foldl(fun(_, Pids) ->
+        More = as_many_as_possible(Pids),
+        {ok, _} = kymo:trace(R, #{events => [procs]}),
+        More
+    end, [], lists:seq(1, 20)),
+    more_samples(R, 5),
+    Ref = monitor(process, Counting),
+    exit(Counting, kill),
+    receive {'DOWN', Ref, process, _, _} -> ok end,
+    More = as_many_as_possible(Others),
+    [exit(P, kill) || P <- More],
+    true = until(fun() -> #{counters := Counters} = kymo:info(R), is_map(Counters) end),
+    more_samples(R, 5),
+    {ok, _} = kymo:stop(R),
+    true = nothing_left(),
+    ok.
+
+as_many_as_possible(Pids) ->
+    try spawn(fun forever_waiting/0) of
+        Pid -> as_many_as_possible([Pid | Pids])
+    catch
+        error:system_limit -> Pids
+    end.
+
+forever_waiting() -> receive never -> ok end.
 
 owner_dies(Config) ->
     Dir = ?config(dir, Config),

@@ -12,7 +12,8 @@ start(Config) ->
         connection => standard_io,
         wait_boot => 60000,
         exec => filename:join([code:root_dir(), "bin", "erl"]),
-        args => ["+S", "2:2", "-pa", filename:dirname(code:which(kymo)), filename:dirname(code:which(?MODULE))]
+        args => proplists:get_value(peer_args, Config, []) ++
+            ["+S", "2:2", "-pa", filename:dirname(code:which(kymo)), filename:dirname(code:which(?MODULE))]
     }),
     [{peer, Peer} | Config].
 
