@@ -380,7 +380,8 @@ show(#main{terminal = true, quiet = false, infos = Infos, shown = Shown, shown_a
     case Now - At >= 200 of
         true ->
             io:format(standard_error, "\r\e[K~b s  ~b events  ~b/s  ~b lost  ~b MiB~ts", [
-                (Now - Begun) div 1000, Events, (Events - Shown) * 1000 div (Now - At), Lost, Bytes bsr 20, budget(Infos)
+                (Now - Begun) div 1000, Events, (Events - Shown) * 1000 div (Now - At), Lost, Bytes bsr 20,
+                kymo_budget:format([Budget || #{budget := #{} = Budget} <- maps:values(Infos)])
             ]),
             S#main{shown = Events, shown_at = Now};
         false ->
@@ -388,20 +389,6 @@ show(#main{terminal = true, quiet = false, infos = Infos, shown = Shown, shown_a
     end;
 show(S) ->
     S.
-
-%% The cost of tracing for the busiest scheduler, and what is shed.
-budget(Infos) ->
-    Budgets = [Budget || #{budget := #{} = Budget} <- maps:values(Infos)],
-    Shed = lists:append([Functions ++ Kinds || #{shed := #{functions := Functions, events := Kinds}} <- Budgets]),
-    [
-        [io_lib:format("  cost ~.1f %", [lists:max([Cost || #{cost := Cost} <- Budgets])]) || Budgets =/= []],
-        case Shed of
-            [] -> "";
-            [{M, F, A}] -> io_lib:format("  shed ~tp:~tp/~b", [M, F, A]);
-            [{M, F, A} | More] -> io_lib:format("  shed ~tp:~tp/~b and ~b more", [M, F, A, length(More)]);
-            Kinds -> ["  shed ", lists:join(", ", [atom_to_list(Kind) || Kind <- Kinds])]
-        end
-    ].
 
 clear(#main{terminal = true, quiet = false} = S) ->
     io:put_chars(standard_error, "\r\e[K"),

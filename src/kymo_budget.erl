@@ -18,7 +18,7 @@
 %% doubled, so items that stay expensive are restored less and less often.
 -module(kymo_budget).
 
--export([check/1, interval/0, new/2, cleared/1, tick/3, sampled/4, shed/3, given_back/3, kept/3, describe/1, ppm/1, events/1]).
+-export([check/1, interval/0, new/2, cleared/1, tick/3, sampled/4, shed/3, given_back/3, kept/3, describe/1, format/1, ppm/1, events/1]).
 -export_type([option/0, t/0, rates/0, sample/0, item/0, description/0]).
 
 -type option() :: none | #{cpu => number(), events => pos_integer()}.
@@ -322,3 +322,23 @@ kept_one(false, A, _) -> A.
 describe(#budget{option = Option, away = Away, times = Times} = B) ->
     {Functions, Kinds} = lists:partition(fun is_tuple/1, lists:sort(maps:keys(Away))),
     Option#{used => used(B), cost => cost(B), times => Times, shed => #{functions => Functions, events => Kinds}}.
+
+%% @doc The cost, and what is shed, of several recorders on one line. Empty if there are none.
+-spec format([description()]) -> iolist().
+format([]) ->
+    "";
+format(Budgets) ->
+    Shed = [S || #{shed := S} <- Budgets],
+    Functions = lists:append([Fs || #{functions := Fs} <- Shed]),
+    Kinds = lists:usort(lists:append([Ks || #{events := Ks} <- Shed])),
+    [
+        io_lib:format("  cost ~.1f %", [lists:max([Cost || #{cost := Cost} <- Budgets])]),
+        case {Functions, Kinds} of
+            {[], []} -> "";
+            {[], _} -> ["  shed ", lists:join(", ", [atom_to_list(Kind) || Kind <- Kinds])];
+            {[F], []} -> ["  shed ", format_function(F)];
+            {[F | More], _} -> ["  shed ", format_function(F), io_lib:format(" and ~b more", [length(More) + length(Kinds)])]
+        end
+    ].
+
+format_function({M, F, A}) -> io_lib:format("~tp:~tp/~b", [M, F, A]).

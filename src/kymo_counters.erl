@@ -36,8 +36,9 @@
     spent = 0 :: non_neg_integer()
 }).
 
-%% Interval in ms of the check whether the system monitor is still set.
--define(LOOK_INTERVAL, 1000).
+%% Interval in ms of the check whether the system monitor is still set. It does not depend on the
+%% interval of the samples, which may be an hour.
+-define(LOOK_INTERVAL, 200).
 
 %% Values per record. The library adds one value of its own to each.
 -define(AT_ONCE, 100).
@@ -114,14 +115,16 @@ init(Server, State, Interval, Settings, Mode) ->
         monitor = Monitor,
         next = now_ms()
     },
-    Ticked = tick(measuring(C)),
+    Ready = look_later(look(later(sample(measuring(C))))),
     Server ! {self(), ready},
-    loop(later(Ticked)).
+    loop(Ready).
 
 loop(#counters{server = Server} = C) ->
     receive
         {timeout, _, tick} ->
-            loop(later(tick(C)));
+            loop(later(sample(C)));
+        {timeout, _, look} ->
+            loop(look_later(look(C)));
         {busiest, Pid, Values} when Pid =:= C#counters.busiest ->
             loop(C#counters{busy = Values});
         {'EXIT', Pid, _} when Pid =:= C#counters.busiest ->
@@ -145,7 +148,14 @@ leave(#counters{monitor = Monitor, busiest = Busiest}) ->
 measuring(#counters{interval = none} = C) ->
     C;
 measuring(C) ->
-    C#counters{busiest = kymo_busiest:start(), busy = []}.
+    %% It is tried again with the next sample if the node has as many processes as it can have.
+    Busiest =
+        try
+            kymo_busiest:start()
+        catch
+            error:system_limit -> none
+        end,
+    C#counters{busiest = Busiest, busy = []}.
 
 %% The values of the newest measurement, if there is one since the last sample. Not waiting for it
 %% keeps the samples on time.
@@ -154,6 +164,8 @@ busiest(#counters{busy = Values}) -> Values.
 
 %% Requests the next measurement. At the end of a sample, because the process that measures would
 %% otherwise be counted in the run queue.
+measured(#counters{busiest = none} = C) ->
+    measuring(C);
 measured(#counters{busy = asked} = C) ->
     C;
 measured(#counters{busiest = Busiest} = C) ->
@@ -161,19 +173,21 @@ measured(#counters{busiest = Busiest} = C) ->
     C#counters{busy = asked}.
 
 %% Skips the samples that are overdue on a busy machine, so that none follow each other closely.
-later(#counters{next = Next} = C) ->
-    Interval = interval(C),
+later(#counters{interval = none} = C) ->
+    C;
+later(#counters{interval = Interval, next = Next} = C) ->
     Skipped = max(0, now_ms() - Next) div Interval,
     Then = Next + (Skipped + 1) * Interval,
     _ = erlang:start_timer(Then, self(), tick, [{abs, true}]),
     C#counters{next = Then, skipped = C#counters.skipped + Skipped}.
 
-interval(#counters{interval = none}) -> ?LOOK_INTERVAL;
-interval(#counters{interval = Interval}) -> Interval.
-
 now_ms() -> erlang:monotonic_time(millisecond).
 
-tick(C) -> look(sample(C)).
+look_later(#counters{monitor = none} = C) ->
+    C;
+look_later(C) ->
+    _ = erlang:start_timer(?LOOK_INTERVAL, self(), look),
+    C.
 
 look(#counters{monitor = none} = C) ->
     C;

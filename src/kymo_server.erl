@@ -251,12 +251,16 @@ handle_cast(_, S) ->
 -spec handle_info(term(), #server{}) -> {noreply, #server{}} | {stop, normal, #server{}}.
 handle_info({'DOWN', Ref, process, _, _}, #server{owner = Ref} = S) ->
     {stop, normal, S};
-handle_info({'DOWN', Ref, process, _, _}, #server{janitor = {_, Ref}} = S) ->
-    {noreply, S#server{janitor = kymo_janitor:start(S#server.state, S#server.tracing, S#server.entry)}};
-handle_info({'DOWN', Ref, process, _, _}, #server{counters = {_, Ref}, counted = {Interval, Settings}} = S) ->
-    {noreply, S#server{counters = kymo_counters:start(S#server.state, Interval, Settings, S#server.mode)}};
-handle_info({'DOWN', Ref, process, _, _}, #server{recorders = Ref} = S) ->
-    {noreply, S#server{recorders = kymo_recorders:enter(S#server.entry)}};
+handle_info({'DOWN', Ref, process, _, _} = Down, #server{janitor = {_, Ref}} = S) ->
+    {noreply, replaced(Down, S, fun() ->
+        S#server{janitor = kymo_janitor:start(S#server.state, S#server.tracing, S#server.entry)}
+    end)};
+handle_info({'DOWN', Ref, process, _, _} = Down, #server{counters = {_, Ref}, counted = {Interval, Settings}} = S) ->
+    {noreply, replaced(Down, S, fun() ->
+        S#server{counters = kymo_counters:start(S#server.state, Interval, Settings, S#server.mode)}
+    end)};
+handle_info({'DOWN', Ref, process, _, _} = Down, #server{recorders = Ref} = S) ->
+    {noreply, replaced(Down, S, fun() -> S#server{recorders = kymo_recorders:enter(S#server.entry)} end)};
 handle_info(triggers, #server{triggers = T} = S) ->
     {noreply, S#server{triggers = kymo_trigger_server:again(T)}};
 handle_info(check, S) ->
@@ -265,6 +269,8 @@ handle_info(check, S) ->
 handle_info(look, S) ->
     look_later(),
     stop_if_ended(look(?LOOK_FUNCTIONS, S));
+handle_info(names, S) ->
+    {noreply, define_names_beside(S)};
 handle_info({names, Known}, S) ->
     {noreply, S#server{names = Known}};
 handle_info(budget, S) ->
@@ -551,11 +557,24 @@ define_names(Which, #server{state = State, max_names = Max, names = Known} = S) 
 define_names_beside(#server{state = State, max_names = Max, names = Known} = S) ->
     Server = self(),
     _ = is_ended(S) orelse
-        spawn_link(fun() ->
-            process_flag(sensitive, true),
-            Server ! {names, kymo_names:define(State, processes, Max, Known)}
+        replaced(names, S, fun() ->
+            spawn_link(fun() ->
+                process_flag(sensitive, true),
+                Server ! {names, kymo_names:define(State, processes, Max, Known)}
+            end)
         end),
     S.
+
+%% Starts a process. While the node already has as many processes as it can have, which a recorder
+%% must survive, the message is sent again later instead.
+replaced(Message, S, Start) ->
+    try
+        Start()
+    catch
+        error:system_limit ->
+            _ = erlang:send_after(?CHECK_INTERVAL, self(), Message),
+            S
+    end.
 
 info(#server{state = State, tracing = T, taken = Taken, budget = Budget, triggers = Triggers, counters = Counters}) ->
     Info = (maps:merge(kymo_tracer:info(State), kymo_counters:info(Counters)))#{

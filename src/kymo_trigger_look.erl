@@ -128,7 +128,13 @@ checked(Kind, Why) ->
 %% would be missing, so that it would seem to run for ever.
 asked(Fun) ->
     Asker = self(),
-    {Pid, Monitor} = spawn_monitor(fun() -> Asker ! {self(), answered(Fun)} end),
+    try spawn_monitor(fun() -> Asker ! {self(), answered(Fun)} end) of
+        {Pid, Monitor} -> answer_of(Pid, Monitor)
+    catch
+        error:system_limit -> {failed, system_limit}
+    end.
+
+answer_of(Pid, Monitor) ->
     receive
         {Pid, Answer} ->
             demonitor(Monitor, [flush]),

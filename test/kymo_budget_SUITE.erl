@@ -19,7 +19,7 @@ all() -> [{group, M} || M <- [decisions | lists:sort(kymo_tracing:modes())]] ++ 
 groups() ->
     Cases = [functions, kinds, patterns, held_by_another, ends_at_any_time, server_killed, untraced, calibration],
     [
-        {decisions, [], [loudest_first, kinds_last, slow_mix, burst, comes_back, comes_back_less_often, both_limits, cleared]},
+        {decisions, [], [loudest_first, kinds_last, slow_mix, burst, comes_back, comes_back_less_often, both_limits, cleared, of_several_nodes]},
         {global, [], Cases},
         {session, [], Cases}
     ].
@@ -40,6 +40,20 @@ end_per_testcase(_, _) -> ok.
 -define(COSTS, #{calls => 100, return_tos => 100, messages => 100, running => 200, garbage_collection => 400,
                  procs => 100, ports => 100, other => 100}).
 -define(F(Name), {m, Name, 1}).
+
+%% One line for several nodes: some may have shed functions, and others kinds of events.
+of_several_nodes(_) ->
+    Shed = fun(Functions, Kinds) ->
+        #{cpu => 5, used => 0.5, cost => 2.5, times => 1, shed => #{functions => Functions, events => Kinds}}
+    end,
+    Line = fun(Budgets) -> lists:flatten(kymo_budget:format(Budgets)) end,
+    "" = Line([]),
+    "  cost 2.5 %" = Line([Shed([], [])]),
+    "  cost 2.5 %  shed m:f/1" = Line([Shed([], []), Shed([?F(f)], [])]),
+    "  cost 2.5 %  shed m:f/1 and 1 more" = Line([Shed([], [running]), Shed([?F(f)], [])]),
+    "  cost 2.5 %  shed m:f/1 and 2 more" = Line([Shed([?F(f)], [running]), Shed([?F(g)], [running])]),
+    "  cost 2.5 %  shed messages, running" = Line([Shed([], [running]), Shed([], [messages, running])]),
+    ok.
 
 %% So many events per second for each function, and as given for the other kinds.
 sample(Functions, Kinds) ->

@@ -10,8 +10,10 @@
 start(Config) ->
     {ok, Peer, _} = peer:start(#{
         connection => standard_io,
+        wait_boot => 60000,
         exec => filename:join([code:root_dir(), "bin", "erl"]),
-        args => ["+S", "2:2", "-pa", filename:dirname(code:which(kymo)), filename:dirname(code:which(?MODULE))]
+        args => proplists:get_value(peer_args, Config, []) ++
+            ["+S", "2:2", "-pa", filename:dirname(code:which(kymo)), filename:dirname(code:which(?MODULE))]
     }),
     [{peer, Peer} | Config].
 

@@ -117,6 +117,20 @@ struct suspension {
     int64_t since, until;
 };
 
+/* The number of suspensions and resumptions that began at `end` or before. */
+static size_t suspensions_until(const struct kymo_why *w, int64_t end)
+{
+    size_t low = 0, high = w->suspensions.n;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (w->suspensions.p[mid].start <= end)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 /* Finds the suspension that kept `process` from running until `end`. The recording does not tell
  * which process was suspended, so the suspension must have ended just before `end`, or cover most
  * of the time from `start` to `end`, in which the process could not run (start == end: nothing is
@@ -125,13 +139,14 @@ static bool suspended(const struct kymo_why *w, uint64_t process, int64_t start,
                       struct suspension *found)
 {
     const struct kymo_why_span *resumed = NULL;
-    for (size_t i = w->suspensions.n; i-- > 0;) {
+    for (size_t i = suspensions_until(w, end); i-- > 0;) {
         const struct kymo_why_span *s = &w->suspensions.p[i];
         const uint8_t *what = kymo_map_get(&w->suspends, s->mfa);
-        if (s->start > end || s->process == process || what == NULL)
+        if (resumed == NULL && end - s->start > JUST_NS && s->start - start <= (end - start) / 2)
+            return false; /* and all others are earlier */
+        if (s->process == process || what == NULL)
             continue;
-        if (*what == 3 && resumed == NULL &&
-            (end - s->start <= JUST_NS || 2 * (s->start - start) > end - start)) {
+        if (*what == 3 && resumed == NULL) {
             resumed = s;
         } else if (*what == 2 && resumed != NULL && s->process == resumed->process) {
             bool just = end - resumed->start <= JUST_NS;
@@ -175,14 +190,16 @@ static void wait_runnable(struct kymo_why *w, uint64_t process, int64_t start, i
                           const struct kymo_why_run *next)
 {
     struct suspension by;
-    if (end - start > WAKEUP_NS && !is_dirty(w, next->slot) && suspended(w, process, start, end, &by)) {
-        wait_runnable(w, process, start, by.since, next);
+    /* A loop, from the end backwards: a process may be suspended many times in one wait. */
+    while (end - start > WAKEUP_NS && !is_dirty(w, next->slot) && suspended(w, process, start, end, &by) &&
+           by.since < end) {
+        wait_scheduler(w, process, by.until, end, next);
         add(w, (struct kymo_why_stretch){.cause = KYMO_WHY_SUSPENDED,
                                          .process = process,
                                          .blame = by.by,
                                          .start = later(start, by.since),
                                          .end = by.until});
-        start = by.until;
+        end = by.since;
     }
     wait_scheduler(w, process, start, end, next);
 }

@@ -32,7 +32,7 @@ static void put(const char *text, size_t n)
 {
     while (n > 0) {
         ssize_t done = write(STDOUT_FILENO, text, n);
-        if (done < 0 && errno == EAGAIN) {
+        if (done < 0 && errno == EAGAIN) { /* NOLINT(bugprone-signal-handler): errno is safe there */
             struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
             if (poll(&p, 1, 1000) <= 0)
                 return; /* the terminal is stopped or gone */
@@ -143,7 +143,7 @@ void cli_terminal_draw(const char *text, size_t n)
         if (inverted)
             fputs("\033[7m", f);
         text += inverted;
-        fwrite(text, 1, (size_t)(stop - text), f);
+        (void)fwrite(text, 1, (size_t)(stop - text), f);
         /* The rest of the line, in the same colours. */
         fputs(inverted ? "\033[K\033[0m" : "\033[K", f);
         text = eol != NULL ? eol + 1 : end;

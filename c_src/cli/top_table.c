@@ -51,16 +51,32 @@ struct rows {
     size_t n;
 };
 
+static int64_t column_of_function(const struct row *r, enum cli_top_column c)
+{
+    if (r->function == NULL)
+        return 0;
+    return c == CLI_TOP_CALLS ? (int64_t)r->function->calls : r->function->self;
+}
+
+static int64_t column_of_process(const struct row *r, enum cli_top_column c)
+{
+    if (r->process == NULL)
+        return 0;
+    return c == CLI_TOP_RUNNING ? r->process->running
+           : c == CLI_TOP_IN    ? (int64_t)r->process->received
+                                : (int64_t)r->process->sent;
+}
+
 static int64_t column(const struct row *r, enum cli_top_column c)
 {
     switch (c) {
-    case CLI_TOP_CALLS: return (int64_t)r->function->calls;
-    case CLI_TOP_SELF: return r->function->self;
+    case CLI_TOP_CALLS:
+    case CLI_TOP_SELF: return column_of_function(r, c);
     case CLI_TOP_P99: return r->p99;
     case CLI_TOP_MAX: return r->max;
-    case CLI_TOP_RUNNING: return r->process->running;
-    case CLI_TOP_IN: return (int64_t)r->process->received;
-    case CLI_TOP_OUT: return (int64_t)r->process->sent;
+    case CLI_TOP_RUNNING:
+    case CLI_TOP_IN:
+    case CLI_TOP_OUT: return column_of_process(r, c);
     default: return (int64_t)r->waiting;
     }
 }

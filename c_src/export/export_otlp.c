@@ -118,13 +118,15 @@ static int make_writers(struct export *x, const struct kymo_otlp_target *target,
         x->n = 0;
         return no_memory(err, err_size);
     }
-    for (uint32_t i = 0; i < 2 * x->n; i++) {
-        uint32_t node = i % x->n;
-        kymo_otlp_writer_init(&x->writers[i], target, i < x->n ? KYMO_OTLP_SPANS : KYMO_OTLP_METRICS, err,
-                              err_size);
-        put_resource(&x->writers[i], kymo_timeline_meta(x->r, node));
-        put_shed(&x->writers[i], x->r, node);
-        kymo_otlp_scope(&x->writers[i], x->o->version);
+    for (uint32_t node = 0; node < x->n; node++) {
+        struct kymo_otlp_writer *const both[] = {&x->writers[node], &x->writers[x->n + node]};
+        kymo_otlp_writer_init(both[0], target, KYMO_OTLP_SPANS, err, err_size);
+        kymo_otlp_writer_init(both[1], target, KYMO_OTLP_METRICS, err, err_size);
+        for (size_t i = 0; i < 2; i++) {
+            put_resource(both[i], kymo_timeline_meta(x->r, node));
+            put_shed(both[i], x->r, node);
+            kymo_otlp_scope(both[i], x->o->version);
+        }
     }
     return 0;
 }

@@ -166,6 +166,7 @@ static const uint8_t *base_fields(uint8_t id, const uint8_t *p, const uint8_t *e
 {
     switch (id) {
 #define KYMO_X(number, sym, name, letters) \
+    /* NOLINTNEXTLINE(bugprone-branch-clone): several events have the same fields */ \
     case number: return fields(letters, sizeof(letters) - 1, p, end, ev);
         KYMO_EVENTS(KYMO_X)
 #undef KYMO_X

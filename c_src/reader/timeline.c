@@ -49,7 +49,7 @@ static int add_slots(struct kymo_reader *r)
         t->m[i].first_slot = n;
         n += t->m[i].r->n_slots;
     }
-    r->slots = calloc(n, sizeof *r->slots);
+    r->slots = calloc((size_t)n + 1, sizeof *r->slots);
     if (r->slots == NULL)
         return -ENOMEM;
     r->n_slots = n;

@@ -86,7 +86,8 @@ void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out)
     for (uint32_t i = 0; i < out->slots_used; i++) {
         struct kymo_slot s;
 
-        (void)kymo_recorder_slot(r, i, &s);
+        if (kymo_recorder_slot(r, i, &s) != 0)
+            continue;
         out->events += s.events;
         out->bytes += s.bytes;
         out->sampled_out += s.sampled_out;

@@ -129,8 +129,8 @@ static void on_open(void *arg, const struct kymo_span *s)
     struct report_stack *st = stack_of(f, s->process);
     if (st == NULL)
         return;
-    st->n = s->parent == 0 ? 0 : place_of(st, s->parent);
-    if (st->n == st->room) {
+    st->n = s->parent == 0 || st->open == NULL ? 0 : place_of(st, s->parent);
+    if (st->n >= st->room || st->open == NULL) {
         uint32_t room = st->room == 0 ? 16 : st->room * 2;
         struct open_call *more = realloc(st->open, room * sizeof *more);
         if (more == NULL) {
@@ -154,7 +154,7 @@ static void on_span(void *arg, const struct kymo_span *s)
         return;
     struct report_stack *st = stack_of(f, s->process);
     uint32_t place = st != NULL ? place_of(st, s->id) : 0;
-    if (place == 0)
+    if (place == 0 || st->open == NULL)
         return;
     st->n = place - 1;
     struct report_node *node = &f->nodes[st->open[place - 1].node];
@@ -173,7 +173,7 @@ static void on_collection(void *arg, const struct kymo_collection *c)
     if (st == NULL)
         return;
     uint32_t place = c->span != 0 ? place_of(st, c->span) : 0;
-    uint32_t in = place > 0 ? st->open[place - 1].node : root_of(f, c->process);
+    uint32_t in = place > 0 && st->open != NULL ? st->open[place - 1].node : root_of(f, c->process);
     uint32_t gc = child(f, in, KEY_GC);
     struct report_node *node = &f->nodes[gc];
     node->calls++;

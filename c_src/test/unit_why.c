@@ -431,6 +431,33 @@ static void suspended_and_signalled(void **state)
     free(answer);
 }
 
+/* A suspension that took less time than the clock can tell, at the end of a wait for a scheduler. */
+static void suspended_for_no_time(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    assert_non_null(answer);
+    open_scene(&x);
+    uint32_t erlang = tr_atom(&x.t, "erlang");
+    uint32_t suspend = tr_mfa(&x.t, erlang, tr_atom(&x.t, "suspend_process"), 1);
+    uint32_t resume = tr_mfa(&x.t, erlang, tr_atom(&x.t, "resume_process"), 1);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+    out_for(&x, 0, 100000, PID(1), x.a, KYMO_OUT_REDUCTIONS);
+    wm(&x, 1, 800000, KYMO_E_IN, PID(7), x.b);
+    wm(&x, 1, 900000, KYMO_E_CALL, PID(7), suspend);
+    wm(&x, 1, 900000, KYMO_E_RETURN_FROM, PID(7), suspend);
+    wm(&x, 1, 900000, KYMO_E_CALL, PID(7), resume);
+    wm(&x, 1, 900000, KYMO_E_RETURN_FROM, PID(7), resume);
+    in_from_queue(&x, 0, 900000, PID(1), x.a, KYMO_RUNNABLE_OUT, 800000);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+    explain(&x, answer);
+    assert_null(part(answer, KYMO_WHY_SUSPENDED, PID(1)));
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(1))->ns, 200000);
+    close_scene(&x);
+    free(answer);
+}
+
 /* A process that was scheduled out and in without a message waited for no timer. */
 static void preempted_waits_for_no_timer(void **state)
 {
@@ -677,6 +704,7 @@ int main(void)
         T(message_after_a_timeout),
         T(suspended_beyond_a_timeout),
         T(suspended_and_signalled),
+        T(suspended_for_no_time),
         T(preempted_waits_for_no_timer),
         T(polling_waits_for_no_timer),
         T(run_queue_is_known),
