@@ -238,7 +238,11 @@ is_same(A, B) -> maps:remove(source, A) =:= maps:remove(source, B).
 %% @doc Returns a message for an error, with a mark below the position.
 -spec format_error(error()) -> unicode:chardata().
 format_error({no_functions, Pattern}) ->
-    ["no loaded function matches ", show(Pattern)];
+    [
+        "no loaded function matches ",
+        show(Pattern),
+        ": check module, name and arity; a wildcard finds only modules that are loaded"
+    ];
 format_error({bad_pattern, Pattern, none, Why}) ->
     ["bad pattern ", show(Pattern), ": ", Why];
 format_error({bad_pattern, Pattern, Position, Why}) ->
