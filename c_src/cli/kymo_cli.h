@@ -44,7 +44,7 @@ int cli_read_status(int error);
 /* Opens a recording. Returns an exit status. */
 int cli_open(const char *dir, struct kymo_reader **out);
 /* Opens one or more recordings as one timeline (kymo_timeline.h). A folder that contains
- * recordings, as made by kymo attach, stands for all of them. If the relation of their
+ * recordings, as made by kymo attach, is replaced by these recordings. If the relation of their
  * clocks is uncertain, warns on standard error, unless quiet. Returns an exit status. */
 int cli_open_timeline(const char *command, int n, char **args, bool quiet, struct kymo_reader **out);
 /* True if the folder is not a recording but contains some; then prints which, for commands
