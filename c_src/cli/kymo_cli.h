@@ -169,8 +169,8 @@ const char *cli_format_bytes(uint64_t n, char *buf, size_t size);
 /* What is exact: which send a message comes from, when it is taken out of the mailbox, times in
  * run queues. "derived" if nothing is. 100 bytes are enough. */
 const char *cli_exact_text(bool messages, bool taken, bool run_queues, char *buf, size_t size);
-/* Text that kymo did not write, such as the name of a folder, for a terminal: control characters and bytes that
- * are not UTF-8 become \x{..}. Cut to size. Returns buf. */
+/* Text that kymo did not write, such as the name of a folder, for a terminal: control characters
+ * and bytes that are not UTF-8 become \x{..}. Cut to size. Returns buf. */
 enum { CLI_NAME_BYTES = 4 * 4096 };
 const char *cli_printable(const char *text, char *buf, size_t size);
 /* Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */

@@ -18,7 +18,8 @@ struct kymo_sink {
 
 /* buf may be NULL when size is 0. */
 void kymo_sink_init(struct kymo_sink *s, char *buf, size_t size);
-/* Terminates the text with NUL. If it did not fit, cuts it between two characters. Returns the length of the whole text. */
+/* Terminates the text with NUL. If it did not fit, cuts it between two characters. Returns the
+ * length of the whole text. */
 size_t kymo_sink_end(struct kymo_sink *s);
 
 void kymo_sink_text(struct kymo_sink *s, const char *text, size_t n);

@@ -71,7 +71,8 @@ struct kymo_triggers;
 /* "call", ... */
 const char *kymo_trigger_name(unsigned kind);
 
-/* Returns NULL if there is no memory. `fired` is called from within kymo_triggers_event and kymo_triggers_round. */
+/* Returns NULL if there is no memory. `fired` is called from within kymo_triggers_event and
+ * kymo_triggers_round. */
 struct kymo_triggers *kymo_triggers_new(void (*fired)(void *arg, const struct kymo_firing *f), void *arg);
 void kymo_triggers_free(struct kymo_triggers *t);
 /* Adds a trigger. Returns 0, -EINVAL with a message in err that names what is allowed, or
