@@ -802,8 +802,10 @@ format_error({bad_option, Key, Value}) ->
     kymo_options:format_bad(Key, Value);
 format_error({unknown_option, Key}) ->
     kymo_options:format_unknown(Key);
+format_error({missing_option, events}) ->
+    "there is nothing to trace: name events, functions, or both";
 format_error({missing_option, Key}) ->
-    io_lib:format("option ~tp is missing~ts", [Key, [", and there are no functions" || Key =:= events]]);
+    io_lib:format("option ~tp is missing", [Key]);
 format_error({bad_pattern, _, _, _} = Error) ->
     kymo_pattern:format_error(Error);
 format_error({no_functions, _} = Error) ->

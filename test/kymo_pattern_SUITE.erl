@@ -66,6 +66,8 @@ elixir(_) ->
         Expected = found("My.Thing:run?"),
         Expected = found("My.*.run?/0"),
         Expected = found("'Elixir.My.Thing':'run?'/0"),
+        Expected = found("Elixir.My.Thing:run?/0"),
+        Expected = found("Elixir.My.Thing.run?/0"),
         [{'Elixir.My.Thing', All}] = found("My.Thing"),
         All = lists:sort('Elixir.My.Thing':module_info(functions)),
         %% A module and its submodules, but not modules whose names only begin alike.
