@@ -586,5 +586,10 @@ nothing_to_show(Config) ->
         end
      || Command <- ["stats", "calls", "mailboxes", "why"]
     ],
+    %% why names the remedy: with messages in the recording, it is another one.
+    {0, Why} = kymo_cli:run(["why", Dir]),
+    ?assertMatch({_, _}, binary:match(Why, <<"options; record messages, or calls with returns">>)),
+    {0, None} = kymo_cli:run(["why", "--function", "no:such", ?config(recording, Config)]),
+    ?assertMatch({_, _}, binary:match(None, <<"options; give fewer options, or record for longer">>)),
     #{<<"total_ns">> := null, <<"self_ns">> := null, <<"p50_ns">> := null, <<"running_ns">> := null, <<"calls">> := 1} =
         row(<<"function">>, <<"kymo_analysis_SUITE:spin/1">>, json(["stats", "--json", "-q", Dir])).
