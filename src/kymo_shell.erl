@@ -54,11 +54,20 @@ asked(Options, Defaults, Fun) ->
         {error, {command_failed, _}} = Error ->
             Error;
         {error, Reason} = Error ->
-            io:put_chars(["kymo: ", kymo:format_error(Reason), $\n]),
+            io:put_chars(["kymo: ", explained(Reason, Defaults), $\n]),
             Error;
         ok ->
             ok
     end.
+
+%% These functions have options of their own.
+explained({unknown_option, Key}, Defaults) ->
+    Allowed = lists:usort([processes | maps:keys(Defaults)]),
+    io_lib:format("there is no option ~0tp; allowed: ~ts", [Key, lists:join(", ", [atom_to_list(K) || K <- Allowed])]);
+explained({bad_option, Key, Value}, _) when Key =:= time; Key =:= count ->
+    io_lib:format("~ts is ~0tP; allowed: a number from 1 on", [Key, Value, 20]);
+explained(Reason, _) ->
+    kymo:format_error(Reason).
 
 answer(Options, Defaults, Fun) ->
     case maps:keys(maps:without(maps:keys(Defaults) ++ [processes], Options)) of

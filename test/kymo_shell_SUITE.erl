@@ -134,7 +134,10 @@ errors(_) ->
     No = "kymo_shell_SUITE:no_such/7",
     "kymo: no loaded function matches " ++ _ = Text = printed({error, {no_functions, No}}, fun() -> kymo:calls(No) end),
     ?assertEqual($\n, lists:last(Text)),
-    {match, _} = re:run(printed({error, {unknown_option, polcy}}, fun() -> kymo:why(#{polcy => 1}) end), "did you mean policy"),
+    "kymo: there is no option tme; allowed: count, functions, processes, time\n" =
+        printed({error, {unknown_option, tme}}, fun() -> kymo:why(#{tme => 1}) end),
+    "kymo: time is 0; allowed: a number from 1 on\n" =
+        printed({error, {bad_option, time, 0}}, fun() -> kymo:slow(F, 1, #{time => 0}) end),
     ?assertError(badarg, kymo:slow(F, fast)),
     ?assertError(badarg, kymo:calls(F, [])),
     ?assertError(badarg, kymo:why(soon)),
