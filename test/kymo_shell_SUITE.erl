@@ -85,7 +85,7 @@ printed(Answer, Fun) ->
     lists:append(ct:capture_get()).
 
 slow(_) ->
-    {ok, Text} = during([1, 60], fun() -> kymo:slow("kymo_shell_SUITE:work/1", 50, #{time => 500, count => 1}) end),
+    {ok, Text} = during([1, 60], fun() -> kymo:slow("kymo_shell_SUITE:work/1", 50, #{time => 3000, count => 1}) end),
     [Line] = [L || L <- string:lexemes(Text, "\n"), string:find(L, "kymo_shell_SUITE:work/1") =/= nomatch],
     {match, [Ms]} = re:run(Line, "([0-9.]+) ms", [{capture, all_but_first, list}]),
     ?assert(binary_to_float(iolist_to_binary([Ms, [".0" || not lists:member($., Ms)]])) >= 50.0).
