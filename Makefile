@@ -32,7 +32,7 @@ all: c erlang ## build the NIFs, the kymo command and the Erlang modules
 help: ## list the targets
 	@awk -F' ## |:' '/^[a-z-]+:.* ## / { printf "  make %-14s %s\n", $$1, $$NF }' Makefile
 
-# Nothing but a look when all is there.
+# Does nothing if all packages are installed.
 .PHONY: bootstrap-build
 bootstrap-build:
 	@scripts/bootstrap build
@@ -51,7 +51,7 @@ $(EXAMPLE): priv/example/shop.erl
 	cp $< $@
 endif
 
-# A recipe, for make tells of targets that have none and are up to date.
+# The empty recipe keeps make from printing "Nothing to be done".
 .PHONY: app
 app: $(OUT)/ebin/kymo.app $(EXAMPLE)
 	@:
@@ -60,7 +60,7 @@ $(OUT)/ebin/%.beam: src/%.erl $(wildcard src/*.hrl)
 	@mkdir -p $(@D)
 	$(ERLC) $(ERLC_OPTS) -o $(@D) $<
 
-# Also takes away what is left of modules that are no more.
+# Also removes the files of modules that no longer exist.
 $(OUT)/ebin/kymo.app: src/kymo.app.src $(BEAMS)
 	@mkdir -p $(@D)
 	@rm -f $(filter-out $(BEAMS),$(wildcard $(OUT)/ebin/*.beam))

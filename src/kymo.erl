@@ -98,8 +98,8 @@
 %%   `/tmp', which {@link info/1} returns. It must not contain a recording. If it does not
 %%   exist, it is created with mode 0700; so is its parent, but no folder above that.</li>
 %% <li>`owner': a process; the recorder ends when it does. Default: the caller of start/1.
-%%   `none': no process. Use `none' in a remote shell or through `rpc', where the calling
-%%   process is short-lived.</li>
+%%   `none': no process. Use `none' in a shell and through `rpc': the Erlang shell replaces
+%%   its process after each exception, and that of a remote call is short-lived.</li>
 %% <li>`name': a name for the recorder, which the functions of this module take. It is not
 %%   registered as the name of a process.</li>
 %% <li>`names': the maximum number of processes whose registered names and initial calls
@@ -117,18 +117,18 @@
 %% <li>`triggers': conditions on which the recorder takes a snapshot, such as `[{request, '_',
 %%   500}, {exit, '_'}]'. `on_trigger': the folder, rate and number of these snapshots. See
 %%   {@link kymo_trigger}. Default: no triggers.</li>
-%% <li>`counters': records the counters of the node at this interval in milliseconds, from 10
-%%   on; the usual one is 100: run queues, utilisation of schedulers, memory by kind, numbers of
+%% <li>`counters': records the counters of the node at this interval in milliseconds, at
+%%   least 10, usually 100: run queues, utilisation of schedulers, memory by kind, numbers of
 %%   processes, ports, atoms and ETS tables, reductions, context switches, garbage collections,
 %%   bytes read and written by ports, and processor time. Default: `none'. The cost does not
-%%   depend on the number of processes. While it lasts, `scheduler_wall_time' is on, and
-%%   `erlang:statistics(reductions)' gives others the reductions since the last sample.</li>
+%%   depend on the number of processes. During the recording, `scheduler_wall_time' is on, and
+%%   the second number of `erlang:statistics(reductions)' is relative to the last sample.</li>
 %% <li>`system_monitor': records what `erlang:system_monitor/2' reports. A list of its options,
 %%   such as `[busy_port, {long_gc, 50}]', or `default': `busy_port', `busy_dist_port',
 %%   `{long_gc, 100}', `{long_schedule, 100}', `{large_heap, 16777216}', and where the runtime has
-%%   it (OTP 27 and later) `{long_message_queue, {1000, 10000}}'. Default: `none'. From OTP 28 on
-%%   in a trace session of its own; before, a node has one setting, and one of another
-%%   process is left alone, noted in the recording and in {@link info/1}.</li>
+%%   it (OTP 27 and later) `{long_message_queue, {1000, 10000}}'. Default: `none'. From OTP 28
+%%   on it uses a trace session of its own. Older runtimes have one setting for the node: one
+%%   that another process has made is kept, and {@link info/1} and the recording say so.</li>
 %% <li>Further options: see {@link kymo_tracer:options()}. The most useful ones are `policy'
 %%   (`overwrite', the default, keeps the newest events; `discard' writes everything to
 %%   files), `memory' (bytes for all threads together, default 48 MiB), `calls', `returns',
@@ -278,8 +278,8 @@
 %%   </ul></li>
 %% <li>`counters': `none', or a map with the `interval', how many `samples' were taken and
 %%   `skipped' because the node was too busy, and the mean time of one in `microseconds'.</li>
-%% <li>`system_monitor': `none', or a map: its `state' (`set'; `held', when another process
-%%   has set it, which is `held_by'; `too_many', when more than 500 came within a second; `off'),
+%% <li>`system_monitor': `none', or a map: its `state' (`set'; `held' when the process `held_by'
+%%   has set another one; `too_many' after more than 500 reports within a second; `off'),
 %%   its `mode' (`session' or `global'), its `settings', and how many `events' were recorded.</li>
 %% </ul>
 
@@ -719,8 +719,8 @@ calls(Functions) -> calls(Functions, #{}).
 %% @doc Prints calls of the functions as they happen, with arguments and results.
 %%
 %% Ends after `count' lines or `time' milliseconds, by default `#{count => 20, time =>
-%% 10000}', or when the calling process dies. The recorder and its files are removed.
-%% Raises `badarg' if `Options' is not a map.
+%% 10000}', or when the calling process dies. The recorder and its files are removed. An
+%% error is printed, with its remedy, and returned. Raises `badarg' if `Options' is not a map.
 -spec calls(kymo_pattern:pattern() | [kymo_pattern:pattern()], asked()) -> answer().
 calls(Functions, Options) when is_map(Options) ->
     loaded(fun() -> kymo_shell:calls(Functions, Options) end);
@@ -802,6 +802,8 @@ format_error({bad_option, Key, Value}) ->
     kymo_options:format_bad(Key, Value);
 format_error({unknown_option, Key}) ->
     kymo_options:format_unknown(Key);
+format_error({missing_option, events}) ->
+    "there is nothing to trace: name events, functions, or both";
 format_error({missing_option, Key}) ->
     io_lib:format("option ~tp is missing", [Key]);
 format_error({bad_pattern, _, _, _} = Error) ->
@@ -809,35 +811,35 @@ format_error({bad_pattern, _, _, _} = Error) ->
 format_error({no_functions, _} = Error) ->
     kymo_pattern:format_error(Error);
 format_error({no_process, Process}) ->
-    io_lib:format("there is no process ~tp", [Process]);
+    io_lib:format("there is no process ~tp: check its pid or registered name", [Process]);
 format_error({no_port, Port}) ->
-    io_lib:format("there is no port ~tp", [Port]);
+    io_lib:format("there is no port ~tp: check its identifier or registered name", [Port]);
 format_error({already_traced, {M, F, A}}) ->
-    io_lib:format("another tracer has set ~tp:~tp/~tp", [M, F, A]);
+    io_lib:format("another tracer has set ~tp:~tp/~tp: end it first", [M, F, A]);
 format_error({already_traced, Tracee}) ->
-    io_lib:format("another tracer traces ~tp", [Tracee]);
+    io_lib:format("another tracer traces ~tp: end it first", [Tracee]);
 format_error({too_many_patterns, {M, F, A}}) ->
-    io_lib:format("too many patterns with conditions for ~tp:~tp/~tp", [M, F, A]);
+    io_lib:format("too many patterns with conditions for ~tp:~tp/~tp: untrace some of them", [M, F, A]);
 format_error({missing_folder, Dir}) ->
-    io_lib:format("the folder ~ts does not exist", [Dir]);
+    io_lib:format("the folder ~ts does not exist: create it, or name another one", [Dir]);
 format_error({no_library, Reason}) ->
     kymo_tracer:format_library(Reason);
 format_error({no_command, Command, Reason}) ->
     io_lib:format("the command ~ts cannot be started: ~tp; build it with make, or set KYMO_PRIV", [Command, Reason]);
 format_error({command_failed, Status}) ->
-    io_lib:format("the command kymo has ended with the status ~b, and has printed why", [Status]);
+    io_lib:format("the command kymo has ended with status ~b, and printed the reason", [Status]);
 format_error({no_module, M}) ->
     io_lib:format("the module ~tp of kymo is neither loaded nor in the code path: add the folder ebin of kymo to it", [M]);
 format_error({already_started, Name}) ->
-    io_lib:format("a recorder with the name ~tp is running", [Name]);
+    io_lib:format("a recorder with the name ~tp is running: stop it, or choose another name", [Name]);
 format_error(too_many_recorders) ->
-    "too many recorders are open";
+    "64 recorders are open, which is the maximum: stop some of those in kymo:list()";
 format_error(already_stopped) ->
-    "the recorder has stopped";
+    "the recorder has stopped: start another one";
 format_error(ended) ->
-    "the recorder has reached a limit and takes no more events";
+    "the recorder has reached a limit and records no more events: start another one";
 format_error(eexist) ->
-    "the folder holds a recording already";
+    "the folder contains a recording: name another folder";
 format_error(Posix) when is_atom(Posix) ->
     file:format_error(Posix);
 format_error(Other) ->

@@ -67,11 +67,11 @@ format({other_protocol, Protocol, File}) ->
 format(no_cookie) ->
     "there is no cookie: name its file with --cookie-file";
 format({no_cookie_file, File}) ->
-    io_lib:format("no cookie can be read from ~ts", [File]);
+    io_lib:format("no cookie can be read from ~ts: check --cookie-file", [File]);
 format({old_release, Release}) ->
     io_lib:format("the node runs OTP ~ts; kymo needs OTP 25 or later", [Release]);
 format({old_erl, Release}) ->
-    io_lib:format("the erl that runs this command is of OTP ~ts; name one of OTP 25 or later with --erl", [Release]);
+    io_lib:format("the erl that runs this command is from OTP ~ts; name one from OTP 25 or later with --erl", [Release]);
 format({bad_node, Why}) ->
     io_lib:format("the node does not answer as expected: ~0tp", [Why]);
 format({no_distribution, Why}) ->
@@ -84,10 +84,16 @@ format(named) ->
     "the runtime of this command was given a name, so that other nodes can connect to it: remove -name or -sname "
     "from ERL_FLAGS, ERL_AFLAGS and ERL_ZFLAGS";
 format({no_runtime, Pid}) ->
-    io_lib:format("the process ~ts is not an Erlang runtime that this user can see", [Pid]);
+    io_lib:format(
+        "the process ~ts is not an Erlang runtime that this user can see: run the command as root, or find the node "
+        "with 'kymo attach --list'",
+        [Pid]
+    );
 format({not_distributed, Pid}) ->
     io_lib:format(
-        "the node of process ~ts was started without a name (-sname or -name), so nothing can connect to it", [Pid]
+        "the node of process ~ts was started without a name (-sname or -name), so nothing can connect to it: "
+        "'kymo attach --print' prints an expression for its shell",
+        [Pid]
     );
 format({bad_name, Name}) ->
     io_lib:format("~ts is not the name of a node, such as rabbit@host", [Name]);
@@ -106,7 +112,7 @@ format({bad_system_monitor, Text}) ->
 format({bad_budget, Text}) ->
     io_lib:format("--budget takes a percentage such as 5%, events per second such as 100000/s, or off, not '~ts'", [Text]);
 format({too_long, Text}) ->
-    io_lib:format("'~ts' is too long for a name: 255 characters are the most", [Text]);
+    io_lib:format("'~ts' is too long for a name: the maximum is 255 characters", [Text]);
 format({not_unicode, {error, Good, _}}) ->
     io_lib:format("what follows '~ts' is not UTF-8: write this argument in UTF-8", [Good]);
 format({bad_cookie, Source}) ->
@@ -114,11 +120,11 @@ format({bad_cookie, Source}) ->
 format({internal, Where}) ->
     io_lib:format("internal error, please report it: ~0tp", [Where]);
 format(busy) ->
-    "kymo is attached to the node already: 'kymo attach --detach NODE' ends a recorder that was left with --keep";
+    "kymo is already attached to the node: 'kymo attach --detach NODE' ends a recorder left by --keep";
 format(in_use) ->
-    "another command is attached to the node: end that one";
+    "another kymo command is attached to the node: end it first";
 format(not_attached) ->
-    "no recorder was left in the node with --keep";
+    "no recorder was left in the node with --keep: 'kymo attach --list-recorders NODE' lists all recorders";
 format({other_kymo, M}) ->
     io_lib:format("the node has another build of kymo loaded (~tp): use that one, from a remote shell", [M]);
 format({old_code, M}) ->
@@ -141,7 +147,7 @@ format({other_machine, Theirs, Ours}) ->
 format({other_system, Name}) ->
     io_lib:format("the node runs on ~tp: kymo records nodes on Linux only", [Name]);
 format({no_object, M}) ->
-    io_lib:format("the module ~tp of kymo is not installed here", [M]);
+    io_lib:format("the module ~tp of kymo is not installed here: run priv/bin/kymo of a complete installation", [M]);
 format({no_library, Reason}) ->
     kymo_tracer:format_library(Reason);
 format({no_folder, Tried}) ->
@@ -167,21 +173,21 @@ format({write, File, Why}) ->
     io_lib:format("~ts: ~ts", [File, file:format_error(Why)]);
 format({copy, File, Why}) ->
     io_lib:format(
-        "~ts: ~ts; the recording is not complete here: make room, and do it again",
+        "~ts: ~ts; the copy of the recording is incomplete: free some space, and repeat the command",
         [File, file:format_error(Why)]
     );
 format({not_empty, Dir}) ->
     io_lib:format("~ts: the folder is not empty: name a new one with -o", [Dir]);
 format(disconnected) ->
-    "the connection to the node was lost; the node removes what was put there by itself";
+    "the connection to the node was lost; the node removes everything that was sent to it";
 format(disconnected_kept) ->
     "the connection to the node was lost; the recorder stays there: 'kymo attach --detach NODE' ends it";
 format(watch_missed) ->
-    "events were overwritten before the triggers were judged: record less, or more of it with --memory";
+    "events were overwritten before the triggers examined them: record less, or increase --memory";
 format({watch, Line}) ->
     ["the triggers: ", Line];
 format({watch_ended, Status}) ->
-    io_lib:format("nothing fires any more: kymo watch ended with status ~b", [Status]);
+    io_lib:format("the triggers no longer fire: kymo watch ended with status ~b", [Status]);
 format(aborted) ->
     "ended early; nothing was fetched";
 format(already_stopped) ->

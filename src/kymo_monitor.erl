@@ -65,7 +65,7 @@ name(Name) -> Name.
 
 has_long_message_queue() -> list_to_integer(erlang:system_info(otp_release)) >= 27.
 
-%% @doc The settings that the option stands for.
+%% @doc The settings for the value of the option.
 -spec options(option()) -> none | [setting()].
 options(default) ->
     [busy_port, busy_dist_port, {long_gc, 100}, {long_schedule, 100}, {large_heap, 16 * 1024 * 1024}] ++

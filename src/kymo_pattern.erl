@@ -18,7 +18,7 @@
 %% "my_app_*:_/_"               * matches any characters inside a name
 %% "lists:map/2 -> return"      also record how the call ends
 %% "lists:map/2 -> caller"      also record the caller, as match spec result
-%% "MyApp.Worker.run/1"         an Elixir module, spelled as in Elixir
+%% "MyApp.Worker.run/1"         an Elixir module, with or without the prefix Elixir.
 %% "MyApp.*"                    the module MyApp and all below it, as MyApp.Worker
 %% "'odd module':'odd fun'/1"   quoted names are taken literally
 %% '''
@@ -238,7 +238,11 @@ is_same(A, B) -> maps:remove(source, A) =:= maps:remove(source, B).
 %% @doc Returns a message for an error, with a mark below the position.
 -spec format_error(error()) -> unicode:chardata().
 format_error({no_functions, Pattern}) ->
-    ["no loaded function matches ", show(Pattern)];
+    [
+        "no loaded function matches ",
+        show(Pattern),
+        ": check module, name and arity; a wildcard finds only modules that are loaded"
+    ];
 format_error({bad_pattern, Pattern, none, Why}) ->
     ["bad pattern ", show(Pattern), ": ", Why];
 format_error({bad_pattern, Pattern, Position, Why}) ->
@@ -280,7 +284,9 @@ parse_alias({Rest, Position}, Words) ->
         _ -> {{elixir, alias_name(Alias, Position)}, In}
     end.
 
-%% A star after the last dot also matches the module itself.
+%% As in Elixir, Elixir.Task is Task. A star after the last dot also matches the module itself.
+alias_name(["Elixir" | [_ | _] = Alias], Position) ->
+    alias_name(Alias, Position);
 alias_name(Alias, Position) ->
     Name = fun(Words) -> word_name("Elixir." ++ lists:append(lists:join(".", Words)), Position) end,
     case lists:split(length(Alias) - 1, Alias) of

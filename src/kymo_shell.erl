@@ -13,12 +13,10 @@ calls(Functions, Options) ->
     asked(Options, #{time => 10000, count => 20}, fun(#{time := Time, count := Count} = Asked) ->
         Start = #{calls => arguments, returns => values},
         Spec = #{functions => Functions, returns => true},
-        recorded(Asked, Start, Spec, fun(Recorder, Dir) ->
-            stop_in(Time, Recorder),
-            Tags = "call,return_from,exception_from",
-            Nothing = io_lib:format("no calls of these functions in ~b ms", [Time]),
-            shown(["print", "--follow", "--quiet", "--tag", Tags, "--limit", integer_to_list(Count), Dir], Nothing)
-        end)
+        Tags = "call,return_from,exception_from",
+        Args = ["print", "--follow", "--quiet", "--tag", Tags, "--limit", integer_to_list(Count)],
+        Nothing = io_lib:format("no calls of these functions in ~b ms", [Time]),
+        recorded(Asked, Start, Spec, fun(Recorder) -> stop_in(Time, Recorder) end, Args, Nothing)
     end).
 
 %% Records for `time', then prints the calls that took at least Ms milliseconds, with their
@@ -27,12 +25,10 @@ calls(Functions, Options) ->
 slow(Functions, Ms, Options) ->
     asked(Options, #{time => 10000, count => 20}, fun(#{time := Time, count := Count} = Asked) ->
         Spec = #{functions => Functions, returns => true, events => [running]},
-        recorded(Asked, #{}, Spec, fun(Recorder, Dir) ->
-            ok = ended(Recorder, Asked),
-            Slower = lists:flatten(io_lib:format("~bus", [round(Ms * 1000)])),
-            Nothing = io_lib:format("no call of these functions took ~w ms or more, in ~b ms", [Ms, Time]),
-            shown(["print", "--tree", "--quiet", "--slower", Slower, "--limit", integer_to_list(Count), Dir], Nothing)
-        end)
+        Slower = lists:flatten(io_lib:format("~bus", [round(Ms * 1000)])),
+        Args = ["print", "--tree", "--quiet", "--slower", Slower, "--limit", integer_to_list(Count)],
+        Nothing = io_lib:format("no call of these functions took ~w ms or more, in ~b ms", [Ms, Time]),
+        recorded(Asked, #{}, Spec, fun(Recorder) -> ended(Recorder, Time) end, Args, Nothing)
     end).
 
 %% Records for `time', then prints the causes of the slowest requests.
@@ -41,16 +37,39 @@ why(Options) ->
     Defaults = #{time => 5000, count => 1, functions => []},
     asked(Options, Defaults, fun(#{time := Time, count := Count, functions := Functions} = Asked) ->
         Spec = #{functions => Functions, events => [messages, running, procs, garbage_collection]},
-        recorded(Asked, #{}, Spec, fun(Recorder, Dir) ->
-            ok = ended(Recorder, Asked),
-            Nothing = io_lib:format("no request was answered in ~b ms", [Time]),
-            shown(["why", "--quiet", "--top", integer_to_list(Count), Dir], Nothing)
-        end)
+        Args = ["why", "--quiet", "--top", integer_to_list(Count)],
+        Nothing = io_lib:format(
+            "no request (a call of a gen_server, gen_statem or gen_event, of an I/O server, or a task) was "
+            "answered in ~b ms",
+            [Time]
+        ),
+        recorded(Asked, #{}, Spec, fun(Recorder) -> ended(Recorder, Time) end, Args, Nothing)
     end).
 
 %% ---- options ------------------------------------------------------------------
 
+%% An error is printed, as a sentence, and returned.
 asked(Options, Defaults, Fun) ->
+    case answer(Options, Defaults, Fun) of
+        {error, {command_failed, _}} = Error ->
+            Error;
+        {error, Reason} = Error ->
+            io:put_chars(["kymo: ", explained(Reason, Defaults), $\n]),
+            Error;
+        ok ->
+            ok
+    end.
+
+%% These functions have options of their own.
+explained({unknown_option, Key}, Defaults) ->
+    Allowed = lists:usort([processes | maps:keys(Defaults)]),
+    io_lib:format("there is no option ~0tp; allowed: ~ts", [Key, lists:join(", ", [atom_to_list(K) || K <- Allowed])]);
+explained({bad_option, Key, Value}, _) when Key =:= time; Key =:= count ->
+    io_lib:format("~ts is ~0tP; allowed: a number from 1 on", [Key, Value, 20]);
+explained(Reason, _) ->
+    kymo:format_error(Reason).
+
+answer(Options, Defaults, Fun) ->
     case maps:keys(maps:without(maps:keys(Defaults) ++ [processes], Options)) of
         [Unknown | _] -> {error, {unknown_option, Unknown}};
         [] -> checked(maps:to_list(maps:with([time, count], Options)), maps:merge(Defaults, Options), Fun)
@@ -65,14 +84,21 @@ checked([{Key, Value} | _], _, _) ->
 
 %% ---- a recording for one answer --------------------------------------------------
 
-recorded(Asked, Start, Spec, Show) ->
+%% Everything is ready before the tracing begins, which would record the preparations of this
+%% process too.
+recorded(Asked, Start, Spec, Wait, Args, Nothing) ->
     Dir = kymo_folder:unused(),
+    Command = kymo:cli_path(),
+    Port = [{args, Args ++ [Dir]}, {line, ?PART}, exit_status, stderr_to_stdout, binary, hide],
     case kymo:start(Start#{dir => Dir}) of
         {ok, Recorder} ->
             Remover = remove_after(self(), Recorder, Dir),
             try kymo:trace(Recorder, maps:merge(Spec, maps:with([processes], Asked))) of
-                {ok, _} -> Show(Recorder, Dir);
-                {error, _} = Error -> Error
+                {ok, _} ->
+                    Wait(Recorder),
+                    shown(Command, Port, [Nothing, $\n]);
+                {error, _} = Error ->
+                    Error
             after
                 _ = kymo:stop(Recorder),
                 Remover ! done,
@@ -107,18 +133,16 @@ stop_in(Time, {kymo_recorder, Server, _} = Recorder) ->
         end
     end).
 
-ended(Recorder, #{time := Time}) ->
+ended(Recorder, Time) ->
     receive after Time -> ok end,
-    _ = kymo:stop(Recorder),
-    ok.
+    kymo:stop(Recorder).
 
 %% ---- the command -------------------------------------------------------------------
 
 %% Prints the command's lines to the group leader as they arrive, or Nothing if there are none.
-shown(Args, Nothing) ->
-    Command = kymo:cli_path(),
-    try open_port({spawn_executable, Command}, [{args, Args}, {line, ?PART}, exit_status, stderr_to_stdout, binary, hide]) of
-        Port -> lines(Port, [Nothing, $\n])
+shown(Command, Options, Nothing) ->
+    try open_port({spawn_executable, Command}, Options) of
+        Port -> lines(Port, Nothing)
     catch
         error:Reason -> {error, {no_command, Command, Reason}}
     end.

@@ -566,7 +566,7 @@ elsewhere() ->
 %% The runtime only passes on the number that the library's load function has returned.
 explain_load(Text) ->
     Reasons = [{1, "the resource type is taken"},
-               {2, "the runtime does not tell when it halts"},
+               {2, "the runtime cannot call the library when it halts"},
                {3, "no exit handler can be installed"},
                {4, "another build of the library still has recorders: stop them and drop their states first"},
                {11, "atoms are not what was expected: a runtime that kymo does not know"},

@@ -261,7 +261,7 @@ error_texts(Config) ->
             {no_library, {missing, "f", "t"}}, {no_library, {unusable, "f", "t"}}, {no_library, {refused, "f", "t"}}
         ]
     ],
-    "another tracer has set lists:map/2" =
+    "another tracer has set lists:map/2: end it first" =
         lists:flatten(kymo:format_error({already_traced, {lists, map, 2}})).
 
 named(Config) ->

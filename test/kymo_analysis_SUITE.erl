@@ -197,7 +197,15 @@ calls_tree(Config) ->
         json(["calls", "--tree", "--json", "-n", "1", "--function", "kymo_analysis_SUITE:handle_call/3", "--pid",
               pid_to_list(Self), ?config(recording, Config)]),
     #{<<"client_pid">> := F, <<"server_pid">> := B, <<"requests">> := []} = Inner,
-    ?assertEqual({pid(Self), pid(Front), pid(Back)}, {Client, F, B}).
+    ?assertEqual({pid(Self), pid(Front), pid(Back)}, {Client, F, B}),
+    %% A request that is listed below another one is not listed again.
+    #{<<"slowest">> := Trees} = json(["calls", "--tree", "--json", "-n", "1000", ?config(recording, Config)]),
+    Sent = lists:append([sent(T) || T <- Trees]),
+    ?assertEqual(lists:usort(Sent), lists:sort(Sent)),
+    ?assert(lists:member(hd(sent(Inner)), Sent)).
+
+sent(#{<<"client_pid">> := Client, <<"server_pid">> := Server, <<"sent_ns">> := At, <<"requests">> := Inner}) ->
+    [{Client, Server, At} | lists:append([sent(R) || R <- Inner])].
 
 %% gen_event, the io protocol, sys, a task whose reply carries the monitor's reference; and a
 %% server that dies.
@@ -578,5 +586,10 @@ nothing_to_show(Config) ->
         end
      || Command <- ["stats", "calls", "mailboxes", "why"]
     ],
+    %% why names the remedy: with messages in the recording, it is another one.
+    {0, Why} = kymo_cli:run(["why", Dir]),
+    ?assertMatch({_, _}, binary:match(Why, <<"options; record messages, or calls with returns">>)),
+    {0, None} = kymo_cli:run(["why", "--function", "no:such", ?config(recording, Config)]),
+    ?assertMatch({_, _}, binary:match(None, <<"options; give fewer options, or record for longer">>)),
     #{<<"total_ns">> := null, <<"self_ns">> := null, <<"p50_ns">> := null, <<"running_ns">> := null, <<"calls">> := 1} =
         row(<<"function">>, <<"kymo_analysis_SUITE:spin/1">>, json(["stats", "--json", "-q", Dir])).

@@ -161,7 +161,7 @@ guard_killed(Config) ->
         {monitors, Monitors} = peer:call(Peer, erlang, process_info, [First, monitors]),
         [true = peer:call(Peer, erlang, exit, [Guard, kill]) || {process, Guard} <- Monitors],
         {6, Text} = kymo_ended(Command),
-        contains(Text, ["removes what was put there"])
+        contains(Text, ["removes everything that was sent to it"])
     end).
 
 %% The process that would clean up is killed: its module stays loaded, everything else is

@@ -8,11 +8,11 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
--export([calls/1, nothing/1, slow/1, why/1, start_alone/1, errors/1, interrupted/1]).
+-export([calls/1, of_others/1, nothing/1, slow/1, why/1, start_alone/1, errors/1, interrupted/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 -export([work/1]).
 
-all() -> [calls, nothing, slow, why, start_alone, errors, interrupted].
+all() -> [calls, of_others, nothing, slow, why, start_alone, errors, interrupted].
 
 init_per_testcase(_, Config) ->
     {module, _} = code:ensure_loaded(kymo),
@@ -58,22 +58,34 @@ calls(_) ->
     ?assertEqual(6, length(Calls) + length(Returns)),
     ?assert(length(Calls) >= 2).
 
+%% The calls that the calling process makes to ask its question are none of the answer.
+of_others(_) ->
+    Self = list_to_binary(pid_to_list(self())),
+    ct:capture_start(),
+    ok = kymo:calls(["lists:_/_", "filename:_/_", "io_lib:_/_"], #{time => 200, count => 1000}),
+    ct:capture_stop(),
+    Lines = string:lexemes(unicode:characters_to_list(ct:capture_get()), "\n"),
+    ?assertEqual([], [L || L <- Lines, string:find(L, [" ", Self]) =/= nomatch]).
+
 %% Nothing is called: they end when the time is over, and say so.
 nothing(_) ->
     F = "kymo_shell_SUITE:work/1",
     "no calls of these functions in 200 ms\n" = printed(fun() -> kymo:calls(F, #{time => 200}) end),
     "no call of these functions took 0.5 ms or more, in 200 ms\n" =
         printed(fun() -> kymo:slow(F, 0.5, #{time => 200}) end),
-    "no request was answered in 200 ms\n" = printed(fun() -> kymo:why(#{time => 200, processes => [self()]}) end).
+    "no request (a call of " ++ Requests = printed(fun() -> kymo:why(#{time => 200, processes => [self()]}) end),
+    {match, _} = re:run(Requests, " was answered in 200 ms\n$").
 
-printed(Fun) ->
+printed(Fun) -> printed(ok, Fun).
+
+printed(Answer, Fun) ->
     ct:capture_start(),
-    ok = Fun(),
+    ?assertEqual(Answer, Fun()),
     ct:capture_stop(),
     lists:append(ct:capture_get()).
 
 slow(_) ->
-    {ok, Text} = during([1, 60], fun() -> kymo:slow("kymo_shell_SUITE:work/1", 50, #{time => 500, count => 1}) end),
+    {ok, Text} = during([1, 60], fun() -> kymo:slow("kymo_shell_SUITE:work/1", 50, #{time => 3000, count => 1}) end),
     [Line] = [L || L <- string:lexemes(Text, "\n"), string:find(L, "kymo_shell_SUITE:work/1") =/= nomatch],
     {match, [Ms]} = re:run(Line, "([0-9.]+) ms", [{capture, all_but_first, list}]),
     ?assert(binary_to_float(iolist_to_binary([Ms, [".0" || not lists:member($., Ms)]])) >= 50.0).
@@ -118,8 +130,14 @@ errors(_) ->
     {error, {bad_option, time, 0}} = kymo:calls(F, #{time => 0}),
     {error, {bad_option, count, many}} = kymo:slow(F, 1, #{count => many}),
     {error, {unknown_option, functions}} = kymo:slow(F, 1, #{functions => F}),
-    {error, NoFunctions} = kymo:calls("kymo_shell_SUITE:no_such/7"),
-    true = is_list(unicode:characters_to_list(kymo:format_error(NoFunctions))),
+    %% An error is also printed as a sentence.
+    No = "kymo_shell_SUITE:no_such/7",
+    "kymo: no loaded function matches " ++ _ = Text = printed({error, {no_functions, No}}, fun() -> kymo:calls(No) end),
+    ?assertEqual($\n, lists:last(Text)),
+    "kymo: there is no option tme; allowed: count, functions, processes, time\n" =
+        printed({error, {unknown_option, tme}}, fun() -> kymo:why(#{tme => 1}) end),
+    "kymo: time is 0; allowed: a number from 1 on\n" =
+        printed({error, {bad_option, time, 0}}, fun() -> kymo:slow(F, 1, #{time => 0}) end),
     ?assertError(badarg, kymo:slow(F, fast)),
     ?assertError(badarg, kymo:calls(F, [])),
     ?assertError(badarg, kymo:why(soon)),

@@ -80,7 +80,7 @@ static int take_cookie(struct attach_options *a, char *value)
     free(a->cookie);
     a->cookie = strdup(value);
     memset(value, '*', strlen(value));
-    return a->cookie != NULL ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "no memory");
+    return a->cookie != NULL ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
 int attach_options_take(struct attach_options *a, int option, char *value)

@@ -132,7 +132,7 @@ int attach_status(int status, const char *name)
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
     return cli_fail(KYMO_EXIT_NODE,
-                    "%s was killed by signal %d; the node removes what was put there by itself", name,
+                    "%s was killed by signal %d; the node removes everything that was sent to it", name,
                     WTERMSIG(status));
 }
 

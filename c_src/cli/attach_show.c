@@ -70,7 +70,7 @@ static int read_dir(struct attach_show *s, int fd)
     FILE *f = fdopen(fd, "r");
     if (f == NULL) {
         close(fd);
-        return cli_fail(KYMO_EXIT_MEMORY, "no memory");
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     }
     ssize_t n = getline(&s->text, &room, f);
     (void)fclose(f);
@@ -120,7 +120,7 @@ int attach_show_open(struct attach_show *s, const struct attach_options *o, char
     if (status == KYMO_EXIT_OK) {
         attach_options_command(&args, o, home, "show", nodes);
         attach_args_pair(&args, "quiet", "false");
-        status = args.failed ? cli_fail(KYMO_EXIT_MEMORY, "no memory") : start(s, o, args.list);
+        status = args.failed ? cli_fail(KYMO_EXIT_MEMORY, "out of memory") : start(s, o, args.list);
     }
     if (status == KYMO_EXIT_OK)
         repeat(s);

@@ -14,6 +14,7 @@ struct cli_calls {
     struct kymo_map servers; /* role -> sums (cmd_calls.c) */
     struct cli_slowest slowest;
     struct cli_request_list kept; /* requests of the second pass, for the tree */
+    struct kymo_map shown;        /* set of the ids of requests printed below others */
     int64_t kept_from, kept_to;
     uint64_t requests, open;
     size_t inner; /* requests printed below the current one */

@@ -77,7 +77,7 @@ static int trigger(struct attach *a, const char *text)
     int rc = t != NULL ? kymo_triggers_add(t, text, err, sizeof err) : -ENOMEM;
     kymo_triggers_free(t);
     if (rc == -ENOMEM)
-        return cli_fail(KYMO_EXIT_MEMORY, "no memory");
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     if (rc != 0)
         return cli_usage("attach", "--trigger: %s", err);
     a->triggers++;
@@ -216,7 +216,7 @@ static int summary(const char *output)
     char name[] = "kymo info", quiet[] = "-q", top[] = "-n", five[] = "5", end[] = "--";
     char *dir = strdup(output);
     if (dir == NULL)
-        return cli_fail(KYMO_EXIT_MEMORY, "no memory");
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     char *args[] = {name, quiet, top, five, end, dir, NULL};
     optind = 0; /* makes getopt start again with new arguments */
     int status = cli_info(6, args);
@@ -257,7 +257,7 @@ int cli_attach(int argc, char **argv)
     }
     command(&args, &a, home, argv + optind);
     if (args.failed) {
-        status = cli_fail(KYMO_EXIT_MEMORY, "no memory");
+        status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
         goto out;
     }
     status = attach_run(args.list, a.o.cookie, a.o.pid, a.action == KEEP && a.output != NULL);

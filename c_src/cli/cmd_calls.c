@@ -151,6 +151,7 @@ static const struct kymo_request *next_inner(struct cli_calls *c, const struct k
         if (inner->id != q->id) {
             ++*i;
             c->inner++;
+            c->failed |= kymo_map_put(&c->shown, inner->id, NULL) == NULL;
             return inner;
         }
     }
@@ -300,6 +301,8 @@ static void show_slowest(struct cli_calls *c)
         printf("\n%13s %9s %9s %9s %9s %6s  %s\n", "sent", "total", "queued", "handling", "reply", "ahead",
                "client -> server");
     for (size_t i = 0; i < c->slowest.n && !cli_output_lost(); i++) {
+        if (kymo_map_get(&c->shown, c->slowest.q[i].id) != NULL)
+            continue;
         c->inner = 0;
         if (c->a->json)
             json_tree(c, &c->slowest.q[i], 0);
@@ -334,7 +337,7 @@ int cli_calls_show(struct cli_calls *c)
     if (c->a->json)
         cli_json_close('}');
     free(servers);
-    return KYMO_EXIT_OK;
+    return c->failed ? cli_fail(KYMO_EXIT_MEMORY, "out of memory") : KYMO_EXIT_OK;
 }
 
 static void say_what_lacks(const struct cli_calls *c)
@@ -352,6 +355,7 @@ int cli_calls_init(struct cli_calls *c, struct cli_analysis *a)
 {
     *c = (struct cli_calls){.a = a, .kept.most = KEPT_MAX};
     kymo_map_init(&c->servers, sizeof(struct server));
+    kymo_map_init(&c->shown, 0);
     c->slowest.room = a->top < TOP_MAX ? a->top : TOP_MAX;
     c->slowest.q = calloc(c->slowest.room + 1, sizeof *c->slowest.q);
     return c->slowest.q != NULL ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
@@ -363,6 +367,7 @@ void cli_calls_free(struct cli_calls *c)
     for (struct server *s; (s = kymo_map_next(&c->servers, &it, NULL)) != NULL;)
         kymo_histogram_free(&s->times);
     kymo_map_free(&c->servers);
+    kymo_map_free(&c->shown);
     cli_request_list_free(&c->kept);
     free(c->slowest.q);
 }

@@ -225,7 +225,8 @@ static void say_what_lacks(const struct cli_stats *s)
     if (s->rows.count == 0 && !s->a->quiet && res->has_calls && is_of_functions(s->by))
         cli_warn("nothing to show: no call matches the options");
     if (s->others > 0)
-        cli_warn("the table has only 65,536 rows: %s values of others are left out", CLI_COUNT(s->others));
+        cli_warn("the table is limited to 65,536 rows: %s values of further rows are left out",
+                 CLI_COUNT(s->others));
 }
 
 static int read_by(const char *text, enum cli_stats_by *by)

@@ -76,7 +76,7 @@ static void say_missed(struct watch *w)
         cli_json_close('}');
         cli_json_end();
     } else if (!w->quiet) {
-        cli_warn("events were overwritten or removed before they could be judged");
+        cli_warn("events were overwritten or removed before they could be examined");
     }
 }
 
@@ -231,7 +231,7 @@ int cli_watch(int argc, char **argv)
         status = follow(&w, argv[optind]);
     status = cli_flush(status);
     if (status == KYMO_EXIT_OK && !w.quiet && kymo_triggers_unwatched(w.t) > 0)
-        cli_warn("%" PRIu64 " calls could be judged at their end only: too many were open",
+        cli_warn("%" PRIu64 " calls could be examined only when they ended: too many were open",
                  kymo_triggers_unwatched(w.t));
     kymo_triggers_free(w.t);
     kymo_reader_close(w.r);

@@ -389,7 +389,9 @@ static void say_nothing_found(const struct why *w)
         cli_warn("--at %s: the recording has events from %s s to %s s only", w->at_text,
                  CLI_SINCE(&w->a, res->first), CLI_SINCE(&w->a, res->last));
     else
-        cli_warn("nothing to explain: no request with a reply and no finished call matches the options");
+        cli_warn("nothing to explain: no request with a reply and no finished call matches the options; %s",
+                 res->has_messages ? "give fewer options, or record for longer"
+                                   : "record messages, or calls with returns");
 }
 
 static void say_what_lacks(const struct why *w)

@@ -120,7 +120,8 @@ static const char calls[] =
     "derived from the order of the replies because the callbacks were not traced.\n"
     "\n"
     "      --tree             below each request, list those that its server made while\n"
-    "                         handling it: which process blocks which\n"
+    "                         handling it: which process blocks which. A request that was\n"
+    "                         listed below another one is not listed again\n"
     "      --casts            include casts\n"
     "  -n, --top N            list N servers and N requests (10)\n" ANALYSIS FUNCTIONS COMMON;
 

@@ -44,7 +44,7 @@ int cli_read_status(int error);
 /* Opens a recording. Returns an exit status. */
 int cli_open(const char *dir, struct kymo_reader **out);
 /* Opens one or more recordings as one timeline (kymo_timeline.h). A folder that contains
- * recordings, as made by kymo attach, stands for all of them. If the relation of their
+ * recordings, as made by kymo attach, is replaced by these recordings. If the relation of their
  * clocks is uncertain, warns on standard error, unless quiet. Returns an exit status. */
 int cli_open_timeline(const char *command, int n, char **args, bool quiet, struct kymo_reader **out);
 /* True if the folder is not a recording but contains some; then prints which, for commands
@@ -169,8 +169,8 @@ const char *cli_format_bytes(uint64_t n, char *buf, size_t size);
 /* What is exact: which send a message comes from, when it is taken out of the mailbox, times in
  * run queues. "derived" if nothing is. 100 bytes are enough. */
 const char *cli_exact_text(bool messages, bool taken, bool run_queues, char *buf, size_t size);
-/* Text of others, such as the name of a folder, for a terminal: control characters and bytes that
- * are not UTF-8 become \x{..}. Cut to size. Returns buf. */
+/* Text that kymo did not write, such as the name of a folder, for a terminal: control characters
+ * and bytes that are not UTF-8 become \x{..}. Cut to size. Returns buf. */
 enum { CLI_NAME_BYTES = 4 * 4096 };
 const char *cli_printable(const char *text, char *buf, size_t size);
 /* Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The node's counters and the reports of its system monitor in one window of `kymo top`, from
- * the records that the recorder makes of them: recording takes what the node says of itself,
- * whatever is traced. One thread.
+ * the records that the recorder makes of them, whatever is traced. One thread.
  */
 #ifndef KYMO_CLI_NODE_NOW_H
 #define KYMO_CLI_NODE_NOW_H
@@ -12,7 +11,7 @@
 #include "analyse.h"
 #include "counters.h"
 
-/* Schedulers that are shown one by one; a node may have as many. */
+/* Maximum number of schedulers of a node, each of which is shown. */
 #define CLI_NODE_SCHEDULERS 1024u
 
 struct cli_node_now {
@@ -30,21 +29,21 @@ struct cli_node_now {
     } reported[KYMO_M_COUNT];
 };
 
-/* All zero bytes: nothing is known yet. r is the reader of the events that follow, and is set
- * again for each later reading of the recording. */
+/* *n is all zero bytes before the first call. r is the reader of the events that follow; to be
+ * called again with each later reader of the recording. */
 void cli_node_now_read(struct cli_node_now *n, const struct kymo_reader *r);
 void cli_node_now_free(struct cli_node_now *n);
 struct kymo_analysis_sink cli_node_now_sink(struct cli_node_now *n);
 /* The next window begins. */
 void cli_node_now_next(struct cli_node_now *n);
 
-/* Lines that cli_node_now_text prints. */
+/* The number of lines that cli_node_now_text prints. */
 size_t cli_node_now_lines(const struct cli_node_now *n);
-/* For people: run queues, processes, rates and memory; then what the system monitor has
- * reported since the beginning. Nothing if the recording has neither. end: of the window. */
+/* Prints run queues, processes, rates and memory as text, then the reports of the system monitor
+ * since the beginning. Prints nothing if the recording has neither. end: of the window. */
 void cli_node_now_text(FILE *f, const struct cli_node_now *n, const struct kymo_naming *names, int64_t end);
-/* "  s1 98 %  s2 35 % ...", without the end of the line: mean over the window. False, and
- * nothing printed: not known. */
+/* Prints the means over the window as "  s1 98 %  s2 35 % ...", without the end of the line. If
+ * they are unknown, prints nothing and returns false. */
 bool cli_node_now_schedulers(FILE *f, const struct cli_node_now *n);
 /* The members "counters" and "system_monitor" as in kymo info, of this window only, and
  * "schedulers". */

@@ -118,7 +118,7 @@ static void put_message(const struct printer *p, const struct kymo_event *ev)
     printf(" ref=%s", text);
 }
 
-/* What only some runtimes tell. */
+/* Data that only some runtimes report. */
 static void put_exact(const struct kymo_event *ev)
 {
     if (ev->number != 0)

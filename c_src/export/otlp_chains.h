@@ -16,16 +16,16 @@ struct kymo_otlp_request {
     uint64_t client, server;
     uint64_t handler, waiter; /* as in struct kymo_request */
     int64_t sent, handled;
-    int64_t until;   /* its handling ended; INT64_MAX: not in the recording; KYMO_NO_TIME: not known */
+    int64_t until;   /* end of its handling; INT64_MAX: after the recording; KYMO_NO_TIME: unknown */
     uint32_t parent; /* index + 1 of the request that was handled when it was made; 0 = none */
-    uint32_t root;   /* index of the first one of its chain */
-    uint32_t inner;  /* spans of calls and collections in it so far, for their ids */
+    uint32_t root;   /* index of the first request of its chain */
+    uint32_t inner;  /* number of spans of calls and collections in it so far, for their ids */
 };
 
-/* The span that a request was made in. */
+/* The span in which a request was made. */
 struct kymo_otlp_waiter {
-    uint64_t span;    /* its id in the export, 0 = it has none */
-    uint32_t request; /* index + 1 of the request that it is part of */
+    uint64_t span;    /* its id in the export, 0 = none */
+    uint32_t request; /* index + 1 of the request that contains it */
 };
 
 struct kymo_otlp_chains {
@@ -33,34 +33,34 @@ struct kymo_otlp_chains {
     struct kymo_otlp_request *q; /* by id once linked */
     uint32_t n, room;
     uint32_t *by_server;        /* indices, by (server, handled) */
-    struct kymo_map handlers;   /* id of a span -> index + 1 of the request it handles */
+    struct kymo_map handlers;   /* id of a span -> index + 1 of the request that it handles */
     struct kymo_map waiters;    /* id of a span -> struct kymo_otlp_waiter */
-    struct kymo_map open;       /* first reading: set of the open spans */
-    struct kymo_map unfinished; /* first reading: span of a handler -> index + 1 */
+    struct kymo_map open;       /* first pass: set of the open spans */
+    struct kymo_map unfinished; /* first pass: span of a handler -> index + 1 */
     uint64_t left_out;
     bool failed; /* no memory */
 };
 
 void kymo_otlp_chains_init(struct kymo_otlp_chains *c, const struct kymo_reader *r);
 void kymo_otlp_chains_free(struct kymo_otlp_chains *c);
-/* For the first reading. */
+/* The sink for the first pass. */
 struct kymo_analysis_sink kymo_otlp_chains_sink(struct kymo_otlp_chains *c);
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int kymo_otlp_chains_link(struct kymo_otlp_chains *c);
 
 /* The request with this id, or NULL. */
 struct kymo_otlp_request *kymo_otlp_find(const struct kymo_otlp_chains *c, uint64_t id);
-/* The request that `process` handled at this time, the newest when there are several;
- * NULL: none. It was made before (sent, id), or is any if sent is KYMO_NO_TIME. */
+/* The newest request that `process` was handling at this time, or NULL. Unless sent is
+ * KYMO_NO_TIME, only requests that were made before (sent, id) are considered. */
 struct kymo_otlp_request *kymo_otlp_handled_at(const struct kymo_otlp_chains *c, uint64_t process, int64_t at,
                                                int64_t sent, uint64_t id);
-/* Requests that the server of q handled while q waited for it, the newest first, at most
- * `most` of them; returns how many there were. */
+/* Stores up to `most` requests that the server of q handled while q was queued, newest first.
+ * Returns their total number. */
 size_t kymo_otlp_ahead(const struct kymo_otlp_chains *c, const struct kymo_otlp_request *q,
                        const struct kymo_otlp_request **out, size_t most);
 
-/* Ids. The halves of the id of a trace, not both 0; the id of part `part` of the span
- * `key`, never 0. */
+/* Ids: the halves of a trace id, which are not both 0; the id of part `part` of the span `key`,
+ * which is never 0. */
 void kymo_otlp_trace_id(const struct kymo_otlp_chains *c, const struct kymo_otlp_request *q, uint64_t id[2]);
 uint64_t kymo_otlp_part_id(uint64_t key, uint64_t part);
 

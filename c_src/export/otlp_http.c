@@ -155,7 +155,7 @@ int kymo_otlp_http_open(const struct kymo_otlp_collector *c, struct kymo_otlp_ht
     struct kymo_otlp_http *h = calloc(1, sizeof *h);
     int rc = h != NULL ? load(&h->c, err, err_size) : -ENOMEM;
     if (rc == 0 && (rc = set_up(h, c)) == -EINVAL)
-        snprintf(err, err_size, "%s: libcurl does not take this address", c->url);
+        snprintf(err, err_size, "%s: libcurl rejects this address", c->url);
     if (rc == -ENOMEM)
         snprintf(err, err_size, "not enough memory");
     if (rc != 0)

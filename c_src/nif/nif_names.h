@@ -49,7 +49,7 @@ static inline uint64_t nif_plain_ident(ERL_NIF_TERM t)
     return (uint64_t)KYMO_I_PID << 60 | nif_pid_data(t);
 }
 
-/* The ident of any term that stands for a process, port or name; none for `undefined`. */
+/* The ident of a pid, port or name; KYMO_IDENT_NONE for `undefined`. */
 static inline uint64_t nif_ident(const struct nif_event *ev, ERL_NIF_TERM t)
 {
     if (nif_has_plain_ident(t)) {

@@ -16,7 +16,7 @@ struct nif_input {
      * behaviour. args: the list of arguments, 0 = unknown. */
     ERL_NIF_TERM module, function, args;
     uint32_t arity;
-    /* What only a runtime with version 2 of erl_nif_tracer.h tells. */
+    /* Only from a runtime with version 2 of erl_nif_tracer.h. */
     uint64_t number; /* of a message, 0 = none */
     uint32_t passed; /* of taken */
     bool has_reason; /* of in and out: */

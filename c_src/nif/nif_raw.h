@@ -16,7 +16,7 @@ bool nif_raw_register(ErlNifEnv *env);
 /* True if events are raw. */
 bool nif_raw_registered(void);
 
-/* KYMO_EXACT_*: what this runtime tells that others do not. */
+/* KYMO_EXACT_*: the additional data that this runtime passes with events. */
 uint32_t nif_raw_exact(void);
 
 #endif

@@ -139,7 +139,7 @@ int kymo_timeline_open(const char *const *dirs, uint32_t n, struct kymo_reader *
         return kymo_reader_open(dirs[0], out, err, err_size);
     *out = NULL;
     if (n == 0 || n > KYMO_TIMELINE_MAX) {
-        snprintf(err, err_size, "a timeline is of 1 to %u recordings, not of %u", KYMO_TIMELINE_MAX, n);
+        snprintf(err, err_size, "a timeline takes 1 to %u recordings, not %u", KYMO_TIMELINE_MAX, n);
         return -EINVAL;
     }
     struct kymo_reader *r = calloc(1, sizeof *r);

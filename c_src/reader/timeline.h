@@ -6,7 +6,7 @@
  *   timeline_clocks.c   which recordings have the same clock, and the conversion of times
  *   timeline_messages.c messages between machines
  *   bridge.c            two clocks related by messages
- * Each calls only those below it.
+ * Each file calls only those below it.
  */
 #ifndef KYMO_TIMELINE_INT_H
 #define KYMO_TIMELINE_INT_H
@@ -36,7 +36,7 @@ struct kymo_timeline {
     struct kymo_member *m;
     uint32_t n;
     struct kymo_bridge *bridges; /* by domain: its clock to that of the first recording */
-    struct kymo_map elsewhere;   /* merged id of a term -> ident of what it stands for */
+    struct kymo_map elsewhere;   /* merged id of a term -> ident of the process, port or name */
     struct kymo_damage damage;   /* sum, see kymo_reader_damage */
     bool started;                /* the next event of each recording has been read */
     uint32_t given;              /* the recording of the newest event returned; n = none */

@@ -79,7 +79,7 @@ static int check(const char *out, int n, char **args)
     int status = cli_check_output("report", out, n, args);
     if (status != KYMO_EXIT_OK)
         return status;
-    return *out == '\0' ? cli_usage("report", "-o is missing or empty: where to?") : KYMO_EXIT_OK;
+    return *out == '\0' ? cli_usage("report", "the output is missing: add -o OUT.html") : KYMO_EXIT_OK;
 }
 
 int cli_report(int argc, char **argv)

@@ -180,8 +180,8 @@
     X(function,         TEXT,    "function whose calls are missing; NULL: a kind of events is, or the function has no name") \
     X(module,           TEXT,    "its module") \
     X(events,           TEXT,    "kind of events that is missing: messages, running, garbage_collection, procs, ports, or calls (of all functions)") \
-    X(from_ns,          INTEGER, "since when") \
-    X(to_ns,            INTEGER, "until when; NULL: until the end of the recording")
+    X(from_ns,          INTEGER, "beginning") \
+    X(to_ns,            INTEGER, "end; NULL: the end of the recording")
 
 #define KYMO_COUNTERS_COLUMNS(X) \
     X(time_ns,          INTEGER, "time of the sample") \
@@ -216,12 +216,12 @@
     X(SPANS,       spans,       SPANS_id,    SPANS_start_ns,       "A call of a traced function.") \
     X(MESSAGES,    messages,    MESSAGES_id, MESSAGES_sent_ns,     "A message.") \
     X(REQUESTS,    requests,    REQUESTS_id, REQUESTS_sent_ns,     "A request of one process to another.") \
-    X(PROCESSES,   processes,   -1,          -1,                   "A process or port, as far as the recording knows it.") \
+    X(PROCESSES,   processes,   -1,          -1,                   "A process or port, as far as it was recorded.") \
     X(COLLECTIONS, collections, -1,          COLLECTIONS_start_ns, "A garbage collection.") \
     X(RUNNING,     running,     -1,          RUNNING_start_ns,     "A period in which a process was scheduled in.") \
     X(FUNCTIONS,   functions,   -1,          -1,                   "A function, with sums over its calls.") \
     X(LOSSES,      losses,      -1,          -1,                   "Events that one thread lost for one cause.") \
-    X(SHED,        shed,        -1,          -1,                   "What the recorder left out for a while, to keep its budget.") \
+    X(SHED,        shed,        -1,          -1,                   "A function or kind of events that the recorder left out to keep its budget, and when.") \
     X(COUNTERS,    counters,    -1,          COUNTERS_time_ns,     "A value of one of the node's counters.") \
     X(MONITOR,     system_monitor, -1,       MONITOR_time_ns,      "A report of erlang:system_monitor/2, or a note about it.")
 

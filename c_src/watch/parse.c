@@ -131,8 +131,7 @@ int kymo_trigger_parse(struct kymo_trigger *g, const char *text, char *err, size
     if (g->text == NULL)
         return -ENOMEM;
     if (k == KYMO_TRIG_KINDS)
-        return refuse(err, err_size,
-                      "'%s' begins with no kind of trigger; allowed: %s; %s; %s; %s; %s; %s; %s; %s", text,
+        return refuse(err, err_size, "'%s' is not a trigger; allowed: %s; %s; %s; %s; %s; %s; %s; %s", text,
                       kinds[0].form, kinds[1].form, kinds[2].form, kinds[3].form, kinds[4].form,
                       kinds[5].form, kinds[6].form, kinds[7].form);
     g->kind = (uint8_t)k;

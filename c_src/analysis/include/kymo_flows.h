@@ -38,8 +38,8 @@ struct kymo_flow_entry {
 
 struct kymo_flows {
     struct kymo_flow_entry *entries;
-    uint32_t room, used;     /* entries used so far: [used, room) have never been */
-    uint32_t free;           /* index + 1 of the first free one among them, 0 = none */
+    uint32_t room, used;     /* entries [used, room) have never been used */
+    uint32_t free;           /* index + 1 of the first free one of the others, 0 = none */
     uint32_t oldest, newest; /* index + 1 among the pending sends, 0 = none */
     uint32_t most;           /* KYMO_FLOWS_OPEN */
     uint64_t sent;           /* ids given so far: 1 .. sent */
@@ -58,7 +58,7 @@ struct kymo_flows {
 
 /* A message as one event describes it. */
 struct kymo_message {
-    uint64_t from; /* KYMO_IDENT_NONE when the event doesn't say */
+    uint64_t from; /* KYMO_IDENT_NONE if the event does not contain it */
     uint64_t to;   /* send: as addressed; receive: the pid */
     uint64_t name; /* receive: registered name of the receiver as an ident, or KYMO_IDENT_NONE */
     uint64_t hash;
@@ -99,10 +99,10 @@ static inline void kymo_flows_event(struct kymo_flows *f, const struct kymo_even
 }
 /* Remembers a send; returns its id. */
 uint64_t kymo_flows_send(struct kymo_flows *f, const struct kymo_message *m);
-/* The caller has matched this send with its receive itself. */
+/* To be called for a send that the caller has matched with its receive. */
 void kymo_flows_found(struct kymo_flows *f, const struct kymo_message *m);
-/* How many sends to this process are pending, without those from before a loss. *oldest: the
- * time of the oldest. */
+/* The number of pending sends to this process, without those from before a loss. Stores the time
+ * of the oldest in *oldest. */
 uint32_t kymo_flows_waiting(const struct kymo_flows *f, uint64_t to, int64_t *oldest);
 /* Returns the id of the matching send, 0 if no match is certain. */
 uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m);

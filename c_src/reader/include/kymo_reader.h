@@ -71,10 +71,10 @@ bool kymo_reader_incomplete(const struct kymo_reader *r, uint32_t slot, uint64_t
 /* Selects whether kymo_reader_next returns incomplete events, too (default: false).
  * Call it before the first kymo_reader_next, or call kymo_reader_rewind afterwards. */
 void kymo_reader_show_all(struct kymo_reader *r, bool all);
-/* The first ticks that are not before this time, as kymo_reader_ns has it. */
+/* The lowest ticks that kymo_reader_ns converts to this time or a later one. */
 uint64_t kymo_reader_ticks(const struct kymo_reader *r, int64_t ns);
-/* Moves the horizon up to just before this time: the recording is read as if what is older had been
- * overwritten, without reading it. A rewind follows by itself. */
+/* Moves the horizon forward to just before this time, and rewinds. The recording is then read as
+ * if older events had been overwritten; they are not read. */
 void kymo_reader_begin_at(struct kymo_reader *r, int64_t ns);
 
 /* Returns the next event of all threads in order of ticks (ties: by slot), from the
@@ -103,13 +103,13 @@ void kymo_reader_progress(const struct kymo_reader *r, uint64_t *done, uint64_t 
  * what kymo_reader_segment returned. 0, -ENODATA if there is no record, -ENOMEM. */
 int kymo_reader_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns);
 
-/* What the recorder has left out to keep its budget (kymo_format.h), in the order in which
- * it did so. Outside of these stretches nothing was left out. */
+/* A function or kind of events that the recorder shed to keep its budget (kymo_format.h), in
+ * order of time. Outside of these periods nothing was left out. */
 struct kymo_shed {
-    uint32_t mfa;       /* canonical id of the function; 0 = one without a name, or a kind */
+    uint32_t mfa;       /* canonical id of the function; 0 = unknown, or a kind of events */
     uint32_t kind;      /* enum kymo_kind, KYMO_KINDS for a function */
     int64_t from, to;   /* CLOCK_MONOTONIC; to: INT64_MAX = the end of the recording */
-    uint32_t recording; /* of a timeline, 0 else */
+    uint32_t recording; /* its number in a timeline, otherwise 0 */
 };
 const struct kymo_shed *kymo_reader_shed(const struct kymo_reader *r, size_t *n);
 
