@@ -439,6 +439,7 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
             p += 4;
             break;
         case 'K': e->kind = *p++; break;
+        case 'D': p += *p & 1 ? 4 : 1; break;
         default: assert_int_equal(*f, 'G'); p += 1 + 8 * *p;
         }
     }
