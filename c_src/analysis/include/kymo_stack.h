@@ -26,7 +26,7 @@
  *                     process. Calls at a lower depth are open.
  *   return_to at d    all calls at a greater depth have ended, and no others.
  *   return_from at d  the call of this function at d has ended, and all calls above it.
- * A missing event then affects only the call to which it belongs.
+ * So a missing return shows with the next call or return at its depth or a lower one.
  *
  * Whatever the order of events (overwritten or lost events, both return_from and return_to
  * for one return, exit with open calls), frames are removed only from the top, and each
