@@ -234,7 +234,7 @@ run_script(Config, Seed, Returns) ->
 record_script(Dir, Script, Returns) ->
     {ok, R} = kymo:start(#{dir => Dir, policy => discard, memory => 32 bsl 20}),
     {Pid, Ref} = spawn_monitor(fun() -> receive go -> steps(Script) end end),
-    Functions = [lists:concat([?MODULE, ":", F, "/1", [" -> return" || lists:member(F, Returns)]]) || F <- [fa, fb, fc]],
+    Functions = [lists:concat([?MODULE, ":", F, "/1", lists:append([" -> return" || lists:member(F, Returns)])]) || F <- [fa, fb, fc]],
     {ok, _} = kymo:trace(R, #{processes => [Pid], functions => Functions, events => [calls, return_to]}),
     Pid ! go,
     receive {'DOWN', Ref, _, _, normal} -> ok end,
