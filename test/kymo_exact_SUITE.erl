@@ -207,13 +207,16 @@ trees_in_exports(Config) ->
     end.
 
 same_in_exports(Dir) ->
-    Rows = rows(Dir, "select c.function as f, p.function as p from spans c left join spans p on p.id = c.parent_id"),
+    Rows = rows(Dir, "select c.function as f, p.function as p, count(*) as n from spans c "
+                     "left join spans p on p.id = c.parent_id group by 1, 2"),
     File = Dir ++ ".pftrace",
     {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", File, Dir]),
     [Slices] = kymo_trace_processor:query(kymo_trace_processor:find(), File, [
-        "select s.name, p.name from slice s join slice p on p.id = s.parent_id where s.category = 'call'"]),
-    ?assertEqual(lists:sort([{F, case P of null -> <<"alive">>; _ -> P end} || #{<<"f">> := F, <<"p">> := P} <- Rows]),
-                 lists:sort([{F, P} || [F, P] <- Slices])),
+        "select s.name, p.name, count(*) from slice s join slice p on p.id = s.parent_id "
+        "where s.category = 'call' group by 1, 2"]),
+    ?assertEqual(lists:sort([[F, case P of null -> <<"alive">>; _ -> P end, N]
+                             || #{<<"f">> := F, <<"p">> := P, <<"n">> := N} <- Rows]),
+                 lists:sort(Slices)),
     Paths = paths(rows(Dir, "select id, parent_id, function from spans order by id"), #{}),
     Folded = [tl(string:lexemes(hd(string:split(Line, " ", trailing)), ";"))
               || Line <- string:lexemes(text(["export", "folded", "--wall", "-q", Dir]), "\n")],
