@@ -12,7 +12,8 @@
 -compile(export_all).
 -compile(nowarn_export_all).
 
-all() -> [numbers, taken, without_senders, losses, run_queues, run_queues_in_perfetto, perfetto, taken_as_a_tag, without_taken].
+all() -> [numbers, taken, without_senders, losses, run_queues, run_queues_in_perfetto, perfetto, taken_as_a_tag, without_taken,
+          trees, trees_with_returns, trees_in_exports].
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -152,6 +153,191 @@ without_taken(Config) ->
     ?assertEqual([], events_of(Dir, <<"taken">>)),
     ?assert(length(events_of(Dir, <<"receive">>)) >= 10),
     ?assertEqual(is_exact(Dir), same_contents(Dir, 10)).
+
+%% ---- call trees ----
+%% A process runs a random script of calls, tail calls and exceptions, from which also follows what the
+%% tree is. Half of the functions between are not traced.
+
+trees(Config) ->
+    [tree(Config, Seed, []) || Seed <- lists:seq(1, 5)].
+
+trees_with_returns(Config) ->
+    [tree(Config, Seed, Returns) || {Seed, Returns} <- [{6, [fa]}, {7, [fb, fc]}, {8, [fa, fb, fc]}]].
+
+tree(Config, Seed, Returns) ->
+    {Dir, Script} = run_script(Config, Seed, Returns),
+    Rows = rows(Dir, "select id, parent_id, function, ended, start_ns, end_ns, duration_ns, self_ns from spans order by id"),
+    Json = json(["info", "--json", "-q", Dir]),
+    Depths = [D || #{<<"stack_words">> := D} <- events(Dir)],
+    #{<<"exact">> := #{<<"calls">> := Is}} = Json,
+    #{<<"has">> := #{<<"call_depths">> := Is}} = json(["stats", "--json", "-q", Dir]),
+    case Is of
+        false ->
+            ?assertNot(is_exact(Dir)),
+            ?assertEqual([], Depths);
+        true ->
+            ?assertMatch({match, _}, re:run(text(["info", "-q", Dir]), "^exact .*call trees$", [multiline])),
+            Truth = truth(Script, Returns),
+            Found = [{F, P, E} || #{<<"function">> := F, <<"parent_id">> := P, <<"ended">> := E} <- Rows],
+            ?assertEqual({Seed, Truth}, {Seed, Found}),
+            Printed = [{F, case P of 0 -> null; _ -> P end, E}
+                       || #{<<"function">> := F, <<"parent">> := P, <<"ended">> := E}
+                              <- lists:sort(fun(#{<<"id">> := A}, #{<<"id">> := B}) -> A =< B end,
+                                            lines(text(["print", "--tree", "--json", "-q", Dir])))],
+            ?assertEqual(Found, Printed),
+            check_times(Rows)
+    end,
+    {Dir, Is}.
+
+%% The times add up, and a tail call begins when its caller ends.
+check_times(Rows) ->
+    Inner = lists:foldl(fun(#{<<"parent_id">> := P, <<"duration_ns">> := D}, Sums) ->
+                                maps:update_with(P, fun(S) -> S + D end, D, Sums)
+                        end, #{}, Rows),
+    ?assertEqual([], [R || #{<<"id">> := Id, <<"duration_ns">> := D, <<"self_ns">> := Self} = R <- Rows,
+                           D =/= Self + maps:get(Id, Inner, 0)]),
+    Starts = [{P, S} || #{<<"parent_id">> := P, <<"start_ns">> := S} <- Rows],
+    ?assertEqual([], [{P, E} || #{<<"ended">> := <<"tail">>, <<"parent_id">> := P, <<"end_ns">> := E} <- Rows] -- Starts).
+
+trees_in_exports(Config) ->
+    {Dir, Is} = tree(Config, 9, []),
+    case Is of
+        false -> ok;
+        true -> same_in_exports(Dir)
+    end.
+
+same_in_exports(Dir) ->
+    Rows = rows(Dir, "select c.function as f, p.function as p, count(*) as n from spans c "
+                     "left join spans p on p.id = c.parent_id group by 1, 2"),
+    File = Dir ++ ".pftrace",
+    {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", File, Dir]),
+    [Slices] = kymo_trace_processor:query(kymo_trace_processor:find(), File, [
+        "select s.name, p.name, count(*) from slice s join slice p on p.id = s.parent_id "
+        "where s.category = 'call' group by 1, 2"]),
+    ?assertEqual(lists:sort([[F, case P of null -> <<"alive">>; _ -> P end, N]
+                             || #{<<"f">> := F, <<"p">> := P, <<"n">> := N} <- Rows]),
+                 lists:sort(Slices)),
+    Paths = paths(rows(Dir, "select id, parent_id, function from spans order by id"), #{}),
+    Folded = [tl(string:lexemes(hd(string:split(Line, " ", trailing)), ";"))
+              || Line <- string:lexemes(text(["export", "folded", "--wall", "-q", Dir]), "\n")],
+    ?assert(length(Folded) > 10),
+    ?assertEqual([], Folded -- [[] | lists:usort(maps:values(Paths))]).
+
+paths(Rows, Paths) ->
+    lists:foldl(fun(#{<<"id">> := Id, <<"parent_id">> := P, <<"function">> := F}, Acc) ->
+                        Acc#{Id => maps:get(P, Acc, []) ++ [unicode:characters_to_list(F)]}
+                end, Paths, Rows).
+
+run_script(Config, Seed, Returns) ->
+    Dir = filename:join(?config(dir, Config), integer_to_list(Seed)),
+    ok = filelib:ensure_dir(Dir),
+    Script = script(Seed),
+    {in_peer(Config, record_script, [Dir, Script, Returns]), Script}.
+
+record_script(Dir, Script, Returns) ->
+    {ok, R} = kymo:start(#{dir => Dir, policy => discard, memory => 32 bsl 20}),
+    {Pid, Ref} = spawn_monitor(fun() -> receive go -> steps(Script) end end),
+    Functions = [lists:concat([?MODULE, ":", F, "/1", lists:append([" -> return" || lists:member(F, Returns)])]) || F <- [fa, fb, fc]],
+    {ok, _} = kymo:trace(R, #{processes => [Pid], functions => Functions, events => [calls, return_to]}),
+    Pid ! go,
+    receive {'DOWN', Ref, _, _, normal} -> ok end,
+    {ok, _} = kymo:stop(R),
+    Dir.
+
+script(Seed) ->
+    {Script, _} = lists:mapfoldl(fun(_, Rand) ->
+                                         {Steps, Next} = script(12, 4, Rand),
+                                         {{caught, Steps}, Next}
+                                 end, rand:seed_s(exsss, Seed), lists:seq(1, 100)),
+    Script.
+
+%% At most N steps, which nest at most Most deep.
+script(Most, N, Rand) when Most =:= 0; N =:= 0 ->
+    {[], Rand};
+script(Most, N, Rand0) ->
+    {What, Rand1} = rand:uniform_s(12, Rand0),
+    {F, Rand2} = pick([fa, fa, fb, fc, fu], Rand1),
+    {More, Rand3} = rand:uniform_s(4, Rand2),
+    {Inner, Rand4} = script(Most - 1, More, Rand3),
+    if
+        What =:= 1 -> {[throw], Rand4};
+        What < 5 -> {[{tail, F, Inner}], Rand4};
+        true ->
+            Step = case What of 5 -> {caught, Inner}; _ -> {call, F, Inner} end,
+            {Rest, Rand5} = script(Most, N - 1, Rand4),
+            {[Step | Rest], Rand5}
+    end.
+
+pick(List, Rand) ->
+    {I, Next} = rand:uniform_s(length(List), Rand),
+    {lists:nth(I, List), Next}.
+
+%% ---- the functions of the scripts: fa, fb and fc are traced ----
+
+steps([{call, F, Inner} | Rest]) -> _ = ?MODULE:F(Inner), steps(Rest);
+steps([{caught, Inner} | Rest]) -> _ = try steps(Inner) catch throw:ball -> [] end, steps(Rest);
+steps([{tail, F, Inner}]) -> ?MODULE:F(Inner);
+steps([throw]) -> throw(ball);
+steps([]) -> [].
+
+fa(Steps) -> steps(Steps).
+fb(Steps) -> [steps(Steps)].
+%% Has a larger frame, and a part of the stack that it has no use for any more.
+fc(Steps) ->
+    {A, B, C} = {make_ref(), make_ref(), make_ref()},
+    _ = lists:member(A, [B, C]),
+    X = steps(Steps),
+    {A, B, C, X}.
+fu(Steps) -> {steps(Steps)}.
+
+%% ---- what their tree is ----
+
+%% [{Function, number of the parent or null, how it ended}] in the order of the calls. A position of the
+%% stack has the call that holds it, and the one below.
+truth(Script, Returns) ->
+    {_, Spans} = walk([{caught, Script}], {null, none}, #{}, Returns),
+    [maps:get(I, Spans) || I <- lists:seq(1, map_size(Spans))].
+
+walk([], _, Spans, _) ->
+    {ok, Spans};
+walk([throw], _, Spans, _) ->
+    {throw, Spans};
+walk([{tail, F, Inner}], Position, Spans, Returns) ->
+    enter(F, Inner, Position, Spans, Returns);
+walk([{caught, Inner} | Rest], Position, Spans0, Returns) ->
+    {_, Spans} = walk(Inner, {around(Position), none}, Spans0, Returns),
+    walk(Rest, Position, Spans, Returns);
+walk([{call, F, Inner} | Rest], Position, Spans0, Returns) ->
+    case enter(F, Inner, {around(Position), none}, Spans0, Returns) of
+        {ok, Spans} -> walk(Rest, Position, Spans, Returns);
+        Thrown -> Thrown
+    end.
+
+around({Below, none}) -> Below;
+around({_, Holder}) -> Holder.
+
+enter(fu, Inner, Position, Spans, Returns) ->
+    walk(Inner, {around(Position), none}, Spans, Returns);
+enter(F, Inner, {Below, Holder}, Spans0, Returns) ->
+    {Parent, Spans1} = replace(Below, Holder, Spans0, Returns),
+    Id = map_size(Spans1) + 1,
+    Function = iolist_to_binary(io_lib:format("~s:~s/1", [?MODULE, F])),
+    Position = case F of fa -> {Parent, Id}; _ -> {Id, none} end,
+    {How, Spans2} = walk(Inner, Position, Spans1#{Id => {Function, Parent, <<"return">>}}, Returns),
+    case How =:= throw andalso lists:member(F, Returns) of
+        true -> {How, Spans2#{Id => {Function, Parent, <<"exception">>}}};
+        false -> {How, Spans2}
+    end.
+
+%% A call whose return is recorded stays open when a tail call replaces it.
+replace(Below, none, Spans, _) ->
+    {Below, Spans};
+replace(Below, Holder, Spans, Returns) ->
+    {Function, Parent, _} = maps:get(Holder, Spans),
+    case [F || F <- Returns, string:find(Function, atom_to_list(F)) =/= nomatch] of
+        [] -> {Below, Spans#{Holder => {Function, Parent, <<"tail">>}}};
+        _ -> {Holder, Spans}
+    end.
 
 %% ---- the recording ----
 

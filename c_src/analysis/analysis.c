@@ -48,6 +48,7 @@ static void on_call(struct kymo_an *x, struct kymo_an_process *p, const struct k
 {
     const struct kymo_span *s = kymo_an_stack_event(x, p, ev);
     x->res->has_calls = true;
+    x->res->has_depths = x->res->has_depths || ev->depth != KYMO_DEPTH_UNKNOWN;
     if (s != NULL)
         kymo_an_request_call(x, p, s);
 }

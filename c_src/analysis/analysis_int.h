@@ -64,11 +64,12 @@ struct kymo_an_process {
     int64_t received;                 /* newest receive while KYMO_AN_MAIL_FIRST */
     uint32_t queue_first, queue_last; /* requests fetched but not yet handled: index + 1 */
     uint32_t handling;                /* request being handled: index + 1 */
-    uint64_t handling_id;
-    int64_t replied;    /* time of its newest reply */
-    uint32_t pending;   /* calls to it without a reply */
-    uint32_t asked;     /* calls by it without a reply */
-    bool handlers_seen; /* its callbacks are traced */
+    uint64_t handler;                 /* span of the callback */
+    uint64_t handling_id; /* the same, or of the call that has replaced it; 0 = of the next call */
+    int64_t replied;      /* time of its newest reply */
+    uint32_t pending;     /* calls to it without a reply */
+    uint32_t asked;       /* calls by it without a reply */
+    bool handlers_seen;   /* its callbacks are traced */
     /* Processes on other nodes that it spawned and that have exited, without a 'DOWN' yet:
      * how many, and the newest. */
     uint32_t far_exits;
@@ -250,8 +251,13 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
 void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_mail *mail);
 /* A call of p began: it may be a callback that handles a request. */
 void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
-/* A span of p has ended: it may have been that callback. */
-void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
+/* A span of p has ended: it may have been that callback, or a call that has replaced it. replaced:
+ * by a tail call, for which kymo_an_request_span_replaced follows. */
+void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s,
+                                bool replaced);
+/* A call of p has begun. If it has replaced the callback that handles a request, it goes on with
+ * that. s: its span, or NULL. */
+void kymo_an_request_span_replaced(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
 /* p has exited: ends the requests to it and from it that have no reply. */
 void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p);
 /* From now on, calls of callbacks are not assigned to the requests that are queued now. */

@@ -56,19 +56,24 @@ static bool learn_event(struct kymo_lesson *l, struct kymo_map *stacks, const st
     }
     if (ev->id < KYMO_E_CALL || ev->id > KYMO_E_EXCEPTION_FROM)
         return true;
+    uint32_t mfa = kymo_canonical(r, ev->mfa);
+    if (ev->depth != KYMO_DEPTH_UNKNOWN) { /* nothing else has to be learned */
+        if (ev->id == KYMO_E_RETURN_FROM || ev->id == KYMO_E_EXCEPTION_FROM)
+            kymo_facts_returns(&l->facts, mfa);
+        return true;
+    }
     if (stacks->count >= KYMO_RESIDENTS && kymo_map_get(stacks, ev->who) == NULL)
         end_stacks(l, stacks, r);
     struct kymo_stack *st = kymo_map_put(stacks, ev->who, NULL);
     if (st == NULL)
         return false;
     kymo_stack_lost(st, kymo_reader_loss_epoch(r));
-    uint32_t mfa = kymo_canonical(r, ev->mfa);
     if (ev->id == KYMO_E_CALL) {
-        kymo_stack_call(st, &l->facts, mfa, NULL, NULL);
+        kymo_stack_call(st, &l->facts, mfa, ev->depth, NULL, NULL);
     } else if (ev->id == KYMO_E_RETURN_TO) {
-        kymo_stack_return_to(st, &l->facts, mfa, NULL, NULL);
+        kymo_stack_return_to(st, &l->facts, mfa, ev->depth, NULL, NULL);
     } else {
-        kymo_stack_return_from(st, &l->facts, mfa, NULL, NULL);
+        kymo_stack_return_from(st, &l->facts, mfa, ev->depth, NULL, NULL);
     }
     return true;
 }

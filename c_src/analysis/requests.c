@@ -418,7 +418,7 @@ void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const st
             a->q.handler_mfa = s->mfa;
             if (s->ended != KYMO_SPAN_MOMENT) {
                 p->handling = place_of(x, a);
-                p->handling_id = s->id;
+                p->handler = p->handling_id = s->id;
             } else if (cast) {
                 close_request(x, a, KYMO_REQ_NO_REPLY);
             }
@@ -429,17 +429,36 @@ void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const st
     }
 }
 
-void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s)
+static void handled(struct kymo_an *x, struct kymo_an_process *p, int64_t end)
+{
+    struct kymo_an_request *a = request_at(x, p->handling);
+    p->handling = 0;
+    if (!a->used || a->q.handler != p->handler)
+        return;
+    a->q.handled_end = end;
+    if (a->q.kind == KYMO_REQ_CAST)
+        close_request(x, a, KYMO_REQ_NO_REPLY);
+}
+
+void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s,
+                                bool replaced)
 {
     if (p->handling == 0 || p->handling_id != s->id)
         return;
-    struct kymo_an_request *a = request_at(x, p->handling);
-    p->handling = 0;
-    if (!a->used || a->q.handler != s->id)
+    if (replaced)
+        p->handling_id = 0;
+    else
+        handled(x, p, s->end);
+}
+
+void kymo_an_request_span_replaced(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s)
+{
+    if (p->handling == 0 || p->handling_id != 0)
         return;
-    a->q.handled_end = s->end;
-    if (a->q.kind == KYMO_REQ_CAST)
-        close_request(x, a, KYMO_REQ_NO_REPLY);
+    if (s != NULL && s->ended != KYMO_SPAN_MOMENT)
+        p->handling_id = s->id;
+    else
+        handled(x, p, p->last);
 }
 
 /* ---- ends ---- */

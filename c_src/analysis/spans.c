@@ -61,7 +61,8 @@ static uint8_t ended_by(enum kymo_leave why, const struct kymo_event *cause)
     case KYMO_LEAVE_RETURN:
         return cause != NULL && cause->id == KYMO_E_EXCEPTION_FROM ? KYMO_SPAN_EXCEPTION : KYMO_SPAN_RETURN;
     case KYMO_LEAVE_RETURN_TO: return KYMO_SPAN_RETURN;
-    case KYMO_LEAVE_TAIL: return KYMO_SPAN_TAIL;
+    case KYMO_LEAVE_TAIL:
+    case KYMO_LEAVE_REPLACED: return KYMO_SPAN_TAIL;
     case KYMO_LEAVE_LOST: return KYMO_SPAN_LOST;
     case KYMO_LEAVE_HIBERNATE: return KYMO_SPAN_HIBERNATE;
     default: return cause != NULL ? KYMO_SPAN_EXIT : KYMO_SPAN_OPEN;
@@ -101,7 +102,7 @@ static void end_collection(struct kymo_an *x, struct kymo_an_process *p, const s
 }
 
 static void end_call(struct kymo_an *x, struct kymo_an_process *p, struct kymo_an_open *o, uint8_t ended,
-                     int64_t end)
+                     int64_t end, bool replaced)
 {
     struct kymo_span *s = &o->span;
     int64_t busy = kymo_an_busy(x, p);
@@ -119,7 +120,7 @@ static void end_call(struct kymo_an *x, struct kymo_an_process *p, struct kymo_a
         }
     }
     kymo_an_report_span(x, s);
-    kymo_an_request_span_ended(x, p, s);
+    kymo_an_request_span_ended(x, p, s, replaced);
 }
 
 static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
@@ -139,7 +140,7 @@ static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
     if (o->span.id == 0)
         end_collection(x, p, o, end, f->depth, l->cause);
     else
-        end_call(x, p, o, ended, end);
+        end_call(x, p, o, ended, end, ended == KYMO_SPAN_TAIL && why == KYMO_LEAVE_REPLACED);
     int64_t busy = kymo_an_busy(x, p);
     add_to_below(p, f->depth, known ? end - o->span.start : KYMO_NO_TIME,
                  busy != KYMO_NO_TIME && o->busy != KYMO_NO_TIME && o->sched == p->sched ? busy - o->busy
@@ -231,16 +232,21 @@ const struct kymo_span *kymo_an_stack_event(struct kymo_an *x, struct kymo_an_pr
     struct kymo_facts *facts = &x->lesson.facts;
     uint32_t mfa = kymo_canonical(x->r, ev->mfa);
     struct kymo_frame *f = NULL;
+    const struct kymo_span *s;
     if (p->stack.loss_epoch != x->loss_epoch) /* after a loss, no open call is certain any more */
         kymo_stack_clear(&p->stack, on_leave, &l);
     kymo_stack_lost(&p->stack, x->loss_epoch);
     switch (ev->id) {
     case KYMO_E_CALL:
-        f = kymo_stack_call(&p->stack, facts, mfa, on_leave, &l);
-        return begin_call(x, p, mfa, f, ev);
-    case KYMO_E_RETURN_TO: kymo_stack_return_to(&p->stack, facts, mfa, on_leave, &l); return NULL;
+        f = kymo_stack_call(&p->stack, facts, mfa, ev->depth, on_leave, &l);
+        s = begin_call(x, p, mfa, f, ev);
+        kymo_an_request_span_replaced(x, p, s);
+        return s;
+    case KYMO_E_RETURN_TO: kymo_stack_return_to(&p->stack, facts, mfa, ev->depth, on_leave, &l); return NULL;
     case KYMO_E_RETURN_FROM:
-    case KYMO_E_EXCEPTION_FROM: kymo_stack_return_from(&p->stack, facts, mfa, on_leave, &l); return NULL;
+    case KYMO_E_EXCEPTION_FROM:
+        kymo_stack_return_from(&p->stack, facts, mfa, ev->depth, on_leave, &l);
+        return NULL;
     case KYMO_E_GC_MINOR_START: f = kymo_stack_gc_start(&p->stack, KYMO_FRAME_GC_MINOR, on_leave, &l); break;
     case KYMO_E_GC_MAJOR_START: f = kymo_stack_gc_start(&p->stack, KYMO_FRAME_GC_MAJOR, on_leave, &l); break;
     case KYMO_E_GC_MINOR_END: kymo_stack_gc_end(&p->stack, KYMO_FRAME_GC_MINOR, on_leave, &l); return NULL;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kymo_stack.h"
+#include "stack_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { OP_NONE = 0, OP_RETURN_FROM = 1, OP_RETURN_TO = 2 };
 
-/* Limits of the searches, so that none takes quadratic time, whatever the recording. */
-enum { SEARCH_MAX = 4096, LOOP_MAX = 1024, INFERRED_RUN_MAX = 32, CYCLE_MAX = 8 };
+/* Limits of other searches. */
+enum { LOOP_MAX = 1024, INFERRED_RUN_MAX = 32, CYCLE_MAX = 8 };
 
 void kymo_facts_init(struct kymo_facts *facts)
 {
     memset(facts, 0, sizeof *facts);
-    kymo_map_init(&facts->returns, 0);
+    kymo_map_init(&facts->returns, sizeof(uint32_t));
     kymo_map_init(&facts->pairs, sizeof(struct kymo_pair));
 }
 
@@ -27,6 +27,13 @@ bool kymo_facts_copy(struct kymo_facts *to, const struct kymo_facts *facts)
     kymo_facts_init(to);
     to->return_to_seen = facts->return_to_seen;
     return kymo_map_copy(&to->returns, &facts->returns) && kymo_map_copy(&to->pairs, &facts->pairs);
+}
+
+void kymo_facts_returns(struct kymo_facts *facts, uint32_t mfa)
+{
+    uint32_t *seen = kymo_map_put(&facts->returns, mfa, NULL);
+    if (seen != NULL)
+        *seen = 1;
 }
 
 void kymo_stack_free(struct kymo_stack *st)
@@ -67,7 +74,7 @@ static void learn(const struct kymo_stack *st, struct kymo_facts *facts, uint32_
 
 /* ---- frames ---- */
 
-static struct kymo_frame *push(struct kymo_stack *st, uint8_t kind, uint32_t mfa)
+struct kymo_frame *kymo_stack_push(struct kymo_stack *st, uint8_t kind, uint32_t mfa)
 {
     if (st->n == st->room) {
         uint32_t room = st->room == 0 ? 8 : st->room * 2;
@@ -81,13 +88,14 @@ static struct kymo_frame *push(struct kymo_stack *st, uint8_t kind, uint32_t mfa
     memset(f, 0, sizeof *f);
     f->mfa = mfa;
     f->kind = kind;
+    f->words = KYMO_DEPTH_UNKNOWN;
     f->depth = st->shown;
     st->shown += kind != KYMO_FRAME_INFERRED;
     st->calls += kind == KYMO_FRAME_CALL;
     return f;
 }
 
-static void pop(struct kymo_stack *st, kymo_leave_fn leave, void *arg, enum kymo_leave why)
+void kymo_stack_pop(struct kymo_stack *st, kymo_leave_fn leave, void *arg, enum kymo_leave why)
 {
     struct kymo_frame *f = &st->f[--st->n];
     if (f->kind != KYMO_FRAME_INFERRED) {
@@ -103,15 +111,13 @@ static void pop(struct kymo_stack *st, kymo_leave_fn leave, void *arg, enum kymo
 static void pop_to(struct kymo_stack *st, uint32_t n, kymo_leave_fn leave, void *arg, enum kymo_leave why)
 {
     while (st->n > n)
-        pop(st, leave, arg, why);
+        kymo_stack_pop(st, leave, arg, why);
 }
 
-/* Ends open collections. No other event of the process can occur during a collection, so the
- * event that ended it was lost. */
-static void end_gc(struct kymo_stack *st, kymo_leave_fn leave, void *arg)
+void kymo_stack_end_gc(struct kymo_stack *st, kymo_leave_fn leave, void *arg)
 {
     while (st->n > 0 && st->f[st->n - 1].kind >= KYMO_FRAME_GC_MINOR)
-        pop(st, leave, arg, KYMO_LEAVE_LOST);
+        kymo_stack_pop(st, leave, arg, KYMO_LEAVE_LOST);
 }
 
 static void infer(struct kymo_stack *st, uint32_t mfa, uint32_t above)
@@ -126,7 +132,7 @@ static void infer(struct kymo_stack *st, uint32_t mfa, uint32_t above)
         f = &st->f[st->n - 1];
         f->mfa = mfa;
     } else {
-        f = push(st, KYMO_FRAME_INFERRED, mfa);
+        f = kymo_stack_push(st, KYMO_FRAME_INFERRED, mfa);
     }
     if (f != NULL)
         f->above = above;
@@ -152,7 +158,7 @@ static uint32_t top_call(const struct kymo_stack *st, uint32_t end)
 static uint32_t find(const struct kymo_stack *st, uint32_t end, uint32_t mfa)
 {
     if (mfa != 0) {
-        for (uint32_t i = end, low = search_end(end, SEARCH_MAX); i-- > low;) {
+        for (uint32_t i = end, low = search_end(end, KYMO_SEARCH_MAX); i-- > low;) {
             if (st->f[i].mfa == mfa && st->f[i].kind <= KYMO_FRAME_INFERRED)
                 return i;
         }
@@ -191,10 +197,12 @@ static void end_loop(struct kymo_stack *st, struct kymo_facts *facts, uint32_t m
 }
 
 struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
-                                   kymo_leave_fn leave, void *arg)
+                                   uint32_t words, kymo_leave_fn leave, void *arg)
 {
-    end_gc(st, leave, arg);
+    kymo_stack_end_gc(st, leave, arg);
     st->last_op = OP_NONE;
+    if (words != KYMO_DEPTH_UNKNOWN)
+        return kymo_stack_call_at(st, facts, mfa, words, leave, arg);
     if (!facts->return_to_seen && kymo_map_get(&facts->returns, mfa) == NULL)
         return NULL;
     if (facts->return_to_seen && st->n > 0)
@@ -203,7 +211,7 @@ struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *fac
         st->beyond++;
         return NULL;
     }
-    return push(st, KYMO_FRAME_CALL, mfa);
+    return kymo_stack_push(st, KYMO_FRAME_CALL, mfa);
 }
 
 /* ---- returns ---- */
@@ -225,7 +233,7 @@ static void cut(struct kymo_stack *st, const struct kymo_facts *facts, uint32_t 
         guessed = guessed || unknown;
         if (g.n < KYMO_GUESS_CALLS)
             g.mfa[g.n++] = caller;
-        pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
+        kymo_stack_pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
         callee = caller;
     }
     if (guessed && learning) {
@@ -323,7 +331,7 @@ static void return_to_nothing_open(struct kymo_stack *st, struct kymo_facts *fac
     } else {
         /* The running function has returned; its call was not recorded. */
         if (st->n > 0)
-            pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
+            kymo_stack_pop(st, leave, arg, KYMO_LEAVE_RETURN_TO);
         infer(st, mfa, 0);
     }
 }
@@ -367,11 +375,16 @@ static void return_to_open(struct kymo_stack *st, struct kymo_facts *facts, uint
     }
 }
 
-void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, kymo_leave_fn leave,
-                          void *arg)
+void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, uint32_t words,
+                          kymo_leave_fn leave, void *arg)
 {
     facts->return_to_seen = true;
-    end_gc(st, leave, arg);
+    kymo_stack_end_gc(st, leave, arg);
+    if (words != KYMO_DEPTH_UNKNOWN) {
+        st->last_op = OP_NONE;
+        kymo_stack_end_above(st, words, leave, arg);
+        return;
+    }
     if (st->beyond > 0) {
         st->beyond--;
         return;
@@ -387,11 +400,15 @@ void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint3
         return_to_open(st, facts, mfa, j, leave, arg);
 }
 
-bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
+bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, uint32_t words,
                             kymo_leave_fn leave, void *arg)
 {
-    (void)kymo_map_put(&facts->returns, mfa, NULL);
-    end_gc(st, leave, arg);
+    kymo_facts_returns(facts, mfa);
+    kymo_stack_end_gc(st, leave, arg);
+    if (words != KYMO_DEPTH_UNKNOWN) {
+        st->last_op = OP_NONE;
+        return kymo_stack_return_from_at(st, facts, mfa, words, leave, arg);
+    }
     if (st->beyond > 0) {
         st->beyond--;
         return false;
@@ -403,10 +420,10 @@ bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uin
     }
     st->last_op = OP_RETURN_FROM;
     st->last = mfa;
-    for (uint32_t i = st->n, low = search_end(i, SEARCH_MAX); i-- > low;) {
+    for (uint32_t i = st->n, low = search_end(i, KYMO_SEARCH_MAX); i-- > low;) {
         if (st->f[i].kind == KYMO_FRAME_CALL && st->f[i].mfa == mfa) {
             pop_to(st, i + 1, leave, arg, KYMO_LEAVE_RETURN_TO);
-            pop(st, leave, arg, KYMO_LEAVE_RETURN);
+            kymo_stack_pop(st, leave, arg, KYMO_LEAVE_RETURN);
             return true;
         }
     }
@@ -417,15 +434,15 @@ bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uin
 
 struct kymo_frame *kymo_stack_gc_start(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg)
 {
-    end_gc(st, leave, arg);
-    return push(st, kind, 0);
+    kymo_stack_end_gc(st, leave, arg);
+    return kymo_stack_push(st, kind, 0);
 }
 
 bool kymo_stack_gc_end(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg)
 {
     if (st->n == 0 || st->f[st->n - 1].kind != kind)
         return false;
-    pop(st, leave, arg, KYMO_LEAVE_RETURN);
+    kymo_stack_pop(st, leave, arg, KYMO_LEAVE_RETURN);
     return true;
 }
 

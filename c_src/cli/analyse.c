@@ -219,10 +219,13 @@ void cli_lacks(const struct cli_analysis *a, bool has, const char *events, const
 void cli_say_exact(const struct cli_analysis *a)
 {
     const struct kymo_analysis_result *res = &a->result;
+    struct cli_exact exact = {.messages = res->has_numbers,
+                              .taken = res->has_taken,
+                              .run_queues = res->has_runnable,
+                              .calls = res->has_depths};
     char text[128];
-    if (res->has_numbers || res->has_taken || res->has_runnable)
-        printf("exact: %s\n",
-               cli_exact_text(res->has_numbers, res->has_taken, res->has_runnable, text, sizeof text));
+    if (exact.messages || exact.taken || exact.run_queues || exact.calls)
+        printf("exact: %s\n", cli_exact_text(exact, text, sizeof text));
 }
 
 /* ---- JSON ---- */
@@ -251,6 +254,7 @@ void cli_json_analysis(const struct cli_analysis *a)
     cli_json_bool("message_numbers", res->has_numbers);
     cli_json_bool("taken", res->has_taken);
     cli_json_bool("run_queues", res->has_runnable);
+    cli_json_bool("call_depths", res->has_depths);
     cli_json_close('}');
 }
 

@@ -66,6 +66,9 @@ static inline int64_t cli_info_complete_ns(const struct cli_info *in)
 const char *cli_state_text(const struct kymo_reader *r);
 const char *cli_state_word(const struct kymo_reader *r);
 
+/* What is exact in this recording (info.c). */
+struct cli_exact cli_info_exact(const struct cli_info *in);
+
 void cli_info_text(const struct cli_info *in);
 void cli_info_json(const struct cli_info *in);
 /* The member "damage" of a JSON object (info_json.c). */

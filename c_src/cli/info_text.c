@@ -27,9 +27,7 @@ static void head(const struct cli_info *in)
         printf(", os process %" PRIu64 "\n", m->os_pid);
     }
     if (m->exact != 0)
-        printf("exact        %s\n",
-               cli_exact_text((m->exact & KYMO_EXACT_MESSAGES) != 0, in->tags[KYMO_E_TAKEN] != 0,
-                              (m->exact & KYMO_EXACT_RUNNABLE) != 0, text, sizeof text));
+        printf("exact        %s\n", cli_exact_text(cli_info_exact(in), text, sizeof text));
     kymo_format_utc(m->t0_wall_ns, text, sizeof text);
     printf("started      %s\n", text);
     printf("policy       %s, clock %s", m->policy == KYMO_DISCARD ? "discard" : "overwrite",

@@ -167,8 +167,12 @@ void cli_format_seconds(int64_t ns, char *buf, size_t size);
 const char *cli_format_count(uint64_t n, char *buf, size_t size);
 const char *cli_format_bytes(uint64_t n, char *buf, size_t size);
 /* What is exact: which send a message comes from, when it is taken out of the mailbox, times in
- * run queues. "derived" if nothing is. 100 bytes are enough. */
-const char *cli_exact_text(bool messages, bool taken, bool run_queues, char *buf, size_t size);
+ * run queues, which calls are open. */
+struct cli_exact {
+    bool messages, taken, run_queues, calls;
+};
+/* "derived" if nothing is. 100 bytes are enough. */
+const char *cli_exact_text(struct cli_exact e, char *buf, size_t size);
 /* Text that kymo did not write, such as the name of a folder, for a terminal: control characters
  * and bytes that are not UTF-8 become \x{..}. Cut to size. Returns buf. */
 enum { CLI_NAME_BYTES = 4 * 4096 };

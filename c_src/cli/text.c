@@ -89,10 +89,11 @@ void cli_json_string(const char *text)
     kymo_json_string(put, cli_json_stream(), text, strlen(text));
 }
 
-const char *cli_exact_text(bool messages, bool taken, bool run_queues, char *buf, size_t size)
+const char *cli_exact_text(struct cli_exact e, char *buf, size_t size)
 {
-    bool is[] = {messages, taken, run_queues};
-    static const char *const names[] = {"senders of messages", "waits in mailboxes", "waits in run queues"};
+    bool is[] = {e.messages, e.taken, e.run_queues, e.calls};
+    static const char *const names[] = {"senders of messages", "waits in mailboxes", "waits in run queues",
+                                        "call trees"};
     size_t n = 0;
     snprintf(buf, size, "derived");
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {

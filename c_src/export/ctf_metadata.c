@@ -62,6 +62,14 @@ static const char types[] =
     "    enum : integer { size = 4; align = 1; signed = false; } {\n"
     "        pid = 0, port = 1, term = 2, atom = 3, reference = 4, other = 5, none = 15\n"
     "    } kind;\n"
+    "};\n"
+    /* One byte, or four. */
+    "struct depth {\n"
+    "    enum : integer { size = 1; align = 1; signed = false; } { small = 0, wide = 1 } form;\n"
+    "    variant <form> {\n"
+    "        integer { size = 7; align = 1; signed = false; } small;\n"
+    "        integer { size = 31; align = 1; signed = false; } wide;\n"
+    "    } words;\n"
     "};\n";
 
 /* The values of a record `counters`, and the kinds of `system_monitor`. */
@@ -101,6 +109,7 @@ static void say_fields(struct kymo_out *out, uint8_t id, const char *fields)
         case 'C': say(out, " u16 values_count; struct counter values[values_count];"); break;
         case 'N': say(out, " x64 number;"); break;
         case 'L': say(out, " u32 passed;"); break;
+        case 'D': say(out, " struct depth depth;"); break;
         case 'G': say(out, " u8 gc_count; u64 gc[gc_count];"); break;
         default: break;
         }

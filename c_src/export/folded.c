@@ -190,11 +190,11 @@ static void on_stack_event(struct kymo_folded *x, struct process *p, const struc
     kymo_stack_lost(&p->stack, kymo_reader_loss_epoch(x->r));
     switch (ev->id) {
     case KYMO_E_CALL:
-        enter(x, p, kymo_stack_call(&p->stack, facts, mfa, NULL, NULL), mfa & 0x7fffffffu);
+        enter(x, p, kymo_stack_call(&p->stack, facts, mfa, ev->depth, NULL, NULL), mfa & 0x7fffffffu);
         break;
-    case KYMO_E_RETURN_TO: kymo_stack_return_to(&p->stack, facts, mfa, NULL, NULL); break;
+    case KYMO_E_RETURN_TO: kymo_stack_return_to(&p->stack, facts, mfa, ev->depth, NULL, NULL); break;
     case KYMO_E_RETURN_FROM:
-    case KYMO_E_EXCEPTION_FROM: kymo_stack_return_from(&p->stack, facts, mfa, NULL, NULL); break;
+    case KYMO_E_EXCEPTION_FROM: kymo_stack_return_from(&p->stack, facts, mfa, ev->depth, NULL, NULL); break;
     case KYMO_E_GC_MINOR_START:
         enter(x, p, kymo_stack_gc_start(&p->stack, KYMO_FRAME_GC_MINOR, NULL, NULL), KYMO_FOLDED_GC_MINOR);
         break;

@@ -164,16 +164,17 @@ static void change_stack(struct kymo_pfx *x, struct kymo_pfx_process *p, const s
     struct kymo_frame *f = NULL;
     switch (ev->id) {
     case KYMO_E_CALL:
-        f = kymo_stack_call(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
+        f = kymo_stack_call(&p->stack, facts, kymo_canonical(x->r, ev->mfa), ev->depth, kymo_pfx_leave, &l);
         if (f == NULL) /* its end will never be known */
             instant(x, kymo_pfx_track(x, p), category_of(ev), ev);
         break;
     case KYMO_E_RETURN_TO:
-        kymo_stack_return_to(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
+        kymo_stack_return_to(&p->stack, facts, kymo_canonical(x->r, ev->mfa), ev->depth, kymo_pfx_leave, &l);
         break;
     case KYMO_E_RETURN_FROM:
     case KYMO_E_EXCEPTION_FROM:
-        kymo_stack_return_from(&p->stack, facts, kymo_canonical(x->r, ev->mfa), kymo_pfx_leave, &l);
+        kymo_stack_return_from(&p->stack, facts, kymo_canonical(x->r, ev->mfa), ev->depth, kymo_pfx_leave,
+                               &l);
         break;
     case KYMO_E_GC_MINOR_START:
         f = kymo_stack_gc_start(&p->stack, KYMO_FRAME_GC_MINOR, kymo_pfx_leave, &l);

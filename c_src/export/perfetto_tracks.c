@@ -252,8 +252,8 @@ static int64_t now_of(const struct kymo_pfx *x, const struct kymo_pfx_process *p
 
 void kymo_pfx_leave(void *leaving, const struct kymo_frame *f, enum kymo_leave why)
 {
-    static const char *const ended[] = {NULL,           NULL,          "tail call",
-                                        "not recorded", "hibernation", "with its process"};
+    static const char *const ended[] = {
+        NULL, NULL, "tail call", "not recorded", "hibernation", "with its process", "tail call"};
     const struct kymo_pfx_leaving *l = leaving;
     struct kymo_pfx *x = l->x;
     if (f->depth >= DEPTH_MAX)

@@ -29,7 +29,7 @@
 /* The tables are aligned by hand. */
 /* clang-format off */
 
-/* Version 3 adds the events 38 to 44. Readers of version 3 read version 2 too. */
+/* Version 3 adds the events 38 to 48. Readers of version 3 read version 2 too. */
 #define KYMO_FORMAT_VERSION 3u
 #define KYMO_FORMAT_OLDEST 2u
 #define KYMO_META_MAGIC 0x314345524f4d594bull /* "KYMOREC1" */
@@ -110,6 +110,7 @@ enum kymo_loss {
 #define KYMO_EXACT_MESSAGES 0x01u /* sent and received messages have numbers */
 #define KYMO_EXACT_TAKEN 0x02u    /* messages that leave a mailbox are recorded */
 #define KYMO_EXACT_RUNNABLE 0x04u /* in: since when it could run; out: why */
+#define KYMO_EXACT_CALLS 0x08u    /* calls and returns have the depth of the stack */
 
 struct kymo_meta {
     uint64_t magic;         /* 0   KYMO_META_MAGIC, stored last at creation */
@@ -297,6 +298,8 @@ struct kymo_segment {
  *   I  u32 mfa id: the function that a process started by proc_lib runs
  *   N  u64 number of the message: the same in send, receive and taken, and different from that
  *      of any other message of the node; 0 = unknown
+ *   D  depth of the stack in words: one byte, depth << 1, if the depth is below KYMO_DEPTH_WIDE,
+ *      else u32 depth << 1 | 1. Frames that tracing has put on the stack are not included
  *   L  u32 messages before it in the mailbox, KYMO_PASSED_MANY: more than the runtime counted
  *   G  u8 count, count x u64: garbage collection sizes in words, in the order
  *      of enum kymo_gc; count is 0 or KYMO_GC_SIZES
@@ -311,6 +314,9 @@ struct kymo_segment {
 #define KYMO_SIZE_MORE 0x80000000u
 #define KYMO_SIZE_UNKNOWN 0xffffffffu
 #define KYMO_PASSED_MANY 0xffffffffu
+#define KYMO_DEPTH_WIDE 128u
+#define KYMO_DEPTH_MAX 0x7fffffffu /* a call at a greater depth is recorded without it */
+#define KYMO_DEPTH_BYTES 4         /* at most */
 #define KYMO_C_CUT 1u  /* the part beyond the bound was replaced by '...' */
 #define KYMO_C_PAIR 2u /* the content is the tuple {Content, Peer}: the peer has no exact ident */
 #define KYMO_CONTENT_HDR 3u
@@ -383,6 +389,11 @@ enum kymo_ts {
     X(42, TAKEN, "taken", "WNL") /* out of the mailbox; N 0: sent before the tracing */ \
     X(43, IN_RUNNABLE, "in", "WMKQ") /* K enum kymo_runnable, Q ns in the run queue */ \
     X(44, OUT_REASON, "out", "WMK")  /* K enum kymo_out_reason */              \
+    /* Decoded as CALL, RETURN_TO, RETURN_FROM and EXCEPTION_FROM. */          \
+    X(45, CALL_DEPTH, "call", "WMD")             /* argument list */           \
+    X(46, RETURN_TO_DEPTH, "return_to", "WMD")                                 \
+    X(47, RETURN_FROM_DEPTH, "return_from", "WMD") /* value */                 \
+    X(48, EXCEPTION_FROM_DEPTH, "exception_from", "WMAD") /* A class; value */ \
     X(58, COUNTERS, "counters", "C")             /* of the node, at one time */ \
     X(59, MONITOR, "system_monitor", "WPKQMJ")   /* W process or port, P the port of busy_port, \
                                                     K enum kymo_monitor, Q its value, M where it \

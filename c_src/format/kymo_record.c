@@ -109,6 +109,15 @@ static inline __attribute__((always_inline)) const uint8_t *field(char letter, c
         TAKE(4);
         ev->passed = kymo_get32(p);
         return p + 4;
+    case 'D':
+        TAKE(1);
+        if ((*p & 1) == 0) {
+            ev->depth = *p >> 1;
+            return p + 1;
+        }
+        TAKE(KYMO_DEPTH_BYTES);
+        ev->depth = kymo_get32(p) >> 1;
+        return p + KYMO_DEPTH_BYTES;
     case 'I':
         TAKE(4);
         ev->initial = kymo_get32(p);
@@ -215,6 +224,10 @@ static uint8_t plain_id(uint8_t id)
     case KYMO_E_IN_RUNNABLE: return KYMO_E_IN;
     case KYMO_E_OUT_REASON: return KYMO_E_OUT;
     case KYMO_E_SPAWNED_PROC: return KYMO_E_SPAWNED;
+    case KYMO_E_CALL_DEPTH: return KYMO_E_CALL;
+    case KYMO_E_RETURN_TO_DEPTH: return KYMO_E_RETURN_TO;
+    case KYMO_E_RETURN_FROM_DEPTH: return KYMO_E_RETURN_FROM;
+    case KYMO_E_EXCEPTION_FROM_DEPTH: return KYMO_E_EXCEPTION_FROM;
     default: return id;
     }
 }
@@ -231,6 +244,7 @@ bool kymo_scan_decode(struct kymo_scan *s, struct kymo_event *ev)
     ev->id = plain_id(s->id);
     ev->who = KYMO_IDENT_NONE;
     ev->peer = KYMO_IDENT_NONE;
+    ev->depth = KYMO_DEPTH_UNKNOWN;
     p = base_fields(s->id, p, end, ev);
     if (p != NULL && (s->variant & KYMO_HAS_CONTENT) != 0)
         p = content(p, end, ev);

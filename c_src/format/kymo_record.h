@@ -12,13 +12,15 @@
 #include "kymo_bytes.h"
 #include "kymo_format.h"
 
+#define KYMO_DEPTH_UNKNOWN UINT32_MAX
+
 /* One decoded record. Fields that its event does not have are 0 (idents: KYMO_IDENT_NONE). Pointers
  * are valid until the next call of next or close. */
 struct kymo_event {
     uint64_t ticks;
     int64_t ns;    /* CLOCK_MONOTONIC of the recording machine */
     uint32_t slot; /* the thread that recorded it */
-    uint8_t id;    /* enum kymo_event_id, without the variant bits; never 35 to 41, 43 or 44,
+    uint8_t id;    /* enum kymo_event_id, without the variant bits; never 35 to 41 or 43 to 48,
                       which are other forms of an event */
     bool has_content, has_opts;
     bool incomplete;       /* before the horizon of the recording: see kymo_reader.h */
@@ -36,6 +38,7 @@ struct kymo_event {
     uint64_t value;          /* of in: ns in the run queue, if kind is known */
     uint64_t number;         /* of the message: of send, receive and taken; 0 = unknown */
     uint32_t passed;         /* of taken: messages before it in the mailbox, KYMO_PASSED_MANY */
+    uint32_t depth;          /* of calls and returns: words on the stack, KYMO_DEPTH_UNKNOWN */
     uint32_t serial_prev, serial_cur;
     uint32_t n_gc;              /* 0 or KYMO_GC_SIZES */
     uint64_t gc[KYMO_GC_SIZES]; /* the first n_gc are valid */

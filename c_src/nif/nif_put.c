@@ -49,6 +49,17 @@ static void exception_value(const struct nif_event *ev, struct nif_record *r, ER
     }
 }
 
+/* The form of a call or return that has the depth of the stack. */
+static unsigned with_depth(unsigned id)
+{
+    switch (id) {
+    case KYMO_E_CALL: return KYMO_E_CALL_DEPTH;
+    case KYMO_E_RETURN_TO: return KYMO_E_RETURN_TO_DEPTH;
+    case KYMO_E_RETURN_FROM: return KYMO_E_RETURN_FROM_DEPTH;
+    default: return KYMO_E_EXCEPTION_FROM_DEPTH;
+    }
+}
+
 static void any_call(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
     const struct nif_options *o = &in->options;
@@ -67,6 +78,10 @@ static void any_call(const struct nif_event *ev, unsigned id, const struct nif_i
         one_content(&r, o->extra);
     } else if (id == KYMO_E_EXCEPTION_FROM) {
         exception_value(ev, &r, o->extra);
+    }
+    if (in->has_depth) {
+        r.id = with_depth(id);
+        nif_field_depth(&r, in->depth);
     }
     nif_record_write(ev, &r);
 }

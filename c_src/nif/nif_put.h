@@ -22,6 +22,8 @@ struct nif_input {
     bool has_reason; /* of in and out: */
     uint8_t reason;  /* enum kymo_runnable, enum kymo_out_reason */
     int64_t waited;  /* of in: ns in the run queue */
+    bool has_depth;  /* of calls and returns: */
+    uint64_t depth;  /* words on the stack, at most KYMO_DEPTH_MAX */
     struct nif_options options;
 };
 
@@ -50,17 +52,23 @@ static inline uint32_t nif_message_size(const struct nif_event *ev, ERL_NIF_TERM
     return nif_size_words(msg, ev->h->size_limit);
 }
 
+/* Depth of a call or return that the runtime does not report. */
+#define NIF_NO_DEPTH UINT64_MAX
+
 /* A call without contents or options; m and f must be atoms. */
-static inline __attribute__((always_inline)) void
-nif_put_call(const struct nif_event *ev, ERL_NIF_TERM tracee, ERL_NIF_TERM m, ERL_NIF_TERM f, uint32_t arity)
+static inline __attribute__((always_inline)) void nif_put_call(const struct nif_event *ev,
+                                                               ERL_NIF_TERM tracee, ERL_NIF_TERM m,
+                                                               ERL_NIF_TERM f, uint32_t arity, uint64_t depth)
 {
     uint64_t who = nif_ident(ev, tracee);
     uint32_t mfa = nif_mfa_id(ev, m, f, arity);
-    uint8_t *p = kymo_reserve(ev->w, KYMO_E_CALL, 12);
+    bool has_depth = depth <= KYMO_DEPTH_MAX;
+    uint8_t *p = kymo_reserve(ev->w, has_depth ? KYMO_E_CALL_DEPTH : KYMO_E_CALL,
+                              has_depth ? 12 + KYMO_DEPTH_BYTES : 12);
     if (p != NULL) {
         p = kymo_put64(p, who);
         p = kymo_put32(p, mfa);
-        kymo_commit(ev->w, p);
+        kymo_commit(ev->w, has_depth ? kymo_put_depth(p, depth) : p);
     }
 }
 

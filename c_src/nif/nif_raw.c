@@ -155,12 +155,21 @@ static bool tells_more(void)
     return atomic_load_explicit(&version, memory_order_relaxed) >= 2;
 }
 
+static uint64_t depth_of(const ErlNifTraceEvent *e)
+{
+    return tells_more() ? e->depth : NIF_NO_DEPTH;
+}
+
 /* What version 2 has more. */
 static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
 {
     _Static_assert((int)ERL_NIF_TRACE_OUT_PORT + 1 == (int)KYMO_OUTS, "another list of reasons");
     _Static_assert((int)ERL_NIF_TRACE_BY_SIGNAL + 1 == (int)KYMO_RUNNABLES, "another list of causes");
     switch (e->kind) {
+    case ERL_NIF_TRACE_CALL:
+        in->has_depth = e->depth <= KYMO_DEPTH_MAX;
+        in->depth = e->depth;
+        break;
     case ERL_NIF_TRACE_TAKEN:
         in->passed = e->passed < KYMO_PASSED_MANY ? (uint32_t)e->passed : KYMO_PASSED_MANY;
         in->number = e->message;
@@ -229,7 +238,8 @@ static __attribute__((noinline)) ErlNifTracerAnswer raw_any_event(ErlNifEnv *env
     }
     if (NIF_LIKELY(h != NULL) && nif_wanted(h, c, id) && nif_begin(&ev, env, h)) {
         if (id == KYMO_E_CALL && plain(e) && (h->detail & KYMO_D_ARGS) == 0) {
-            nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity);
+            nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity,
+                         depth_of(e));
         } else if (id == KYMO_E_SEND && plain(e) && (h->detail & KYMO_D_MSG) == 0) {
             nif_put_send(&ev, KYMO_E_SEND, e->tracee, e->term, e->extra, tells_more() ? e->message : 0);
         } else {
@@ -248,14 +258,15 @@ static NIF_RARE ErlNifTracerAnswer raw_plain_call(ErlNifEnv *env, struct nif_han
     if (!nif_begin(&ev, env, h)) {
         return kymo_recorder_active(h->rec) ? ERL_NIF_TRACER_TRACE : refused(h);
     }
-    nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity);
+    nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity, depth_of(e));
     kymo_writer_put(ev.w);
     return ERL_NIF_TRACER_TRACE;
 }
 
 /* The fast path, with a single comparison, is for calls that are recorded without arguments,
- * which most events are. */
-static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
+ * which most events are. deep: they have the depth of the stack, as in version 2. */
+static inline __attribute__((always_inline)) ErlNifTracerAnswer
+fast_event(ErlNifEnv *env, const ErlNifTraceEvent *e, bool deep)
 {
     struct nif_handle *h = nif_handle_fast(e->state);
     if (NIF_UNLIKELY(h == NULL) || e->tag != h->plain_call || NIF_UNLIKELY(!plain(e))) {
@@ -267,11 +278,24 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
         /* Forces the compiler to compute it here. Otherwise it would keep all operands in
          * registers. */
         __asm__("" : "+r"(who));
-        if (NIF_LIKELY(kymo_record_call(h->rec, who, mfa->module, mfa->function, (uint32_t)mfa->arity))) {
+        bool done = deep ? kymo_record_call_at(h->rec, who, mfa->module, mfa->function, (uint32_t)mfa->arity,
+                                               e->depth)
+                         : kymo_record_call(h->rec, who, mfa->module, mfa->function, (uint32_t)mfa->arity);
+        if (NIF_LIKELY(done)) {
             return ERL_NIF_TRACER_TRACE;
         }
     }
     return raw_plain_call(env, h, e);
+}
+
+static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    return fast_event(env, e, false);
+}
+
+static ErlNifTracerAnswer raw_event_2(ErlNifEnv *env, const ErlNifTraceEvent *e)
+{
+    return fast_event(env, e, true);
 }
 
 /* ---- registration ------------------------------------------------------------------ */
@@ -280,7 +304,7 @@ static atomic_bool registered;
 
 bool nif_raw_register(ErlNifEnv *env)
 {
-    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, 0, raw_enabled, raw_event};
+    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, 0, raw_enabled, raw_event_2};
     const char *how = getenv("KYMO_EVENTS");
     ErlNifTracerRegister *set;
     *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);
@@ -289,6 +313,7 @@ bool nif_raw_register(ErlNifEnv *env)
         /* A runtime serves all versions up to its own. */
         while (!(raw = set(env, &tracer) == 0) && tracer.version > 1) {
             tracer.version--;
+            tracer.event = raw_event;
         }
     }
     atomic_store(&version, raw ? tracer.version : 0);
@@ -298,7 +323,7 @@ bool nif_raw_register(ErlNifEnv *env)
 
 uint32_t nif_raw_exact(void)
 {
-    return tells_more() ? KYMO_EXACT_MESSAGES | KYMO_EXACT_TAKEN | KYMO_EXACT_RUNNABLE : 0;
+    return tells_more() ? KYMO_EXACT_MESSAGES | KYMO_EXACT_TAKEN | KYMO_EXACT_RUNNABLE | KYMO_EXACT_CALLS : 0;
 }
 
 bool nif_raw_registered(void)

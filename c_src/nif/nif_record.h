@@ -57,6 +57,12 @@ static inline void nif_field64(struct nif_record *r, uint64_t v)
     r->len += 8;
 }
 
+/* Field D. */
+static inline void nif_field_depth(struct nif_record *r, uint64_t depth)
+{
+    r->len = (size_t)(kymo_put_depth(r->body + r->len, depth) - r->body);
+}
+
 /* Writes the record. If that is impossible, counts the loss by its cause. */
 void nif_record_write(const struct nif_event *ev, const struct nif_record *r);
 

@@ -47,7 +47,7 @@ static inline void put_plain_call(const struct nif_event *ev, const ERL_NIF_TERM
         kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
         return;
     }
-    nif_put_call(ev, argv[TRACEE], el[0], el[1], arity);
+    nif_put_call(ev, argv[TRACEE], el[0], el[1], arity, NIF_NO_DEPTH);
 }
 
 /* Records an event with the arguments of the behaviour. */

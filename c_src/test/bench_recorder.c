@@ -19,6 +19,7 @@
 #include "kymo_writer.h"
 
 #define N_FUNCTIONS 64u
+#define N_DEPTHS 64u
 
 static struct kymo_recorder *overwrite, *discard, *mono, *fenced, *paused, *sampled;
 
@@ -60,8 +61,14 @@ static inline void call_at_once(struct kymo_recorder *r, uint64_t i)
         call(r, i);
 }
 
+static inline void call_at_depth(struct kymo_recorder *r, uint64_t i)
+{
+    if (!kymo_record_call_at(r, i, module_word(i), module_word(i) + 64, 2, i % N_DEPTHS))
+        call(r, i);
+}
+
 /* clang-format off */
-#define KINDS(X) X(empty) X(call) X(call_at_once) X(call_discard) X(call_mono) X(call_fenced) X(send) X(gc) X(content) X(paused) X(sampled) \
+#define KINDS(X) X(empty) X(call) X(call_at_once) X(call_at_depth) X(call_discard) X(call_mono) X(call_fenced) X(send) X(gc) X(content) X(paused) X(sampled) \
     X(clock_tsc) X(clock_mono)
 /* clang-format on */
 
@@ -80,6 +87,7 @@ RUN(call, call(overwrite, i);)
 RUN(call_discard, call(discard, i);)
 RUN(call_mono, call(mono, i);)
 RUN(call_at_once, call_at_once(overwrite, i);)
+RUN(call_at_depth, call_at_depth(overwrite, i);)
 RUN(call_fenced, call(fenced, i);)
 RUN(send, {
     struct kymo_writer *w = kymo_writer_get(overwrite);

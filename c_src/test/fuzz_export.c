@@ -118,6 +118,10 @@ static size_t body_of(struct script *s, unsigned id, uint8_t *body)
             p = put(p, n == 7 ? KYMO_SIZE_UNKNOWN : n, 4);
             break;
         case 'K': p = put(p, next(s), 1); break;
+        case 'D':
+            n = next(s);
+            p += tr_put_depth(p, n < 250 ? n : n << 22);
+            break;
         case 'Q':
         case 'U': p = put(p, next(s), 8); break;
         case 'G':

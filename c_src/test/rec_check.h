@@ -314,7 +314,7 @@ static bool rc_crashed;
 
 struct rc_event {
     uint64_t instance, seq, ticks, who, value;
-    uint32_t mfa, size;
+    uint32_t mfa, size, depth;
     uint8_t id, kind;
     bool extended;
 };
@@ -439,6 +439,10 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
             p += 4;
             break;
         case 'K': e->kind = *p++; break;
+        case 'D':
+            e->depth = (uint32_t)(*p & 1 ? rc_num(p, 4) : *p) >> 1;
+            p += *p & 1 ? 4 : 1;
+            break;
         default: assert_int_equal(*f, 'G'); p += 1 + 8 * *p;
         }
     }

@@ -213,12 +213,35 @@ static inline void ts_record(struct testseg *s, uint64_t ts, unsigned id, const 
 }
 
 /* The two most common records. */
+/* Field D. Returns its bytes. */
+static inline size_t tr_put_depth(uint8_t *p, uint32_t depth)
+{
+    if (depth < KYMO_DEPTH_WIDE) {
+        *p = (uint8_t)(depth << 1);
+        return 1;
+    }
+    depth = depth << 1 | 1;
+    memcpy(p, &depth, sizeof depth);
+    return sizeof depth;
+}
+
 static inline void ts_wm(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint32_t mfa)
 {
     uint8_t body[12];
     memcpy(body, &who, 8);
     memcpy(body + 8, &mfa, 4);
     ts_record(s, ts, id, body, sizeof body, false);
+}
+
+/* A call or return with the depth of the stack; the class of exception_from is unknown. */
+static inline void ts_deep(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint32_t mfa,
+                           uint32_t depth)
+{
+    uint8_t body[20] = {0};
+    size_t n = id == KYMO_E_EXCEPTION_FROM_DEPTH ? 16 : 12;
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &mfa, 4);
+    ts_record(s, ts, id, body, n + tr_put_depth(body + n, depth), false);
 }
 
 static inline void ts_send(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint64_t peer,

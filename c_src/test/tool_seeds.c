@@ -130,6 +130,11 @@ static void story(struct testrec *t)
         with_content(&s, ts += 10, KYMO_E_SPAWNED, PID(50 + seq), PID(42), run, "k\0\1\12", 4);
         ts_send(&s, ts += 10, KYMO_E_SEND, PID(42), PID(50 + seq), 4);
         ts_wm(&s, ts += 10, KYMO_E_RETURN_TO, PID(42), map);
+        ts_deep(&s, ts += 10, KYMO_E_CALL_DEPTH, PID(42), map, 20);
+        ts_deep(&s, ts += 10, KYMO_E_CALL_DEPTH, PID(42), run, 300);
+        ts_deep(&s, ts += 10, KYMO_E_EXCEPTION_FROM_DEPTH, PID(42), run, 300);
+        ts_deep(&s, ts += 10, KYMO_E_RETURN_FROM_DEPTH, PID(42), map, 20);
+        ts_deep(&s, ts += 10, KYMO_E_RETURN_TO_DEPTH, PID(42), run, 9);
         ts_wm(&s, ts += 10, KYMO_E_OUT, PID(42), map);
         ts_record(&s, ts += 10, KYMO_E_GC_MINOR_START, gc, 9, false);
         ts_record(&s, ts += 10, KYMO_E_GC_MINOR_END, gc, 9, false);

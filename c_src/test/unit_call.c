@@ -87,6 +87,48 @@ static void is_the_same_as_steps(void **state)
     rc_free(&rec);
 }
 
+/* With the depth of the stack, in both forms, in every place of a segment. */
+static void with_depths(void **state)
+{
+    static const uint64_t depths[] = {0, 1, 127, 128, 70000, KYMO_DEPTH_MAX};
+    const uint64_t n = 20000;
+    struct kymo_options o = rc_options(rc_path("depths"), KYMO_OVERWRITE);
+    struct kymo_recorder *r;
+    struct rc_rec rec;
+    uint64_t refused = 0, bytes = 0;
+    uint32_t mfa;
+
+    (void)state;
+    rc_pool(&o, 1, 256);
+    r = rc_open(&o);
+    mfa = define(r);
+    for (uint64_t i = 0; i < n; i++) {
+        if (kymo_record_call_at(r, i, MODULE, FUNCTION, 2, depths[i % 6])) {
+            bytes += RC_CALL_BYTES + (i % 6 < 3 ? 1 : KYMO_DEPTH_BYTES);
+        } else {
+            refused++;
+            steps(r, i, mfa);
+            bytes += RC_CALL_BYTES;
+        }
+    }
+    assert_false(kymo_record_call_at(r, n, MODULE, FUNCTION, 2, KYMO_DEPTH_MAX + 1ull));
+    assert_int_equal(rc_info(r).events, n);
+    assert_int_equal(rc_info(r).bytes, bytes);
+    kymo_recorder_close(r);
+    rc_load(o.dir, &rec);
+    assert_int_equal(rec.real, n);
+    for (uint64_t i = 0; i < n; i++) {
+        assert_int_equal(rec.events[i].who, i);
+        assert_int_equal(rec.events[i].mfa, mfa);
+        if (rec.events[i].id == KYMO_E_CALL_DEPTH)
+            assert_int_equal(rec.events[i].depth, depths[i % 6]);
+        else
+            refused--;
+    }
+    assert_int_equal(refused, 0);
+    rc_free(&rec);
+}
+
 static void *in_another_thread(void *arg)
 {
     struct kymo_recorder *r = arg;
@@ -179,9 +221,8 @@ static void keeps_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_the_same_as_steps),
-        cmocka_unit_test(refuses_what_is_rare),
-        cmocka_unit_test(refuses_to_sample),
+        cmocka_unit_test(is_the_same_as_steps), cmocka_unit_test(with_depths),
+        cmocka_unit_test(refuses_what_is_rare), cmocka_unit_test(refuses_to_sample),
         cmocka_unit_test(keeps_limits),
     };
 

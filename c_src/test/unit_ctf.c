@@ -11,7 +11,8 @@
 
 #define PID(n) KYMO_IDENT(KYMO_I_PID, n)
 
-enum { MS = 1000000, THREADS = 3, PER_SEGMENT = 100, SEGMENTS = 6 };
+/* Depths of the stack from DEPTH on have both forms. */
+enum { MS = 1000000, THREADS = 3, PER_SEGMENT = 100, SEGMENTS = 6, DEPTH = 100 };
 
 static char out[80];
 
@@ -50,7 +51,11 @@ static void make(struct testrec *t)
             ts_after(&s, last, (seq - 1) * PER_SEGMENT);
             for (unsigned i = 0; i < PER_SEGMENT; i++) {
                 ticks += slot == 2 && i == 50 ? 5000000000 : 12345 + i; /* 1.6 s */
-                ts_wm(&s, ticks, i % 2 == 0 ? KYMO_E_CALL : KYMO_E_RETURN_TO, PID(i % 4), i % 3 == 0 ? f : g);
+                if (i % 5 == 0)
+                    ts_deep(&s, ticks, KYMO_E_CALL_DEPTH, PID(i % 4), f, DEPTH + i);
+                else
+                    ts_wm(&s, ticks, i % 2 == 0 ? KYMO_E_CALL : KYMO_E_RETURN_TO, PID(i % 4),
+                          i % 3 == 0 ? f : g);
             }
             last = s.last;
             if (seq < SEGMENTS)
@@ -67,6 +72,7 @@ static void make(struct testrec *t)
 struct times {
     int64_t *ns;
     size_t n;
+    uint64_t depths; /* sum of the depths of the stack */
 };
 
 static int by_time(const void *a, const void *b)
@@ -79,15 +85,17 @@ static void expected_times(struct times *t, const struct kymo_export_options *o)
 {
     struct kymo_reader *r = open_written();
     struct kymo_event ev;
-    t->n = 0;
+    t->n = t->depths = 0;
     t->ns = calloc(THREADS * SEGMENTS * PER_SEGMENT, sizeof *t->ns);
     assert_non_null(t->ns);
     kymo_reader_show_all(r, o->all);
     assert_int_equal(kymo_reader_rewind(r), 0);
     while (kymo_reader_next(r, &ev) == 1) {
         int64_t since = ev.ns - kymo_reader_meta(r)->t0_mono_ns;
-        if (since >= o->from_ns && since <= o->to_ns && (o->keep == NULL || o->keep(o->keep_arg, r, &ev)))
-            t->ns[t->n++] = kymo_reader_wall_ns(r, ev.ns);
+        if (since < o->from_ns || since > o->to_ns || (o->keep != NULL && !o->keep(o->keep_arg, r, &ev)))
+            continue;
+        t->ns[t->n++] = kymo_reader_wall_ns(r, ev.ns);
+        t->depths += ev.depth != KYMO_DEPTH_UNKNOWN ? ev.depth : 0;
     }
     qsort(t->ns, t->n, sizeof *t->ns, by_time);
     kymo_reader_close(r);
@@ -106,13 +114,16 @@ static void found_times(struct times *t)
     snprintf(command, sizeof command, "exec 2>&1; babeltrace2 --clock-seconds --no-delta %s", out);
     FILE *f = popen(command, "r");
     assert_non_null(f);
-    t->n = 0;
+    t->n = t->depths = 0;
     t->ns = calloc(2 * THREADS * SEGMENTS * PER_SEGMENT, sizeof *t->ns);
     assert_non_null(t->ns);
     while (fgets(line, sizeof line, f) != NULL) {
         long long seconds, ns;
         if (strstr(line, " kymo_") != NULL) /* the dictionary */
             continue;
+        const char *words = strstr(line, "words = { ");
+        if (words != NULL) /* of the depth */
+            t->depths += strtoul(words + strlen("words = { "), NULL, 10);
         if (sscanf(line, "[%lld.%lld]", &seconds, &ns) != 2)
             fail_msg("%s", line);
         assert_true(t->n < 2 * THREADS * SEGMENTS * PER_SEGMENT);
@@ -137,6 +148,7 @@ static void export_and_compare(const struct kymo_export_options *o, size_t at_le
     if (have_babeltrace()) {
         found_times(&found);
         assert_int_equal(found.n, expected.n);
+        assert_int_equal(found.depths, expected.depths);
         assert_memory_equal(found.ns, expected.ns, expected.n * sizeof *expected.ns);
         free(found.ns);
     }

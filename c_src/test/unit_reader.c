@@ -35,6 +35,12 @@ static void put(uint8_t *p, uint64_t v, size_t n)
     memcpy(p, &v, n);
 }
 
+/* In both forms. */
+static uint32_t depth_of(size_t i, unsigned variant)
+{
+    return (uint32_t)i + (variant != 0 ? KYMO_DEPTH_WIDE << 16 : 0);
+}
+
 static size_t body(uint8_t *p, size_t i, unsigned variant)
 {
     size_t n = 0;
@@ -76,6 +82,7 @@ static size_t body(uint8_t *p, size_t i, unsigned variant)
             size = 8;
             break;
         case 'L': v = 700 + i; break;
+        case 'D': n += tr_put_depth(p + n, depth_of(i, variant)); continue;
         case 'G':
             p[n++] = KYMO_GC_SIZES;
             for (uint64_t k = 0; k < KYMO_GC_SIZES; k++) {
@@ -129,10 +136,15 @@ static void check(const struct kymo_event *ev, size_t i, unsigned variant)
                                                 [KYMO_E_RECEIVE_REF_NUMBERED] = KYMO_E_RECEIVE,
                                                 [KYMO_E_SPAWNED_PROC] = KYMO_E_SPAWNED,
                                                 [KYMO_E_IN_RUNNABLE] = KYMO_E_IN,
-                                                [KYMO_E_OUT_REASON] = KYMO_E_OUT};
+                                                [KYMO_E_OUT_REASON] = KYMO_E_OUT,
+                                                [KYMO_E_CALL_DEPTH] = KYMO_E_CALL,
+                                                [KYMO_E_RETURN_TO_DEPTH] = KYMO_E_RETURN_TO,
+                                                [KYMO_E_RETURN_FROM_DEPTH] = KYMO_E_RETURN_FROM,
+                                                [KYMO_E_EXCEPTION_FROM_DEPTH] = KYMO_E_EXCEPTION_FROM};
     unsigned id = forms[types[i].id];
     assert_int_equal(ev->id, id != 0 ? id : types[i].id);
     assert_int_equal(ev->number, strchr(f, 'N') ? 0x7766554433221100ull + i : 0);
+    assert_int_equal(ev->depth, strchr(f, 'D') ? depth_of(i, variant) : KYMO_DEPTH_UNKNOWN);
     assert_int_equal(ev->passed, strchr(f, 'L') ? 700 + i : 0);
     assert_int_equal(ev->who, strchr(f, 'W') ? who_of(i) : KYMO_IDENT_NONE);
     assert_int_equal(ev->peer, strchr(f, 'P') ? KYMO_IDENT(KYMO_I_PORT, i) : KYMO_IDENT_NONE);

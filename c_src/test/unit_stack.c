@@ -4,16 +4,18 @@
  * are single letters.
  *
  *   fF  call F        rF  return_from F     tF  return_to F   t0  to undefined
+ *   fF5 call F when the stack has 5 words, and so on
  *   m/M start/end of a minor collection     g/G of a major one
  *   x   exit          l   lost events      X   kymo_stack_learn_end
  *
  * The output is "F(" when a frame opens, and for each frame that ends ")", its name, and a letter for
- * the reason: r return_from, t return_to, T tail call, l lost, e end.
+ * the reason: r return_from, t return_to, T tail call, R tail call by the depths, l lost, e end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -45,7 +47,7 @@ static char frame_name(const struct kymo_frame *f)
 static void on_leave(void *arg, const struct kymo_frame *f, enum kymo_leave why)
 {
     struct play *p = arg;
-    char s[4] = {')', frame_name(f), "rtTlhe"[why], 0};
+    char s[4] = {')', frame_name(f), "rtTlheR"[why], 0};
     put(p, s);
     p->open--;
     assert_true(p->open >= 0);
@@ -75,6 +77,17 @@ static void play_free(struct play *p)
     kymo_facts_free(&p->facts);
 }
 
+/* The number after the letter at *e, if there is one; moves *e to its last digit. */
+static uint32_t depth_at(const char **e)
+{
+    if ((*e)[1] < '0' || (*e)[1] > '9')
+        return KYMO_DEPTH_UNKNOWN;
+    char *end;
+    unsigned long depth = strtoul(*e + 1, &end, 10);
+    *e = end - 1;
+    return (uint32_t)depth;
+}
+
 /* Plays the events; their output is in p->out. */
 static void play(struct play *p, const char *events)
 {
@@ -82,20 +95,17 @@ static void play(struct play *p, const char *events)
     p->n = 0;
     p->out[0] = 0;
     for (const char *e = events; *e != 0; e++) {
-        switch (*e) {
+        char op = *e;
+        uint32_t f = 0, depth = KYMO_DEPTH_UNKNOWN;
+        if (op == 'f' || op == 'r' || op == 't') {
+            f = *++e == '0' ? 0u : (uint32_t)*e;
+            depth = depth_at(&e);
+        }
+        switch (op) {
         case ' ': break;
-        case 'f':
-            e++;
-            on_open(p, kymo_stack_call(st, &p->facts, (uint32_t)*e, on_leave, p));
-            break;
-        case 'r':
-            e++;
-            kymo_stack_return_from(st, &p->facts, (uint32_t)*e, on_leave, p);
-            break;
-        case 't':
-            e++;
-            kymo_stack_return_to(st, &p->facts, *e == '0' ? 0u : (uint32_t)*e, on_leave, p);
-            break;
+        case 'f': on_open(p, kymo_stack_call(st, &p->facts, f, depth, on_leave, p)); break;
+        case 'r': kymo_stack_return_from(st, &p->facts, f, depth, on_leave, p); break;
+        case 't': kymo_stack_return_to(st, &p->facts, f, depth, on_leave, p); break;
         case 'm': on_open(p, kymo_stack_gc_start(st, KYMO_FRAME_GC_MINOR, on_leave, p)); break;
         case 'g': on_open(p, kymo_stack_gc_start(st, KYMO_FRAME_GC_MAJOR, on_leave, p)); break;
         case 'M': kymo_stack_gc_end(st, KYMO_FRAME_GC_MINOR, on_leave, p); break;
@@ -273,7 +283,7 @@ static void test_return_to_unknown(void **state)
     struct play p;
     play_init(&p);
     for (uint32_t i = 1; i < 10000; i++)
-        kymo_stack_return_to(&p.st, &p.facts, 1000 + i, NULL, NULL);
+        kymo_stack_return_to(&p.st, &p.facts, 1000 + i, KYMO_DEPTH_UNKNOWN, NULL, NULL);
     assert_true(p.st.n <= 64);
     play_free(&p);
 }
@@ -371,6 +381,142 @@ static void test_hibernation(void **state)
     expect_after("t0", "fA fB tA h fC x", "A(B()Bt)AhC()Ce");
 }
 
+/* ---- events with the depth of the stack ---- */
+
+static void test_depth_nests(void **state)
+{
+    (void)state;
+    expect_to("fA3 fB7 tA4 fB7 tA4 tX1", "A(B()BtB()Bt)At");
+    expect_to("fA3 fA7 fA11 tA9 tA5 tX1", "A(A(A()At)At)At");
+    expect_to("fA3 fB7 t00", "A(B()Bt)At");
+}
+
+/* A tail call ends the call that it replaces, whatever is known about the two. */
+static void test_depth_tail_call(void **state)
+{
+    (void)state;
+    expect_to("fA3 fB7 fC7 tA4 tX1", "A(B()BRC()Ct)At");
+    /* As return_to_undefined and untraced functions show nothing else. */
+    expect_to("fA3 fB3 tX1 fA3 fB7 tA4 tX1", "A()ARB()BtA(B()Bt)At");
+    /* The first call may be deeper than that which replaces it. */
+    expect_to("fA3 fB9 fC7 tA4", "A(B()BtC()Ct");
+    /* The same caller and callee in both ways, from the start. */
+    expect_to("fA3 fB6 tA4 fB3 tX1", "A(B()Bt)ARB()Bt");
+}
+
+static void test_depth_loops(void **state)
+{
+    (void)state;
+    expect_to("fP3 fL7 fL7 fL7 tP4", "P(L()LRL()LRL()Lt");
+    /* Mutual recursion with tail calls, and without. */
+    expect_to("fE3 fO3 fE3 fO3 tX1", "E()ERO()ORE()ERO()Ot");
+    expect_to("fE3 fO6 fE9 fO12 tE10 tO7 tE4 tX1", "E(O(E(O()Ot)Et)Ot)Et");
+    struct play p;
+    play_init(&p);
+    play(&p, "tZ1");
+    for (int i = 0; i < 100000; i++) {
+        play(&p, i % 2 == 0 ? "fA3" : "fB3");
+        assert_int_equal(p.st.n, 1);
+    }
+    play_free(&p);
+}
+
+/* Without the depth, each of these is a guess. */
+static void test_depth_through_untraced(void **state)
+{
+    (void)state;
+    /* A calls an untraced X, which calls B again and again; A's callers are unknown. */
+    expect_to("fA3 fB12 tX9 fB12 tX9 tY1", "A(B()BtB()Bt)At");
+    /* A catches what an untraced function above it has caught from B and C. */
+    expect_to("fA3 fB12 fC15 tX9 fD12 tX9 tA4 tY1", "A(B(C()Ct)BtD()Dt)At");
+    /* The caller of A is older than the recording, and runs on. */
+    expect_to("tQ7 tR5 fA9 tR5 fB9 fC12 tB10 tR5", "A()AtB(C()Ct)Bt");
+}
+
+static void test_depth_exceptions(void **state)
+{
+    (void)state;
+    /* return_to the one that catches. */
+    expect_to("fA3 fB7 fC11 fD15 tA4 fE7 tA4", "A(B(C(D()Dt)Ct)BtE()Et");
+    /* exception_from of each. */
+    expect_after("tZ1 rA1rB1rC1", "fA3 fB7 fC11 rC11 rB7 tA4 rA3 tX1", "A(B(C()Cr)Br)Ar");
+    /* No event at all but the next call. */
+    expect_after("rA1rC1", "fA3 fC7 fC11 fA5 rA5 rA3", "A(C(C()Ct)CtA()Ar)Ar");
+    expect_to("fA3 fB7 fC11 fE5 tA4", "A(B(C()Ct)BtE()Et");
+}
+
+/* A call whose return is recorded stays open until then: the frame for its return stays on the
+ * stack of the process. */
+static void test_depth_return_from(void **state)
+{
+    (void)state;
+    expect_after("rA1rB1", "fA3 fB7 rB7 fB7 rB7 rA3", "A(B()BrB()Br)Ar");
+    expect_after("rA1rB1", "fA3 fB3 fA3 rA3 rB3 rA3", "A(B(A()Ar)Br)Ar");
+    /* Only A's return is recorded. */
+    expect_after("tZ1 rA1", "fA3 fB3 fC3 rA3 tX1", "A(B()BRC()Ct)Ar");
+    /* Recursion ends the call at its depth. */
+    expect_after("rA1", "fA3 fA6 fA9 rA6 rA3", "A(A(A()At)Ar)Ar");
+    /* A call that is older than the recording. */
+    expect_after("rA1rB1", "rA3 fB5 rA3 fB5 rB5", "B()BtB()Br");
+    expect_after("tZ1 rA1", "fC3 rA3 fC3 tX1", "C()CtC()Ct");
+    /* No frames for functions without returns. */
+    expect_after("rA1", "fA3 fB5 fB5 rA3", "A()Ar");
+    expect("fA3 fB7 fC11 x", "");
+}
+
+static void test_depth_both_returns(void **state)
+{
+    (void)state;
+    const char *lesson = "tZ1 rA1rB1";
+    expect_after(lesson, "fA3 fB7 rB7 tA4 fB7 rB7 tA4 rA3 tX1", "A(B()BrB()Br)Ar");
+    expect_after(lesson, "fA3 fB7 tA4 rB7 fB7 tA4 rB7 tX1 rA3", "A(B()BtB()Bt)At");
+}
+
+static void test_depth_collections(void **state)
+{
+    (void)state;
+    expect_to("fA3 mM fB7 mM fC7 gG tA4 mM tX1", "A(m()mrB(m()mr)BRC(g()gr)Ctm()mr)At");
+    /* The end of the collection was lost. */
+    expect_to("fA3 m fB7 tA4", "A(m()mlB()Bt");
+}
+
+/* After a loss, calls nest right at once, and a missing return ends with the next event at its depth. */
+static void test_depth_losses(void **state)
+{
+    (void)state;
+    expect_to("fA3 fB7 l fC7 tA4 fD7 tA4 tX1", "A(B()BRC()CtD()Dt)At");
+    expect_to("fA3 fB7 l fC3 fD7 tC4 tX1", "A(B()Bt)ARC(D()Dt)Ct");
+    expect_to("fA3 h fB3 fC5 tB4 t00", "A()AhB(C()Ct)Bt");
+}
+
+/* Calls without a depth, as from an older recorder in the same timeline, end with the next event
+ * that has one. */
+static void test_depth_mixed(void **state)
+{
+    (void)state;
+    expect_to("fA3 fB fC5 tA4 tX1", "A(B()BtC()Ct)At");
+}
+
+static void test_depth_is_bounded(void **state)
+{
+    (void)state;
+    struct play p;
+    char call[32];
+    play_init(&p);
+    play(&p, "tZ1");
+    for (unsigned i = 0; i < KYMO_STACK_MAX + 1000; i++) {
+        snprintf(call, sizeof call, "fR%u", 3 + 2 * i);
+        play(&p, call);
+    }
+    assert_int_equal(p.st.calls, KYMO_STACK_MAX);
+    /* What was not kept needs no return. */
+    play(&p, "tR100");
+    assert_int_equal(p.open, 49);
+    play(&p, "tX1");
+    assert_int_equal(p.open, 0);
+    play_free(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +539,17 @@ int main(void)
         cmocka_unit_test(test_lost_events),
         cmocka_unit_test(test_gc),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_depth_nests),
+        cmocka_unit_test(test_depth_tail_call),
+        cmocka_unit_test(test_depth_loops),
+        cmocka_unit_test(test_depth_through_untraced),
+        cmocka_unit_test(test_depth_exceptions),
+        cmocka_unit_test(test_depth_return_from),
+        cmocka_unit_test(test_depth_both_returns),
+        cmocka_unit_test(test_depth_collections),
+        cmocka_unit_test(test_depth_losses),
+        cmocka_unit_test(test_depth_mixed),
+        cmocka_unit_test(test_depth_is_bounded),
     };
     return cmocka_run_group_tests_name("stack", tests, NULL, NULL);
 }

@@ -49,7 +49,8 @@ static inline int64_t kymo_since(int64_t a, int64_t b)
 enum kymo_span_end {
     KYMO_SPAN_RETURN = 0,    /* return_from, or a return_to that implies its end */
     KYMO_SPAN_EXCEPTION = 1, /* exception_from */
-    KYMO_SPAN_TAIL = 2,      /* a tail call that led to the same function again */
+    KYMO_SPAN_TAIL = 2,      /* a tail call has replaced it; if events don't have the depth of the stack,
+                                only if that led to the same function again */
     KYMO_SPAN_HIBERNATE = 3, /* the process hibernated */
     KYMO_SPAN_EXIT = 4,      /* the process exited */
     KYMO_SPAN_LOST = 5,      /* its end was not recorded, or events were lost while it was open: no
@@ -243,8 +244,8 @@ struct kymo_analysis_result {
     bool has_messages, has_refs; /* messages; references in them */
     bool has_running, has_gc;
     /* What a runtime with version 2 of erl_nif_tracer.h adds: numbers of messages, when they
-     * are taken out of the mailbox, times in run queues. */
-    bool has_numbers, has_taken, has_runnable;
+     * are taken out of the mailbox, times in run queues, the depth of the stack at calls. */
+    bool has_numbers, has_taken, has_runnable, has_depths;
 };
 
 /* Rewinds the reader, reads the recording from the horizon on, and reports each fact to

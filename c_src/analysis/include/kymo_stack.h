@@ -18,6 +18,16 @@
  * A T that is not open is pushed as an inferred frame, so that later returns find it. It is
  * not a recorded call, and is never shown.
  *
+ * If the events have the depth of the process's stack (kymo_event.depth), nothing is inferred
+ * or learned:
+ *   call at d         calls at a greater depth have ended. One at the same depth has been
+ *                     replaced by a tail call, and has ended too. But one whose return_from is
+ *                     recorded stays open until then, as its frame stays on the stack of the
+ *                     process. Calls at a lower depth are open.
+ *   return_to at d    all calls at a greater depth have ended, and no others.
+ *   return_from at d  the call of this function at d has ended, and all calls above it.
+ * So a missing return shows with the next call or return at its depth or a lower one.
+ *
  * Whatever the order of events (overwritten or lost events, both return_from and return_to
  * for one return, exit with open calls), frames are removed only from the top, and each
  * exactly once.
@@ -41,6 +51,7 @@ struct kymo_frame {
     uint8_t kind;   /* enum kymo_frame_kind */
     uint8_t reserved[3];
     uint32_t depth; /* shown frames below this one */
+    uint32_t words; /* on the stack of the process at the call, KYMO_DEPTH_UNKNOWN */
     uint64_t user;  /* for the owner of the stack; 0 at first */
 };
 
@@ -51,7 +62,8 @@ enum kymo_leave {
     KYMO_LEAVE_TAIL,      /* a tail call replaced it by itself or a cycle of calls */
     KYMO_LEAVE_LOST,      /* its end was not recorded */
     KYMO_LEAVE_HIBERNATE, /* the process hibernates, which throws its stack away */
-    KYMO_LEAVE_END        /* exit of the process or end of the recording */
+    KYMO_LEAVE_END,       /* exit of the process or end of the recording */
+    KYMO_LEAVE_REPLACED   /* a tail call has taken its place on the stack of the process */
 };
 
 /* Called for each frame that ends, from the top down. NULL is allowed. */
@@ -60,7 +72,8 @@ typedef void (*kymo_leave_fn)(void *arg, const struct kymo_frame *f, enum kymo_l
 /* What is known about the functions of the recording; shared by all processes. */
 struct kymo_facts {
     bool return_to_seen;     /* return_to events exist */
-    struct kymo_map returns; /* set of functions with return_from or exception_from */
+    struct kymo_map returns; /* function -> uint32_t: the function has return_from or exception_from
+                                events; 1 = there was one, 0 = they are expected */
     struct kymo_map pairs;   /* caller << 32 | callee -> struct kymo_pair */
 };
 
@@ -108,19 +121,22 @@ void kymo_facts_init(struct kymo_facts *facts);
 void kymo_facts_free(struct kymo_facts *facts);
 /* Copies facts into the uninitialised `to`. False if there is no memory; free it also then. */
 bool kymo_facts_copy(struct kymo_facts *to, const struct kymo_facts *facts);
+/* Notes that calls of this function have a return_from or exception_from event. */
+void kymo_facts_returns(struct kymo_facts *facts, uint32_t mfa);
 /* Frees the stack. Frames that are still open are dropped without a call of `leave`. */
 void kymo_stack_free(struct kymo_stack *st);
 
-/* Each of the following functions may end frames. mfa is a canonical id, 0 = unknown. */
+/* Each of the following functions may end frames. mfa is a canonical id, 0 = unknown; words is the
+ * depth of the process's stack, KYMO_DEPTH_UNKNOWN. */
 
 /* Returns the new frame, valid until the next call of a function of this file; NULL if the
  * call opens none (see above), or if there is no memory. */
 struct kymo_frame *kymo_stack_call(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
-                                   kymo_leave_fn leave, void *arg);
-void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, kymo_leave_fn leave,
-                          void *arg);
+                                   uint32_t words, kymo_leave_fn leave, void *arg);
+void kymo_stack_return_to(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, uint32_t words,
+                          kymo_leave_fn leave, void *arg);
 /* return_from and exception_from. True if this ended a frame of mfa. */
-bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa,
+bool kymo_stack_return_from(struct kymo_stack *st, struct kymo_facts *facts, uint32_t mfa, uint32_t words,
                             kymo_leave_fn leave, void *arg);
 /* Opens a garbage collection. kind is KYMO_FRAME_GC_*. NULL if there is no memory. */
 struct kymo_frame *kymo_stack_gc_start(struct kymo_stack *st, uint8_t kind, kymo_leave_fn leave, void *arg);

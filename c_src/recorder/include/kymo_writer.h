@@ -102,6 +102,9 @@ bool kymo_dict_process(struct kymo_writer *w, const struct kymo_described *p);
  * the function; or a segment or the lease of a limit ends here. */
 static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, uint64_t m, uint64_t f,
                                     uint32_t arity);
+/* The same as a KYMO_E_CALL_DEPTH record. Returns false also if depth > KYMO_DEPTH_MAX. */
+static inline bool kymo_record_call_at(struct kymo_recorder *r, uint64_t tracee, uint64_t m, uint64_t f,
+                                       uint32_t arity, uint64_t depth);
 
 #include "kymo_writer_impl.h"
 

@@ -259,6 +259,15 @@ static inline uint8_t *kymo_put64(uint8_t *p, uint64_t v)
     return p + sizeof v;
 }
 
+/* Field D. Stores four bytes, of which the next field overwrites three if the depth is small. */
+static inline uint8_t *kymo_put_depth(uint8_t *p, uint64_t depth)
+{
+    uint32_t wide = depth >= KYMO_DEPTH_WIDE;
+
+    (void)kymo_put32(p, (uint32_t)depth << 1 | wide);
+    return p + (wide ? 4 : 1);
+}
+
 /* Prefetches the place of a later record for writing: the pool is larger than the caches,
  * and the hardware prefetcher stops at page boundaries. A prefetch never faults, so the
  * address may be after the end. The compiler's builtin prefetches for reading unless it is
@@ -348,12 +357,14 @@ static inline bool kymo_dict_has_room(const struct kymo_writer *w)
 
 /* Does what kymo_writer_get, kymo_sample, kymo_dict_mfa, kymo_reserve, kymo_commit and
  * kymo_writer_put do in sequence, if none of them needs its slow path. */
-static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, uint64_t m, uint64_t f,
-                                    uint32_t arity)
+static inline __attribute__((always_inline)) bool kymo_record_call_any(struct kymo_recorder *r,
+                                                                       uint64_t tracee, uint64_t m,
+                                                                       uint64_t f, uint32_t arity, bool deep,
+                                                                       uint64_t depth)
 {
     const struct kymo_recorder_head *h = kymo_head(r);
     const struct kymo_tls_entry *e = &kymo_tls_current->e[h->index];
-    const ptrdiff_t size = KYMO_HDR_COMPACT + 12;
+    const ptrdiff_t size = KYMO_HDR_COMPACT + 12 + (deep ? KYMO_DEPTH_BYTES : 0);
     const struct kymo_cached_mfa *c;
     struct kymo_segment *seg;
     struct kymo_slot *slot;
@@ -367,6 +378,8 @@ static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, ui
     w = e->writer;
     if (KYMO_UNLIKELY(w->busy) || KYMO_UNLIKELY(w->sample != 1) || KYMO_UNLIKELY(!kymo_writer_enter(w, h)))
         return false;
+    if (deep && KYMO_UNLIKELY(depth > KYMO_DEPTH_MAX))
+        goto no;
     c = kymo_mfa_cache(w, m, f, arity);
     mfa = c->id;
     if (KYMO_UNLIKELY(c->m != m) || KYMO_UNLIKELY(c->f != f) || KYMO_UNLIKELY(c->arity != arity) ||
@@ -382,19 +395,33 @@ static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, ui
         goto no;
     seg = w->seg;
     w->last = now;
-    w->cur = p + size;
     __atomic_store_n(&slot->events, events, __ATOMIC_RELAXED);
     kymo_prefetch((const uint8_t *)((uintptr_t)p + KYMO_AHEAD));
-    p = kymo_put8(p, KYMO_E_CALL);
+    p = kymo_put8(p, deep ? KYMO_E_CALL_DEPTH : KYMO_E_CALL);
     p = kymo_put32(p, (uint32_t)now);
     p = kymo_put64(p, tracee);
     p = kymo_put32(p, mfa);
+    if (deep)
+        p = kymo_put_depth(p, depth);
+    w->cur = p;
     __atomic_store_n(&seg->commit, (uint64_t)(p - (uint8_t *)seg), __ATOMIC_RELEASE);
     kymo_writer_put(w);
     return true;
 no:
     kymo_writer_put(w);
     return false;
+}
+
+static inline bool kymo_record_call(struct kymo_recorder *r, uint64_t tracee, uint64_t m, uint64_t f,
+                                    uint32_t arity)
+{
+    return kymo_record_call_any(r, tracee, m, f, arity, false, 0);
+}
+
+static inline bool kymo_record_call_at(struct kymo_recorder *r, uint64_t tracee, uint64_t m, uint64_t f,
+                                       uint32_t arity, uint64_t depth)
+{
+    return kymo_record_call_any(r, tracee, m, f, arity, true, depth);
 }
 
 #endif

@@ -7,6 +7,7 @@ import { button, code, el, replace, svg } from "./dom.js";
 import { shares, stretches } from "./data.js";
 import { histogram } from "./histogram.js";
 import { table } from "./table.js";
+import { exact } from "./words.js";
 
 const time = (key, title, hint) => ({ key, title, hint, number: true, text: (r) => duration(r[key]) });
 const number = (key, title, hint) => ({ key, title, hint, number: true, text: (r) => count(r[key]) });
@@ -127,6 +128,7 @@ export function about(report) {
   const r = report.recording;
   const facts = [["Recording", code(r.recording)], ["Node", code(r.node)], ["State", r.state], ["Started", date(r.start_unix_ns)],
     ["Events in this report", count(report.events)], ["Complete from", r.whole ? "its start" : since(r.complete_from_ns)],
+    ...(exact(report.has).length > 0 ? [["Exact", exact(report.has).join(", ")]] : []),
     ["Policy", r.policy === "discard" ? "discard (new events, when there is no room)" : "overwrite (the oldest, when there is no room)"],
     ["Lost while recording", count(r.lost_total)], ...Object.entries(r.lost).map(([cause, n]) => [`– ${cause.replace(/_/g, " ")}`, count(n)]),
     ["Overwritten", count(r.overwritten)], ["Left out by sampling", count(r.sampled_out)], ["Removed with old files", count(r.events_removed)],

@@ -89,6 +89,12 @@ export function shortcomings(report) {
   return list;
 }
 
+// What the runtime reported, so that nothing had to be derived; empty if nothing of that.
+export function exact(has) {
+  return [[has.message_numbers, "senders of messages"], [has.taken, "waits in mailboxes"], [has.run_queues, "waits in run queues"],
+    [has.call_depths, "call trees"]].filter(([is]) => is).map(([, what]) => what);
+}
+
 // Kinds of events that the recording lacks, and what is unknown because of that.
 export function lacks(has) {
   const list = [];
