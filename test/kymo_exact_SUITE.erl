@@ -218,8 +218,8 @@ same_in_exports(Dir) ->
                              || #{<<"f">> := F, <<"p">> := P, <<"n">> := N} <- Rows]),
                  lists:sort(Slices)),
     Paths = paths(rows(Dir, "select id, parent_id, function from spans order by id"), #{}),
-    Folded = [tl(string:lexemes(hd(string:split(Line, " ", trailing)), ";"))
-              || Line <- string:lexemes(text(["export", "folded", "--wall", "-q", Dir]), "\n")],
+    Text = unicode:characters_to_list(text(["export", "folded", "--wall", "-q", "-o", "-", Dir])),
+    Folded = [tl(string:lexemes(hd(string:split(Line, " ", trailing)), ";")) || Line <- string:lexemes(Text, "\n")],
     ?assert(length(Folded) > 10),
     ?assertEqual([], Folded -- [[] | lists:usort(maps:values(Paths))]).
 
