@@ -86,7 +86,7 @@ command("detach", Args) -> attached(fun kymo_attach_session:detach/2, Args).
 %% ---- nodes ------------------------------------------------------------------
 
 attached(Session, Args) ->
-    Processes = processes(value("pid", Args), kymo_attach_proc:nodes()),
+    Processes = processes(value("pid", Args), kymo_attach_proc:nodes(kymo_attach_proc:registered())),
     Nodes = nodes_of(value("pid", Args), Processes, Args),
     Kind = kind(Nodes),
     {ok, Host} = inet:gethostname(),
@@ -352,6 +352,9 @@ session(Node, {fired, #{<<"trigger">> := Trigger}, To}, S) ->
     S;
 session(Node, {limited, Max}, S) ->
     tell(clear(S), "~ts: the triggers have taken ~b snapshots and take no more (--max)", [Node, Max]),
+    S;
+session(Node, {left_out, N}, S) ->
+    tell(clear(S), "~ts: ~b firings came faster than snapshots can be copied and have none (see --cooldown)", [Node, N]),
     S;
 session(Node, {warning, Why}, S) ->
     Cleared = clear(S),

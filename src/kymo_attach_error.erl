@@ -104,7 +104,7 @@ format({bad_counters, Text}) ->
 format({bad_system_monitor, Text}) ->
     io_lib:format("--system-monitor takes default or off, not '~ts'", [Text]);
 format({bad_budget, Text}) ->
-    io_lib:format("--budget takes a percentage such as 5%, events per second such as 100000/s, or off, not '~ts'", [Text]);
+    io_lib:format("--budget takes a percentage from 0.01% to 100%, such as 5%, events per second such as 100000/s, or off, not '~ts'", [Text]);
 format({too_long, Text}) ->
     io_lib:format("'~ts' is too long for a name: 255 characters are the most", [Text]);
 format({not_unicode, {error, Good, _}}) ->

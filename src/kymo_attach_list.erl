@@ -8,12 +8,8 @@
 %% @doc A line for each node of this machine that epmd or `/proc' knows.
 -spec nodes() -> unicode:chardata().
 nodes() ->
-    Found = [F || #{name := Name} = F <- kymo_attach_proc:nodes(), Name =/= none],
-    Registered =
-        case erl_epmd:names("localhost") of
-            {ok, Names} -> Names;
-            {error, _} -> []
-        end,
+    Registered = kymo_attach_proc:registered(),
+    Found = [F || #{name := Name} = F <- kymo_attach_proc:nodes(Registered), Name =/= none],
     Known = [hd(string:split(Name, "@")) || #{name := Name} <- Found],
     Rows =
         [["NODE", "PID", "USER", "PORT", "COOKIE"]] ++
@@ -55,6 +51,8 @@ expression(Ebin, #{output := Output, start := Start, spec := Spec, for := For}) 
 
 %% @doc A line for each recorder of a node, as {@link kymo:list/0} describes it.
 -spec recorders([kymo:listed()]) -> unicode:chardata().
+recorders([]) ->
+    "  no recorders\n";
 recorders(Recorders) ->
     [
         io_lib:format("  ~ts  ~tp  ~ts~ts~n", [State, Policy, Dir, [["  name ", atom_to_list(Name)] || Name =/= undefined]])

@@ -32,11 +32,14 @@ budget("off") ->
 budget(Text) ->
     Wrong = {error, {bad_budget, Text}},
     case re:run(Text, "^([0-9]{1,12})(\\.[0-9]{1,6})?(%|/s)$", [{capture, all_but_first, list}]) of
-        {match, [Whole, "", "%"]} -> #{cpu => list_to_integer(Whole)};
-        {match, [Whole, Part, "%"]} -> #{cpu => list_to_float(Whole ++ Part)};
-        {match, [Whole, "", "/s"]} -> #{events => list_to_integer(Whole)};
+        {match, [Whole, "", "%"]} -> in_range(cpu, list_to_integer(Whole), 0.01, 100, Wrong);
+        {match, [Whole, Part, "%"]} -> in_range(cpu, list_to_float(Whole ++ Part), 0.01, 100, Wrong);
+        {match, [Whole, "", "/s"]} -> in_range(events, list_to_integer(Whole), 1, 999999999999, Wrong);
         _ -> throw(Wrong)
     end.
+
+in_range(Key, N, Min, Max, _) when N >= Min, N =< Max -> #{Key => N};
+in_range(_, _, _, _, Wrong) -> throw(Wrong).
 
 %% "off", "100ms" and "1s".
 counters("off") ->

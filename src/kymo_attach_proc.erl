@@ -2,7 +2,7 @@
 %% @private Finds the nodes of this machine in `/proc', and their cookies.
 -module(kymo_attach_proc).
 
--export([nodes/0, find/3, cookie/1, own_cookie/0, read_cookie/1, find_cookie/1, user/1]).
+-export([nodes/1, registered/0, find/3, cookie/1, own_cookie/0, read_cookie/1, find_cookie/1, user/1]).
 -export_type([found/0]).
 
 -include_lib("kernel/include/file.hrl").
@@ -10,9 +10,10 @@
 -type found() :: #{
     pid := string(),
     uid := non_neg_integer(),
-    %% As on the command line, with or without a host; `none' if the node is not distributed.
+    %% As on the command line, with or without a host, or as registered with epmd, without a
+    %% host; `none' if the node is not distributed.
     name := string() | none,
-    kind := shortnames | longnames | none,
+    kind := shortnames | longnames | registered | none,
     cookie := string() | none,
     home := string() | none,
     %% The distribution protocol, if it is not inet_tcp.
@@ -24,9 +25,8 @@
 %% The maximum size of a cookie file.
 -define(MAX_COOKIE_FILE, 65536).
 
-%% @doc Every runtime whose command line this user can read, by process id.
--spec nodes() -> [found()].
-nodes() ->
+%% Every runtime whose command line this user can read, by process id.
+runtimes() ->
     Pids =
         case file:list_dir("/proc") of
             {ok, Names} -> [N || N <- Names, string:to_integer(N) =/= {error, no_integer}];
@@ -36,6 +36,31 @@ nodes() ->
         fun(#{pid := A}, #{pid := B}) -> list_to_integer(A) =< list_to_integer(B) end,
         lists:append([node_of(Pid) || Pid <- Pids, lists:all(fun(C) -> C >= $0 andalso C =< $9 end, Pid)])
     ).
+
+%% @doc Every runtime whose command line this user can read, by process id. A node without a name on
+%% its command line has the name under which it is registered: it started the distribution later, as
+%% RabbitMQ does.
+-spec nodes([{Name :: string(), inet:port_number()}]) -> [found()].
+nodes(Registered) ->
+    Listening = kymo_attach_ports:listening(),
+    [named(F, Registered, Listening) || F <- runtimes()].
+
+named(#{name := none, pid := Pid} = Found, Registered, Listening) ->
+    Ports = kymo_attach_ports:of_process(Pid, Listening),
+    case [Name || {Name, Port} <- Registered, lists:member(Port, Ports)] of
+        [Name] -> Found#{name := Name, kind := registered};
+        _ -> Found
+    end;
+named(Found, _, _) ->
+    Found.
+
+%% @doc The nodes that epmd of this machine knows, with their ports.
+-spec registered() -> [{Name :: string(), inet:port_number()}].
+registered() ->
+    case erl_epmd:names("localhost") of
+        {ok, Names} -> Names;
+        {error, _} -> []
+    end.
 
 %% Recognises a runtime by arguments that are always present, because scripts and dynamic
 %% loaders may start it under another program name.
@@ -90,7 +115,10 @@ find(Node, Here, Found) ->
     Full = atom_to_list(Node),
     [Name, Host] = string:split(Full, "@"),
     Local = label(Host) =:= label(Here),
-    Matches = [F || #{name := N} = F <- Found, N =:= Full] ++ [F || #{name := N} = F <- Found, Local, N =:= Name],
+    Matches =
+        [F || #{name := N} = F <- Found, N =:= Full] ++
+            [F || #{name := N} = F <- Found, Local, N =:= Name] ++
+            [F || #{name := N, kind := registered} = F <- Found, N =:= Name, kymo_attach_ports:is_here(Host)],
     case Matches of
         [First | _] -> First;
         [] -> none

@@ -4,7 +4,7 @@
 %% Sends these messages to its parent, each as `{session, Node, What}': `{connected,
 %% Release}', `{started, Result}', `{shown, Dir, new | kept}', `{stays, Output}', `{progress,
 %% Info}', `{snapshot, Dir}', `{fired, Firing, Dir}', `{limited, Max}' (the triggers take no more
-%% snapshots), `{warning, Error}', `{fetching, Info}', and last `{done, Result}' or `{failed,
+%% snapshots), `{left_out, N}' (firings without a snapshot), `{warning, Error}', `{fetching, Info}', and last `{done, Result}' or `{failed,
 %% Error}'. Receives the messages `stop' (end the recording and fetch it), `snapshot' (of a
 %% recorder that stays) and `abort' (leave at once).
 -module(kymo_attach_session).
@@ -43,10 +43,14 @@
     taken = 0 :: non_neg_integer(),
     %% By triggers.
     acted = 0 :: non_neg_integer(),
+    %% Firings that came faster than snapshots can be copied.
+    left_out = 0 :: non_neg_integer(),
     missed = false :: boolean()
 }).
 
 -define(PROGRESS_INTERVAL, 500).
+%% More waiting messages than this are not worked off: each firing needs a snapshot.
+-define(WAITING_MAX, 100).
 %% If the connection to this side is lost, the recorder ends this many ms after `for'.
 -define(GRACE, 10000).
 
@@ -253,11 +257,27 @@ progress(#work{main = Main, node = Node, link = Link} = Work) ->
         _ -> wait(Info, erlang:monotonic_time(millisecond) + ?PROGRESS_INTERVAL, Work)
     end.
 
-ended(Info, #work{watch = Watch}) ->
+ended(Info, #work{main = Main, node = Node, watch = Watch, left_out = LeftOut}) ->
     ok = kymo_attach_watch:stop(Watch),
+    LeftOut > 0 andalso tell(Main, Node, {left_out, LeftOut}),
     Info.
 
-wait(Info, Until, #work{link = {_, First, Monitor}, watch = Watch} = Work) ->
+%% What the user asks for, and what ends the recording, comes before firings, which may come
+%% faster than snapshots are copied.
+wait(Info, Until, #work{link = {_, First, Monitor}} = Work) ->
+    receive
+        stop -> ended(Info, Work);
+        snapshot when Work#work.asked =/= none -> wait(Info, Until, asked(Work));
+        abort -> throw({error, aborted});
+        {'DOWN', Monitor, process, First, _} -> throw({error, disconnected})
+    after 0 ->
+        case erlang:monotonic_time(millisecond) >= Until of
+            true -> progress(Work);
+            false -> wait_for_any(Info, Until, Work)
+        end
+    end.
+
+wait_for_any(Info, Until, #work{link = {_, First, Monitor}, watch = Watch} = Work) ->
     receive
         stop -> ended(Info, Work);
         abort -> throw({error, aborted});
@@ -268,6 +288,23 @@ wait(Info, Until, #work{link = {_, First, Monitor}, watch = Watch} = Work) ->
         {Watch, {exit_status, 0}} -> wait(Info, Until, Work#work{watch = none});
         {Watch, {exit_status, Status}} -> wait(Info, Until, warned({watch_ended, Status}, Work#work{watch = none}))
     after max(0, Until - erlang:monotonic_time(millisecond)) -> progress(Work)
+    end.
+
+%% Leaves out the firings that have arrived during a snapshot if there are too many of them.
+bounded(Work) ->
+    case process_info(self(), message_queue_len) of
+        {_, Waiting} when Waiting > ?WAITING_MAX -> leave_out(Work);
+        _ -> Work
+    end.
+
+leave_out(#work{watch = Watch, left_out = N} = Work) ->
+    receive
+        {Watch, {data, {_, Line}}} ->
+            case kymo_attach_watch:judged(Line) of
+                {fired, _} -> leave_out(Work#work{left_out = N + 1});
+                Other -> leave_out(judged(Other, Work))
+            end
+    after 0 -> Work
     end.
 
 warned(Why, #work{main = Main, node = Node} = Work) ->
@@ -303,12 +340,12 @@ judged({fired, #{<<"kind">> := Kind} = Firing}, #work{main = Main, node = Node, 
             _ = [warned({write, To, Why}, Work) || {error, Why} <- [Written]],
             _ = kymo_trigger_folder:remove_old(Folder, Plan),
             tell(Main, Node, {fired, Firing, To}),
-            acted(Work);
+            bounded(acted(Work));
         %% The recorder has ended by itself. Its recording is fetched, or stays.
         {error, already_stopped} ->
             Work;
         {error, Why} ->
-            warned(Why, Work)
+            bounded(warned(Why, Work))
     end.
 
 acted(#work{main = Main, node = Node, acted = N, plan = #{max := Max}} = Work) ->

@@ -15,18 +15,18 @@
     sidecar/1, other_user/1]).
 -export([keep_for/1, pid_errors/1]).
 -export([read_only/1]).
--export([progress_line/1, keep_with_snapshots/1, keep_lost/1, triggers/1, trigger_limits/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
--export([top_node/1, top_screen/1, live_node/1, show_ends/1, show_kept/1, show_container/1, show_refusals/1]).
--export([own_kymo/1, other_kymo/1, list/1, print/1, list_recorders/1]).
+-export([progress_line/1, keep_with_snapshots/1, keep_lost/1, triggers/1, trigger_limits/1, triggers_flood/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
+-export([top_node/1, top_first_window/1, top_screen/1, live_node/1, show_ends/1, show_kept/1, show_container/1, show_refusals/1]).
+-export([own_kymo/1, other_kymo/1, list/1, list_late_name/1, no_erl/1, print/1, list_recorders/1]).
 -export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
 
 all() ->
     [record, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
         keep, several_nodes, busy, embedded, long_names, no_epmd, tls, sent_library, noexec, read_only, other_release, container, sidecar,
         other_user, keep_for, pid_errors,
-        progress_line, keep_with_snapshots, keep_lost, triggers, trigger_limits, keep_with_triggers, trigger_refusals, triggers_unseen,
-        top_node, top_screen, live_node, show_ends, show_kept, show_container, show_refusals,
-        own_kymo, other_kymo, list, print, list_recorders,
+        progress_line, keep_with_snapshots, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
+        top_node, top_first_window, top_screen, live_node, show_ends, show_kept, show_container, show_refusals,
+        own_kymo, other_kymo, list, list_late_name, no_erl, print, list_recorders,
         wrong_cookie, no_node, bad_pattern, output_exists, no_folder, usage, no_dump,
         processes_of_nodes, strange_cookie_files, folder_stays, aborted_wait,
         first_killed, old_code, group_leader_of_node, hidden_cookie, one_name, output_full,
@@ -650,6 +650,25 @@ trigger_limits(Config) ->
     contains(Exits, ["for_kymo3"]),
     peer:stop(Peer).
 
+%% Firings that come faster than snapshots can be copied do not delay the end.
+triggers_flood(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Out = sub(Config, rec),
+    Command = start(["--events", "procs", "--trigger", "exit,for_kymo", "--cooldown", "0s", "--max", "infinity",
+        "--keep-snapshots", "1", "-o", Out, Node]),
+    await_text(Command, "recording"),
+    {ok, Tokens, _} = erl_scan:string("[spawn(fun() -> exit(for_kymo) end) || _ <- lists:seq(1, 3000)]."),
+    {ok, Exprs} = erl_parse:parse_exprs(Tokens),
+    _ = peer:call(Peer, erl_eval, exprs, [Exprs, []]),
+    await_text(Command, "fired; snapshot in"),
+    signal("INT", os_pid(Command)),
+    {0, Text} = kymo_ended(Command),
+    contains(Text, ["firings came faster than snapshots can be copied", "--cooldown"]),
+    ?assertMatch([_], ls(Out ++ ".triggered")),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
 keep_with_triggers(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Out = sub(Config, caught),
@@ -723,6 +742,17 @@ top_node(Config) ->
     ?assert(Calls > 0),
     ?assert(To - From > 500_000_000),
     same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% The first window has all that was recorded in it: 200 samples of the counters, unless the
+%% machine is busy.
+top_first_window(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {0, Text} = show(top, ["--counters", "10ms", "-d", "2s", "--once", "--json", Node]),
+    ct:pal("~ts", [Text]),
+    [_, Json] = string:split(Text, "\n"),
+    #{<<"counters">> := #{<<"run_queue">> := #{<<"values">> := Values}}} = kymo_cli:json(binary_to_list(Json)),
+    ?assert(Values > 20),
     peer:stop(Peer).
 
 %% On a terminal: messages that are produced while the screen is shown are printed after it.
@@ -910,6 +940,35 @@ list(Config) ->
     contains(Line, ["command line of process " ++ Pid]),
     peer:stop(Peer).
 
+%% The name is not on the command line: the distribution was started later, as RabbitMQ does. The
+%% node and its cookie are found by the port that is registered with epmd.
+list_late_name(Config) ->
+    Home = sub(Config, home),
+    ok = file:make_dir(Home),
+    ok = file:write_file(filename:join(Home, ".erlang.cookie"), "of_late_name"),
+    ok = file:change_mode(filename:join(Home, ".erlang.cookie"), 8#400),
+    {ok, Peer, nonode@nohost} = peer:start(#{
+        connection => standard_io, env => [{"ERL_LIBS", ""}, {"HOME", Home}, {"TMPDIR", ?config(tmp, Config)}], wait_boot => 60000
+    }),
+    Pid = peer:call(Peer, os, getpid, []),
+    Name = "kymo_late_" ++ os:getpid(),
+    {ok, _} = peer:call(Peer, net_kernel, start, [[list_to_atom(Name ++ "@localhost"), shortnames]]),
+    {0, Text} = run(["--list"]),
+    [Line] = [L || L <- string:lexemes(binary_to_list(Text), "\n"), hd(string:lexemes(L, " ")) =:= Name],
+    [Name, Pid, _User, _Port | _] = string:lexemes(Line, " "),
+    contains(Line, [Home]),
+    work(Peer),
+    Out = sub(Config, rec),
+    {0, _} = run(["--functions", "lists:seq/2", "--for", "300ms", "-q", "-o", Out, Name ++ "@localhost"]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+    contains(Print, ["lists:seq/2"]),
+    peer:stop(Peer).
+
+%% --erl names a program that ends at once and says nothing.
+no_erl(Config) ->
+    {6, Text} = kymo_cli:run(["attach", "--erl", "/bin/false", "-o", sub(Config, rec), "a@b"]),
+    contains(Text, ["/bin/false ended with status 1", "--erl"]).
+
 %% The printed code is evaluated in a shell of the node.
 print(Config) ->
     {Peer, _} = node_with_work(Config, []),
@@ -926,7 +985,7 @@ print(Config) ->
 list_recorders(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     {0, None} = run(["--list-recorders", Node]),
-    ?assertEqual(Node ++ ":\n", binary_to_list(None)),
+    ?assertEqual(Node ++ ":\n  no recorders\n", binary_to_list(None)),
     {0, _} = run(["--keep", "--events", "running", "-q", Node]),
     {0, Text} = run(["--list-recorders", Node]),
     contains(Text, ["active", "overwrite", ?config(tmp, Config)]),
@@ -1020,6 +1079,10 @@ usage(Config) ->
         {["-o", Out, "a@b", "a@b.c"], ["long names"]},
         {["-o", Out, "@b"], ["@b"]},
         {["--for", "soon", "-o", Out, "a@b"], ["--for"]},
+        {["--for", "99999h", "-o", Out, "a@b"], ["--for", "596h"]},
+        {["--cookie", "", "-o", Out, "a@b"], ["--cookie"]},
+        {["--budget", "0%", "-o", Out, "a@b"], ["--budget", "0.01%"]},
+        {["--budget", "100.5%", "-o", Out, "a@b"], ["--budget", "100%"]},
         {["--memory", "0", "-o", Out, "a@b"], ["--memory"]},
         {["--port", "65536", "-o", Out, "a@b"], ["--port"]},
         {["--port", "1", "-o", Out, "a@b", "c@d"], ["--port"]},
@@ -1061,7 +1124,12 @@ processes_of_nodes(_) ->
     ?assertEqual(Here, kymo_attach_proc:find('shop@here', "here", [There, Here])),
     ?assertEqual(Here, kymo_attach_proc:find('shop@here.example.org', "here", [There, Here])),
     ?assertEqual(There, kymo_attach_proc:find('shop@there', "here", [Here, There])),
-    ?assertEqual(none, kymo_attach_proc:find('shop@elsewhere', "here", [Here, There])).
+    ?assertEqual(none, kymo_attach_proc:find('shop@elsewhere', "here", [Here, There])),
+    Late = #{pid => "3", name => "late", kind => registered},
+    ?assertEqual(Late, kymo_attach_proc:find('late@here', "here", [Here, Late])),
+    ?assertEqual(Late, kymo_attach_proc:find('late@127.0.0.1', "here", [Here, Late])),
+    ?assertEqual(none, kymo_attach_proc:find('shop@127.0.0.1', "here", [Here, Late])),
+    ?assertEqual(none, kymo_attach_proc:find('late@no.host.invalid', "here", [Here, Late])).
 
 %% The cookie is not on a command line, where other users could see it.
 hidden_cookie(Config) ->

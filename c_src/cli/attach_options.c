@@ -77,6 +77,8 @@ static int number(struct attach_options *a, int i, const char *text, uint64_t ma
 /* Copies the cookie, and erases it from the arguments, which other users can see. */
 static int take_cookie(struct attach_options *a, char *value)
 {
+    if (value[0] == '\0')
+        return cli_usage(a->command, "--cookie takes a value, not ''");
     free(a->cookie);
     a->cookie = strdup(value);
     memset(value, '*', strlen(value));

@@ -129,8 +129,15 @@ pid_t attach_child(char *const *args, const char *cookie, const char *pid, const
 
 int attach_status(int status, const char *name)
 {
-    if (WIFEXITED(status))
-        return WEXITSTATUS(status);
+    if (WIFEXITED(status)) {
+        int code = WEXITSTATUS(status);
+        /* Other statuses are those of a program that is no runtime, or of one that did not start. */
+        if (code == KYMO_EXIT_OK || code == KYMO_EXIT_USAGE || code == KYMO_EXIT_WRITE ||
+            code == KYMO_EXIT_NODE)
+            return code;
+        return cli_fail(KYMO_EXIT_NODE, "%s ended with status %d: name an erl of OTP 25 or later with --erl",
+                        name, code);
+    }
     return cli_fail(KYMO_EXIT_NODE,
                     "%s was killed by signal %d; the node removes what was put there by itself", name,
                     WTERMSIG(status));

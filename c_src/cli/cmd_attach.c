@@ -62,7 +62,8 @@ static int duration(struct attach *a, const char *text)
     int64_t ns;
     char ms[32];
     if (!cli_parse_duration(text, &ns) || ns < 1000000 || ns > INT64_C(1000000) * UINT32_MAX / 2)
-        return cli_usage("attach", "--for takes a time such as 500ms, 10s or 5m, not '%s'", text);
+        return cli_usage("attach", "--for takes a time from 1ms to 596h, such as 500ms, 10s or 5m, not '%s'",
+                         text);
     snprintf(ms, sizeof ms, "%" PRId64, ns / 1000000);
     attach_args_pair(&a->o.child, "for", ms);
     a->o.selects = true;

@@ -138,8 +138,13 @@ static int loop(struct top *t)
 {
     int status = KYMO_EXIT_OK;
     int64_t next = clock_ns();
-    if (t->fresh && !t->screen && !wait_without_keys(next += t->interval))
-        return status;
+    if (t->fresh && !t->screen) {
+        if (!wait_without_keys(next += t->interval))
+            return status;
+        status = cli_live_again(&t->live);
+        if (status != KYMO_EXIT_OK)
+            return status;
+    }
     for (uint64_t shown = 0;;) {
         status = cli_live_round(&t->live);
         if (status != KYMO_EXIT_OK || t->live.interrupted)

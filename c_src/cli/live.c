@@ -120,7 +120,7 @@ static int begin_window(struct cli_live *l, int64_t edge)
 /* ---- a round ---- */
 
 /* Opens the recording in its present state. */
-static int look_again(struct cli_live *l)
+int cli_live_again(struct cli_live *l)
 {
     struct kymo_reader *r;
     int status = cli_follow_reopen(&l->follow, l->dir, l->a.r, &r);
@@ -204,7 +204,7 @@ static int read_window(struct cli_live *l, int64_t edge, int64_t *end, uint64_t 
 
 int cli_live_round(struct cli_live *l)
 {
-    int status = l->begun ? look_again(l) : KYMO_EXIT_OK;
+    int status = l->begun ? cli_live_again(l) : KYMO_EXIT_OK;
     if (status != KYMO_EXIT_OK)
         return status;
     uint64_t lost = kymo_reader_lost(l->a.r), all = recorded(l->a.r), left;

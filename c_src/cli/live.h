@@ -48,6 +48,9 @@ struct cli_live {
 /* interval > 0. Returns 0, or an exit status after a message; call cli_live_close in both cases.
  * While it is open, SIGINT and SIGTERM are blocked, as in follow.h. */
 int cli_live_open(struct cli_live *l, const char *command, const char *dir, int64_t interval);
+/* To be called when time has passed between cli_live_open and the first round: what was recorded
+ * since then belongs to the first window, too. Returns 0, or an exit status after a message. */
+int cli_live_again(struct cli_live *l);
 /* Reads the next window: from the end of the previous one to the present; the first one is the
  * newest `interval`. Returns 0, or an exit status after a message. */
 int cli_live_round(struct cli_live *l);
