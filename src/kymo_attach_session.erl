@@ -262,10 +262,12 @@ ended(Info, #work{main = Main, node = Node, watch = Watch, left_out = LeftOut}) 
     LeftOut > 0 andalso tell(Main, Node, {left_out, LeftOut}),
     Info.
 
-%% What ends the recording comes before firings, which may come faster than snapshots are copied.
+%% What the user asks for, and what ends the recording, comes before firings, which may come
+%% faster than snapshots are copied.
 wait(Info, Until, #work{link = {_, First, Monitor}} = Work) ->
     receive
         stop -> ended(Info, Work);
+        snapshot when Work#work.asked =/= none -> wait(Info, Until, asked(Work));
         abort -> throw({error, aborted});
         {'DOWN', Monitor, process, First, _} -> throw({error, disconnected})
     after 0 ->
