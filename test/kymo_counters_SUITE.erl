@@ -521,7 +521,7 @@ no_more_processes(Config) ->
     ?assert(lists:max(of_counter(Dir, "process_count")) >= 1000).
 
 fill_process_table(Dir) ->
-    {ok, R} = kymo:start(#{dir => Dir, counters => 20, system_monitor => default}),
+    {ok, {kymo_recorder, Server, _} = R} = kymo:start(#{dir => Dir, counters => 20, system_monitor => default}),
     [Counting] = counting(),
     %% Repeatedly, because a process of the runtime may end in between.
     Others = lists:foldl(fun(_, Pids) ->
@@ -530,10 +530,14 @@ fill_process_table(Dir) ->
         More
     end, [], lists:seq(1, 20)),
     more_samples(R, 5),
+    %% The server notices only when the place of the killed process is taken.
+    true = erlang:suspend_process(Server),
     Ref = monitor(process, Counting),
     exit(Counting, kill),
     receive {'DOWN', Ref, process, _, _} -> ok end,
     More = as_many_as_possible(Others),
+    true = erlang:resume_process(Server),
+    #{state := active} = kymo:info(R),
     [exit(P, kill) || P <- More],
     true = until(fun() -> #{counters := Counters} = kymo:info(R), is_map(Counters) end),
     more_samples(R, 5),
