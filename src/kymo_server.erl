@@ -255,8 +255,12 @@ handle_info({'DOWN', Ref, process, _, _} = Down, #server{janitor = {_, Ref}} = S
     {noreply, replaced(Down, S, fun() ->
         S#server{janitor = kymo_janitor:start(S#server.state, S#server.tracing, S#server.entry)}
     end)};
-handle_info({'DOWN', Ref, process, _, _} = Down, #server{counters = {_, Ref}, counted = {Interval, Settings}} = S) ->
-    {noreply, replaced(Down, S, fun() ->
+%% Not at once: it may end again at once.
+handle_info({'DOWN', Ref, process, _, _}, #server{counters = {_, Ref}} = S) ->
+    _ = erlang:send_after(?CHECK_INTERVAL, self(), counters),
+    {noreply, S};
+handle_info(counters, #server{counted = {Interval, Settings}} = S) ->
+    {noreply, replaced(counters, S, fun() ->
         S#server{counters = kymo_counters:start(S#server.state, Interval, Settings, S#server.mode)}
     end)};
 handle_info({'DOWN', Ref, process, _, _} = Down, #server{recorders = Ref} = S) ->
