@@ -1015,7 +1015,7 @@ from_a_shell(Config) ->
         end
      || {Args, Says} <- [
             {[Rec], <<"at least one --trigger is needed">>},
-            {["--trigger", "slow,x,1ms", Rec], <<"no kind of trigger; allowed: call,FUNCTIONS,TIME">>},
+            {["--trigger", "slow,x,1ms", Rec], <<"is not a trigger; allowed: call,FUNCTIONS,TIME">>},
             {["--trigger", "call,x", Rec], <<"has no time">>},
             {["--cooldown", "soon" | Slow] ++ [Rec], <<"--cooldown: 'soon' is not a time such as">>},
             {["--from", "noon" | Slow] ++ [Rec], <<"--from: 'noon' is not a time">>},

@@ -219,8 +219,8 @@ static void refusals(void **state)
     (void)state;
     static const struct {
         const char *text, *says;
-    } bad[] = {{"", "no kind of trigger; allowed: call,FUNCTIONS,TIME"},
-               {"calls,m:f,1ms", "no kind of trigger"},
+    } bad[] = {{"", "is not a trigger; allowed: call,FUNCTIONS,TIME"},
+               {"calls,m:f,1ms", "is not a trigger"},
                {"call", "has no time; allowed: call,FUNCTIONS,TIME"},
                {"call,m:f/1", "has no time"},
                {"call,,1ms", "the pattern is empty"},
