@@ -258,13 +258,13 @@ busy(Config) ->
     Command = start(["--events", "running", "-o", sub(Config, rec), Node]),
     await_text(Command, "recording"),
     {6, Text} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, second), Node]),
-    contains(Text, ["attached to the node already"]),
+    contains(Text, ["already attached to the node"]),
     ?assertEqual(false, filelib:is_file(sub(Config, second))),
     %% Another command does not end it, either.
     {6, Text2} = run(["--detach", Node]),
-    contains(Text2, ["another command"]),
+    contains(Text2, ["another kymo command"]),
     {6, Text3} = run(["--snapshot", "-o", sub(Config, snap), Node]),
-    contains(Text3, ["another command"]),
+    contains(Text3, ["another kymo command"]),
     signal("TERM", os_pid(Command)),
     {0, _} = kymo_ended(Command),
     same(Before, Peer, Config),
@@ -821,7 +821,7 @@ show_kept(Config) ->
     contains(Text, ["left there with --keep", "lists:seq/2"]),
     %% But not if other options are given.
     {6, Busy} = show(top, ["--once", "--functions", "lists:map/2", Node]),
-    contains(Busy, ["attached to the node already", "--detach"]),
+    contains(Busy, ["already attached to the node", "--detach"]),
     ?assertMatch([#{state := active}], peer:call(Peer, kymo, list, [])),
     {0, _} = run(["--detach", Node]),
     peer:stop(Peer).
@@ -1050,7 +1050,7 @@ output_full(Config) ->
                 ["-m", "sh", "-c", Mount ++ " && \"$@\"; status=$?; ls " ++ filename:join(Dir, rec) ++ "; exit $status", "sh",
                     kymo:cli_path(), "attach", "--erl", erl(), "--events", "running", "--for", "100ms",
                     "-o", filename:join(Dir, rec), Node]),
-            contains(Text, ["no space left", filename:join(Dir, rec), "the recording is not complete", "meta"]),
+            contains(Text, ["no space left", filename:join(Dir, rec), "the copy of the recording is incomplete", "meta"]),
             same(Before, Peer, Config),
             peer:stop(Peer);
         _ ->
