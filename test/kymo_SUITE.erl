@@ -575,7 +575,7 @@ nothing_or_all(Config) ->
     R = start(Config),
     Dead = tracee(),
     gone(Dead),
-    Closed = open_port({spawn_executable, kymo:cli_path()}, [{args, ["--version"]}]),
+    Closed = open_port({spawn_executable, "/bin/cat"}, []),
     true = port_close(Closed),
     P = tracee(),
     Clean = flags(),
