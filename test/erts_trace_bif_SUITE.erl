@@ -929,6 +929,8 @@ permission_of_those_who_do_not_come(_Config) ->
          take_permission(),
          [W1, W2, W3, W4] = [start_waiter(I) || I <- [1, 2, 3, 4]],
          true = erlang:suspend_process(W1, [asynchronous]),
+         %% It handles this signal after the one that suspends it.
+         {messages, []} = process_info(W1, messages),
          exit_and_wait(W3),
          release_permission(),
          [2, 4] = [receive {got, I} -> I end || _ <- [W2, W4]],
