@@ -495,3 +495,39 @@ int64_t kymo_why_all_running(const struct kymo_why *w, uint32_t slot, int64_t st
     }
     return sum;
 }
+
+/* The number of suspensions and resumptions that began at `end` or before. */
+static size_t suspensions_until(const struct kymo_why *w, int64_t end)
+{
+    size_t low = 0, high = w->suspensions.n;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (w->suspensions.p[mid].start <= end)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+bool kymo_why_suspended(const struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                        struct kymo_why_suspension *found)
+{
+    const struct kymo_why_span *resumed = NULL;
+    for (size_t i = suspensions_until(w, end); i-- > 0;) {
+        const struct kymo_why_span *s = &w->suspensions.p[i];
+        const uint8_t *what = kymo_map_get(&w->suspends, s->mfa);
+        if (resumed == NULL && end - s->start > KYMO_WHY_JUST_NS && s->start - start <= (end - start) / 2)
+            return false; /* and all others are earlier */
+        if (s->process == process || what == NULL)
+            continue;
+        if (*what == 3 && resumed == NULL) {
+            resumed = s;
+        } else if (*what == 2 && resumed != NULL && s->process == resumed->process) {
+            bool just = end - resumed->start <= KYMO_WHY_JUST_NS;
+            *found = (struct kymo_why_suspension){s->process, s->start, just ? end : resumed->start};
+            return just || 2 * (found->until - kymo_later(start, found->since)) > end - start;
+        }
+    }
+    return false;
+}

@@ -104,6 +104,32 @@ double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int
 /* The running time on all threads of the node of `slot` from start to end. */
 int64_t kymo_why_all_running(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end);
 
+/* Maximum time between an action and its effect: a process acts just before it is scheduled out,
+ * or another process acts just before this one is scheduled in. */
+enum { KYMO_WHY_JUST_NS = 1000000 };
+
+/* A suspension of a process: by whom, and from when until when. */
+struct kymo_why_suspension {
+    uint64_t by;
+    int64_t since, until;
+};
+/* Finds the suspension that kept `process` from running until `end`. The recording does not tell
+ * which process was suspended, so the suspension must have ended just before `end`, or cover most
+ * of the time from `start` to `end`, in which the process could not run (start == end: nothing is
+ * known about that). */
+bool kymo_why_suspended(const struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                        struct kymo_why_suspension *found);
+
+static inline int64_t kymo_later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t kymo_earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Fills w->path with the critical path of `process` from start to end. */
 void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end);
 /* Fills w->path with the critical path of a cast, from its send until it was handled. */

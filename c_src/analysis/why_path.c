@@ -22,9 +22,6 @@ enum { GLANCE_NS = 50000 };
 enum { LONG_GLANCE_NS = 1000000 };
 /* The shortest timeout of a receive, other than 0. */
 enum { TIMEOUT_MIN_NS = 1000000 };
-/* Maximum time between an action and its effect: a process acts just before it is scheduled out,
- * or another process acts just before this one is scheduled in. */
-enum { JUST_NS = 1000000 };
 
 static void add(struct kymo_why *w, struct kymo_why_stretch s)
 {
@@ -60,16 +57,6 @@ static void simple(struct kymo_why *w, uint8_t cause, uint64_t process, int64_t 
                                      .mfa = mfa});
 }
 
-static int64_t later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool is_dirty(const struct kymo_why *w, uint32_t slot)
 {
     return slot < w->n_slots &&
@@ -101,61 +88,15 @@ static void ran(struct kymo_why *w, const struct kymo_why_run *run, int64_t star
     int64_t at = start;
     for (size_t i = collection_from(w, c, start); i < c.end && w->collections.p[i].start < end; i++) {
         const struct kymo_collection *gc = &w->collections.p[i];
-        int64_t from = later(gc->start, at), to = earlier(gc->end, end);
+        int64_t from = kymo_later(gc->start, at), to = kymo_earlier(gc->end, end);
         simple(w, cause, run->process, at, from, run->in_mfa);
         simple(w, KYMO_WHY_GC, run->process, from, to, 0);
-        at = later(at, to);
+        at = kymo_later(at, to);
     }
     simple(w, cause, run->process, at, end, run->in_mfa);
 }
 
 /* ---- waiting for a scheduler, and waits that look the same ---- */
-
-/* A suspension of a process: by whom, and from when until when. */
-struct suspension {
-    uint64_t by;
-    int64_t since, until;
-};
-
-/* The number of suspensions and resumptions that began at `end` or before. */
-static size_t suspensions_until(const struct kymo_why *w, int64_t end)
-{
-    size_t low = 0, high = w->suspensions.n;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->suspensions.p[mid].start <= end)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-/* Finds the suspension that kept `process` from running until `end`. The recording does not tell
- * which process was suspended, so the suspension must have ended just before `end`, or cover most
- * of the time from `start` to `end`, in which the process could not run (start == end: nothing is
- * known about that). */
-static bool suspended(const struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
-                      struct suspension *found)
-{
-    const struct kymo_why_span *resumed = NULL;
-    for (size_t i = suspensions_until(w, end); i-- > 0;) {
-        const struct kymo_why_span *s = &w->suspensions.p[i];
-        const uint8_t *what = kymo_map_get(&w->suspends, s->mfa);
-        if (resumed == NULL && end - s->start > JUST_NS && s->start - start <= (end - start) / 2)
-            return false; /* and all others are earlier */
-        if (s->process == process || what == NULL)
-            continue;
-        if (*what == 3 && resumed == NULL) {
-            resumed = s;
-        } else if (*what == 2 && resumed != NULL && s->process == resumed->process) {
-            bool just = end - resumed->start <= JUST_NS;
-            *found = (struct suspension){s->process, s->start, just ? end : resumed->start};
-            return just || 2 * (found->until - later(start, found->since)) > end - start;
-        }
-    }
-    return false;
-}
 
 /* Adds a wait from start to end in which the process could run (it was not suspended), and did not
  * run; then run `next` began. */
@@ -189,15 +130,15 @@ static void wait_scheduler(struct kymo_why *w, uint64_t process, int64_t start, 
 static void wait_runnable(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
                           const struct kymo_why_run *next)
 {
-    struct suspension by;
+    struct kymo_why_suspension by;
     /* A loop, from the end backwards: a process may be suspended many times in one wait. */
-    while (end - start > WAKEUP_NS && !is_dirty(w, next->slot) && suspended(w, process, start, end, &by) &&
-           by.since < end) {
+    while (end - start > WAKEUP_NS && !is_dirty(w, next->slot) &&
+           kymo_why_suspended(w, process, start, end, &by) && by.since < end) {
         wait_scheduler(w, process, by.until, end, next);
         add(w, (struct kymo_why_stretch){.cause = KYMO_WHY_SUSPENDED,
                                          .process = process,
                                          .blame = by.by,
-                                         .start = later(start, by.since),
+                                         .start = kymo_later(start, by.since),
                                          .end = by.until});
         end = by.since;
     }
@@ -267,7 +208,7 @@ static uint64_t port_before(const struct kymo_why *w, uint64_t process, int64_t 
     for (size_t i = m.end; i-- > m.first;) {
         const struct kymo_mail *mail = &w->to_ports.p[i];
         if (mail->sent <= out)
-            return out - mail->sent <= JUST_NS ? mail->to : KYMO_IDENT_NONE;
+            return out - mail->sent <= KYMO_WHY_JUST_NS ? mail->to : KYMO_IDENT_NONE;
     }
     return KYMO_IDENT_NONE;
 }
@@ -311,9 +252,9 @@ static bool writes(const struct kymo_why *w, const struct kymo_why_run *run, uin
 /* A wait that ended because the process was resumed, by another process or by a port. */
 static void wait_resumed(struct kymo_why *w, const struct kymo_why_run *before, int64_t start, int64_t end)
 {
-    struct suspension s = {.by = KYMO_IDENT_NONE};
+    struct kymo_why_suspension s = {.by = KYMO_IDENT_NONE};
     uint64_t port;
-    bool to_port = !suspended(w, before->process, end, end, &s) && writes(w, before, &port);
+    bool to_port = !kymo_why_suspended(w, before->process, end, end, &s) && writes(w, before, &port);
     add(w, (struct kymo_why_stretch){.cause = to_port ? KYMO_WHY_PORT : KYMO_WHY_SUSPENDED,
                                      .process = before->process,
                                      .blame = to_port ? port : s.by,
@@ -328,7 +269,7 @@ static void wait_resumed(struct kymo_why *w, const struct kymo_why_run *before, 
 static int64_t wait_queued(struct kymo_why *w, const struct kymo_why_run *before,
                            const struct kymo_why_run *next, int64_t start, int64_t end, bool *told)
 {
-    int64_t ready = later(earlier(next->start - next->runnable, end), start);
+    int64_t ready = kymo_later(kymo_earlier(next->start - next->runnable, end), start);
     bool adjacent = before + 1 == next;
     *told = true;
     if (adjacent && next->by == KYMO_RUNNABLE_OUT)
@@ -351,7 +292,7 @@ static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
                                  .end = end,
                                  .blame = KYMO_IDENT_NONE,
                                  .mfa = before->out_mfa};
-    struct suspension by;
+    struct kymo_why_suspension by;
     uint64_t who;
     if (end <= start)
         return;
@@ -366,7 +307,7 @@ static void wait_silent(struct kymo_why *w, const struct kymo_why_run *before,
         return;
     uint64_t port;
     bool to_port = writes(w, before, &port);
-    if (end - start > WAKEUP_NS && suspended(w, before->process, end, end, &by)) {
+    if (end - start > WAKEUP_NS && kymo_why_suspended(w, before->process, end, end, &by)) {
         s.cause = KYMO_WHY_SUSPENDED;
         s.blame = by.by;
     } else if (to_port) {
@@ -480,7 +421,7 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
 static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64_t start, int64_t end,
                          unsigned depth)
 {
-    int64_t turn = q->handled != KYMO_NO_TIME ? earlier(later(q->handled, start), end) : start;
+    int64_t turn = q->handled != KYMO_NO_TIME ? kymo_earlier(kymo_later(q->handled, start), end) : start;
     walk(w, q->server, turn, end, depth);
     if (turn <= start)
         return;
@@ -510,7 +451,8 @@ static int64_t worked(const struct kymo_why *w, const struct kymo_why_run *run)
     struct kymo_why_range c = kymo_why_collections(w, run->process);
     int64_t ns = run->end - run->start;
     for (size_t i = collection_from(w, c, run->start); i < c.end && w->collections.p[i].start < run->end; i++)
-        ns -= earlier(w->collections.p[i].end, run->end) - later(w->collections.p[i].start, run->start);
+        ns -= kymo_earlier(w->collections.p[i].end, run->end) -
+              kymo_later(w->collections.p[i].start, run->start);
     return ns;
 }
 
@@ -580,7 +522,7 @@ static int64_t first_sent(const struct kymo_why *w, const struct kymo_why_run *r
         const struct kymo_mail *mail = &w->mails.p[i];
         if (mail->sent != KYMO_NO_TIME && mail->sent > out && !is_next_request(w, mail) &&
             !kymo_timeline_apart(w->r, mail->from, run->process))
-            first = earlier(first, mail->sent);
+            first = kymo_earlier(first, mail->sent);
     }
     return first;
 }
@@ -590,9 +532,9 @@ static int64_t first_sent(const struct kymo_why *w, const struct kymo_why_run *r
  * process that is suspended fetches messages, but takes none of them. */
 static int64_t timeout_end(const struct kymo_why *w, const struct kymo_why_run *run, int64_t out, int64_t end)
 {
-    struct suspension by;
-    if (suspended(w, run->process, first_sent(w, run, out, out, end), end, &by))
-        return later(by.since, out);
+    struct kymo_why_suspension by;
+    if (kymo_why_suspended(w, run->process, first_sent(w, run, out, out, end), end, &by))
+        return kymo_later(by.since, out);
     return first_sent(w, run, run->start, out, end);
 }
 
@@ -609,8 +551,8 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
         /* In runs after the send the process only looked at other messages. */
         while (before > range.first && w->runs.p[before].start > q->sent)
             before--;
-        int64_t from = first ? start : later(w->runs.p[before].end, start);
-        int64_t sent = later(earlier(q->replied, end), from);
+        int64_t from = first ? start : kymo_later(w->runs.p[before].end, start);
+        int64_t sent = kymo_later(kymo_earlier(q->replied, end), from);
         wait_delivered(w, q->server, run, sent, end);
         walk_request(w, q, from, sent, depth + 1);
         return from;
@@ -625,17 +567,18 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
         if (m != NULL && is_timeout(m) && run->start - w->runs.p[before].end < TIMEOUT_MIN_NS)
             m = NULL; /* too early: it belongs to a later receive with `after 0` */
     }
-    int64_t from = first ? start : later(w->runs.p[before].end, start);
+    int64_t from = first ? start : kymo_later(w->runs.p[before].end, start);
     uint32_t out_mfa = first ? 0 : w->runs.p[before].out_mfa;
     if (m != NULL && (m->sent == KYMO_NO_TIME || KYMO_IDENT_KIND(m->from) != KYMO_I_PID)) {
-        int64_t sent = m->sent != KYMO_NO_TIME ? earlier(later(m->sent, from), end) : end;
+        int64_t sent = m->sent != KYMO_NO_TIME ? kymo_earlier(kymo_later(m->sent, from), end) : end;
         uint8_t cause = cause_of_sender(m);
         if (cause == KYMO_WHY_UNKNOWN && run->by == KYMO_RUNNABLE_TIMER)
             cause = KYMO_WHY_TIMER;
         else if (cause == KYMO_WHY_UNKNOWN && run->by == KYMO_RUNNABLE_PORT)
             cause = KYMO_WHY_PORT;
         if (is_timeout(m))
-            sent = earlier(later(timeout_end(w, run, first ? start : w->runs.p[before].end, end), from), end);
+            sent = kymo_earlier(
+                kymo_later(timeout_end(w, run, first ? start : w->runs.p[before].end, end), from), end);
         wait_runnable(w, run->process, sent, end, run);
         add(w, (struct kymo_why_stretch){.cause = cause,
                                          .process = run->process,
@@ -644,7 +587,8 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
                                          .end = sent,
                                          .mfa = out_mfa});
     } else if (m != NULL && (m->sent > from || kymo_timeline_apart(w->r, m->from, run->process))) {
-        int64_t sent = later(earlier(m->sent, end), from); /* it may have arrived while the process ran */
+        int64_t sent =
+            kymo_later(kymo_earlier(m->sent, end), from); /* it may have arrived while the process ran */
         wait_delivered(w, m->from, run, sent, end);
         walk(w, m->from, from, sent, depth + 1);
     } else if (m != NULL && first) {
@@ -667,8 +611,9 @@ static void walk_unscheduled(struct kymo_why *w, uint64_t process, int64_t start
         if (q->received == KYMO_NO_TIME || q->received > end || q->sent == KYMO_NO_TIME ||
             q->received <= start)
             continue;
-        int64_t sent = later(q->sent, start), reply = q->replied != KYMO_NO_TIME ? q->replied : q->received;
-        reply = later(earlier(reply, end), sent);
+        int64_t sent = kymo_later(q->sent, start),
+                reply = q->replied != KYMO_NO_TIME ? q->replied : q->received;
+        reply = kymo_later(kymo_earlier(reply, end), sent);
         simple(w, KYMO_WHY_ACTIVE, process, reply, end, 0);
         walk_request(w, q, sent, reply, depth + 1);
         end = sent;
@@ -703,13 +648,13 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
         }
         const struct kymo_why_run *run = &w->runs.p[i];
         if (run->end >= end) {
-            int64_t from = later(run->start, start);
+            int64_t from = kymo_later(run->start, start);
             ran(w, run, from, end);
             end = from;
         } else if (i + 1 < range.end) {
             end = wait_before(w, range, i + 1, start, end, depth);
         } else {
-            int64_t from = later(run->end, start);
+            int64_t from = kymo_later(run->end, start);
             simple(w, KYMO_WHY_UNKNOWN, process, from, end, run->out_mfa);
             end = from;
         }

@@ -371,6 +371,12 @@ static void message_after_a_timeout(void **state)
     free(answer);
 }
 
+/* erlang:NAME/1. */
+static uint32_t of_erlang(struct scene *x, const char *name)
+{
+    return tr_mfa(&x->t, tr_atom(&x->t, "erlang"), tr_atom(&x->t, name), 1);
+}
+
 /* A timeout that was over while the process was suspended did not end the wait. */
 static void suspended_beyond_a_timeout(void **state)
 {
@@ -379,9 +385,8 @@ static void suspended_beyond_a_timeout(void **state)
     struct kymo_why_answer *answer = malloc(sizeof *answer);
     assert_non_null(answer);
     calls_a_waiting_server(&x);
-    uint32_t erlang = tr_atom(&x.t, "erlang");
-    uint32_t suspend = tr_mfa(&x.t, erlang, tr_atom(&x.t, "suspend_process"), 1);
-    uint32_t resume = tr_mfa(&x.t, erlang, tr_atom(&x.t, "resume_process"), 1);
+    uint32_t suspend = of_erlang(&x, "suspend_process");
+    uint32_t resume = of_erlang(&x, "resume_process");
     wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
     wm(&x, 1, 500000, KYMO_E_CALL, PID(7), suspend);
     wm(&x, 1, 501000, KYMO_E_RETURN_FROM, PID(7), suspend);
@@ -408,9 +413,8 @@ static void suspended_and_signalled(void **state)
     struct kymo_why_answer *answer = malloc(sizeof *answer);
     assert_non_null(answer);
     calls_a_waiting_server(&x);
-    uint32_t erlang = tr_atom(&x.t, "erlang");
     wm(&x, 1, 100000, KYMO_E_IN, PID(7), x.b);
-    wm(&x, 1, 100000, KYMO_E_CALL, PID(7), tr_mfa(&x.t, erlang, tr_atom(&x.t, "suspend_process"), 1));
+    wm(&x, 1, 100000, KYMO_E_CALL, PID(7), of_erlang(&x, "suspend_process"));
     message(&x, 1, 200000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
     wm(&x, 0, 201000, KYMO_E_IN, PID(9), x.b);
     message(&x, 0, 201500, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
@@ -419,7 +423,7 @@ static void suspended_and_signalled(void **state)
     wm(&x, 0, 1001300, KYMO_E_OUT, PID(9), x.b);
     wm(&x, 0, 1002500, KYMO_E_IN, PID(9), x.b);
     wm(&x, 0, 1003800, KYMO_E_OUT, PID(9), x.b);
-    wm(&x, 1, 4000000, KYMO_E_CALL, PID(7), tr_mfa(&x.t, erlang, tr_atom(&x.t, "resume_process"), 1));
+    wm(&x, 1, 4000000, KYMO_E_CALL, PID(7), of_erlang(&x, "resume_process"));
     wm(&x, 1, 4001000, KYMO_E_OUT, PID(7), x.b);
     wm(&x, 0, 5500000, KYMO_E_IN, PID(9), x.b);
     timeout(&x, 0, 5500500, PID(9));
@@ -439,9 +443,8 @@ static void suspended_for_no_time(void **state)
     struct kymo_why_answer *answer = malloc(sizeof *answer);
     assert_non_null(answer);
     open_scene(&x);
-    uint32_t erlang = tr_atom(&x.t, "erlang");
-    uint32_t suspend = tr_mfa(&x.t, erlang, tr_atom(&x.t, "suspend_process"), 1);
-    uint32_t resume = tr_mfa(&x.t, erlang, tr_atom(&x.t, "resume_process"), 1);
+    uint32_t suspend = of_erlang(&x, "suspend_process");
+    uint32_t resume = of_erlang(&x, "resume_process");
     wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
     out_for(&x, 0, 100000, PID(1), x.a, KYMO_OUT_REDUCTIONS);
     wm(&x, 1, 800000, KYMO_E_IN, PID(7), x.b);
