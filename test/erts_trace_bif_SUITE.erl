@@ -24,6 +24,7 @@
          info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
+         monitor_changes_during_collection/1, monitor_changes_before_delivery/1,
          monitor_of_session/1, monitor_of_session_by_many/1, monitor_of_session_exits/1,
          profile_returns/1, profile_exits/1, profile_while_reporting/1,
          profile_counts_schedulers/1]).
@@ -55,6 +56,7 @@ groups() ->
       [blocking_counts, blocking_by_cause, nothing_blocks, destroy_unused, destroy_used, destroy_in_steps, destroyer_killed, port_of_two_sessions,
        info_of_dead, permission_in_order,
        permission_of_those_who_do_not_come, monitor_exits,
+       monitor_changes_during_collection, monitor_changes_before_delivery,
        profile_exits, profile_counts_schedulers]}].
 
 init_per_suite(Config) ->
@@ -1070,6 +1072,61 @@ monitor_while_reporting(_Config) ->
     ?assertEqual([], maps:keys(Kinds) -- [large_heap, long_gc, long_schedule]),
     [begin unlink(P), exit_and_wait(P) end || P <- Heaps],
     stop([Monitor]).
+
+%% A garbage collection that ends under another monitor than it began with: the new monitor, which
+%% wants no reports of long collections, gets none. (Stock waits for the end of the collection.)
+monitor_changes_during_collection(_Config) ->
+    Parent = self(),
+    [Old] = idle(1),
+    Collector = spawn_link(fun() ->
+                                   receive go -> garbage_collect() end,
+                                   Parent ! {collected, self()}
+                           end),
+    erlang:trace(Collector, true, [garbage_collection]),
+    erts_debug:set_internal_state(available_internal_state, true),
+    try
+        %% Each collection takes this long (ms) if its time is measured. The end is traced before.
+        erts_debug:set_internal_state(test_long_gc_sleep, 500),
+        erlang:system_monitor(Old, [{long_gc, 1}]),
+        Collector ! go,
+        receive {trace, Collector, gc_major_end, _} -> ok end,
+        erlang:system_monitor(self(), [{large_heap, 1 bsl 40}]),
+        receive {collected, Collector} -> ok end
+    after
+        erts_debug:set_internal_state(test_long_gc_sleep, 0),
+        erts_debug:set_internal_state(available_internal_state, false)
+    end,
+    ?assertEqual([], reported()),
+    stop([Old]).
+
+%% Reports that were made for the monitor before the current one, but not yet delivered.
+monitor_changes_before_delivery(_Config) ->
+    Monitor = spawn_link(fun() -> collect_kinds(#{}) end),
+    Heaps = [spawn_link(fun() -> make_garbage(0) end) || _ <- [1, 2]],
+    Ends = erlang:monotonic_time(millisecond) + 2000,
+    repeat_until(Ends, fun() ->
+                               erlang:system_monitor(Monitor, [{large_heap, 16384}]),
+                               erlang:yield(),
+                               erlang:system_monitor(self(), [{long_gc, 1 bsl 40}]),
+                               ?assertEqual([], reported())
+                       end),
+    erlang:system_monitor(undefined),
+    Monitor ! {get, self()},
+    ?assertEqual([large_heap], receive {kinds, Map} -> maps:keys(Map) end),
+    [begin unlink(P), exit_and_wait(P) end || P <- Heaps],
+    stop([Monitor]).
+
+%% The reports that have been made for this process so far.
+reported() ->
+    Ref = erlang:trace_delivered(self()),
+    receive {trace_delivered, _, Ref} -> ok end,
+    queued().
+
+queued() ->
+    receive
+        {monitor, _, _, _} = Report -> [Report | queued()]
+    after 0 -> []
+    end.
 
 %% Each session has its own system monitor settings: it neither changes nor sees those of other
 %% sessions or of erlang:system_monitor/2, and gets reports according to its own limits.
