@@ -200,6 +200,11 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
         options = put(env, options, "message", enif_make_uint64(env, e->message));
         break;
     case ERL_NIF_TRACE_CALL: options = put(env, options, "depth", enif_make_uint64(env, e->depth)); break;
+    case ERL_NIF_TRACE_SLOW:
+        options = put(env, options, "depth", enif_make_uint64(env, e->depth));
+        options = put(env, options, "start", enif_make_int64(env, e->start));
+        options = put(env, options, "duration", enif_make_int64(env, e->duration));
+        break;
     default: break;
     }
 #endif

@@ -61,14 +61,20 @@ typedef enum {
      * dropped is not taken: when the process exits, or when a message from another node
      * cannot be decoded. There is no such function in the behaviour, and `enabled' is
      * not called. */
-    ERL_NIF_TRACE_TAKEN
+    ERL_NIF_TRACE_TAKEN,
+    /* Version 2. A call took at least as long as the action {slow, Microseconds} of its
+     * match specification specifies. Reported when it returns or an exception passes it;
+     * faster calls are not reported. The tag is slow; mfa, depth, start and duration are
+     * set. In the behaviour it is an event of trace_call. `enabled' is not called, unless
+     * the match specification has other actions. */
+    ERL_NIF_TRACE_SLOW
 } ErlNifTraceKind;
 
 /* Of `passed': more than can be counted in short time. */
 #define ERL_NIF_TRACE_MANY ((ErlNifUInt64) -1)
 
-/* What a tracer answers. REMOVE, to a call, takes the tracer off the tracee, as
- * `remove' to trace_status does; to anything else it is DISCARD. */
+/* What a tracer answers. REMOVE, to a call or a slow call, takes the tracer off the
+ * tracee, as `remove' to trace_status does; to anything else it is DISCARD. */
 typedef enum {
     ERL_NIF_TRACER_DISCARD,
     ERL_NIF_TRACER_TRACE,
@@ -158,7 +164,7 @@ typedef struct {
     ErlNifUInt64 passed;
     /* Of events of calls: the words on the stack, without the frames that tracing has
      * put on top of it. Of the tag call: when the function begins. Of return_from and
-     * exception_from: the same as of the call that they are of. Of return_to: less than
+     * exception_from and slow: that of their call. Of return_to: less than
      * when any of the functions began that have been left by now, and not less than when
      * the function began that is returned to.
      *
@@ -166,6 +172,11 @@ typedef struct {
      * greater depth) that have had no return yet: it is a tail call of theirs, or an
      * exception has left them; and return_to ends all that have a greater depth. */
     ErlNifUInt64 depth;
+    /* Of the tag slow: when the function was called, as enif_monotonic_time() of
+     * nanoseconds, and the nanoseconds that it has taken since. With ERL_NIF_TRACER_TIME,
+     * time is the sum of the two. */
+    ErlNifTime start;
+    ErlNifTime duration;
 } ErlNifTraceEvent;
 
 /* Flags of a tracer. TIME: that events carry enif_monotonic_time(ERL_NIF_NSEC). */
