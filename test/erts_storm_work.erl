@@ -107,12 +107,22 @@ left(Storm, Breakpoints) ->
     wait_for_sessions(),
     ok = loads_and_traces(Storm),
     [{breakpoints, breakpoints()} || breakpoints() =/= Breakpoints]
-        ++ [{sleeping, P} || P <- [code_server, erts_code_purger], process_info(whereis(P), status) =/= {status, waiting}]
+        ++ [{sleeping, P} || P <- [code_server, erts_code_purger], status(P) =/= waiting]
         ++ [{code_server, N} || {message_queue_len, N} <- [process_info(whereis(code_server), message_queue_len)], N > 0]
         ++ [{traced, P, Flags} || P <- processes(), {flags, [_ | _] = Flags} <- [erlang:trace_info(P, flags)]]
         ++ [{traced, What, Ss} || What <- [{erlang, self, 0}, {lists, reverse, 2}, on_load],
                                   [_ | _] = Ss <- [trace:session_info(What)]]
         ++ [{memory_map, Map} || {error, _} = Map <- [map_to_the_end()]].
+
+%% The state of a process after it has done what it was doing.
+status(Name) ->
+    case process_info(whereis(Name), status) of
+        {status, Busy} when Busy =:= running; Busy =:= runnable; Busy =:= garbage_collecting ->
+            erlang:yield(),
+            status(Name);
+        {status, Status} ->
+            Status
+    end.
 
 breakpoints() ->
     ok = erts_debug:set_internal_state(wait, thread_progress),
@@ -230,6 +240,7 @@ spec(Flags) ->
     case hd(Flags) =:= local orelse Flags =:= [global] of
         true -> pick([true, [{'_', [], [{return_trace}]}], [{'_', [], [{exception_trace}]}],
                       [{'_', [], [{message, false}]}], [{'_', [], [{trace, [send], [procs]}]}],
+                      [{'_', [], [{slow, 0}]}], [{'_', [], [{slow, 100}]}], [{'_', [], [{slow, 1}, {return_trace}]}],
                       [{['$1'], [{is_integer, '$1'}], [{message, {{'$1', {self}}}}]}]]);
         false -> true
     end.
