@@ -20,9 +20,9 @@ typedef struct {
     int module;                 /* Atom index */
     const BeamCodeHeader *code_hdr;
     Uint left;                  /* Functions to be indexed, the first ones */
-    int shift;                  /* Of hash values, to be slots of heads */
+    int shift;                  /* Right shift from hash value to slot of heads */
     Uint32 *heads;              /* First function of each chain */
-    Uint32 *next;               /* And what comes after each function */
+    Uint32 *next;               /* Next function in the chain, for each function */
 } ModuleIndex;
 
 static struct { /* Protected by code modification permission */

@@ -22,7 +22,7 @@ typedef struct {
     Export *ep;
     GenericBp *retired;         /* Breakpoints to be removed, or NULL */
     GenericBp *added;           /* Breakpoints that take their place, or NULL */
-    ErtsCodePtr address;        /* What they are for */
+    ErtsCodePtr address;        /* Where they continue */
     int is_kept;                /* Some breakpoints stay */
 } BpExport;
 
@@ -36,7 +36,7 @@ static struct { /* Protected by code modification permission */
     BpExport *exports;
     Uint num_exports;
     Uint room_exports;
-    int is_retiring_exports;    /* Not all of them are only added to */
+    int is_retiring_exports;    /* Some exports lose breakpoints */
 
     /* The code stays, and so do the breakpoints of sessions that keep
      * patterns. */
@@ -261,8 +261,8 @@ add_export_breakpoints(Module *modp)
     Uint retired, end_retired;
     Export *ep;
 
-    /* What the module had before is last in the list, in the order in which
-     * its entries are walked here. */
+    /* The entries for the old code of the module are last in the list, in the
+     * order in which its exports are walked here. */
     end_retired = bp_load.num_exports;
     retired = end_retired;
     while (retired > 0 &&

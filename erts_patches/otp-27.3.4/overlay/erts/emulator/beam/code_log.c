@@ -96,7 +96,7 @@ erts_code_log_forget(ErtsCodeLog *log, void *entry, Uint32 pos)
 void
 erts_code_log_commit(ErtsCodeLog *log)
 {
-    /* What is the previous round now will be two rounds back. */
+    /* The round that is the previous one now will be two rounds back. */
     UWord drop = log->prev_round;
 
     log->prev_round = log->this_round - drop;

@@ -56,7 +56,7 @@
 
 typedef struct {
     ErtsAlcType_t type;
-    void **slots;          /* NULL: the entry was logged anew, or forgotten */
+    void **slots;          /* NULL: the entry was logged again, or forgotten */
     UWord size;            /* Allocated slots */
     UWord used;            /* Used slots */
     UWord prev_round;      /* Slot where the previous round starts */
@@ -83,7 +83,7 @@ int erts_code_log_all_this_round(const ErtsCodeLog *log);
 void erts_code_log_forget(ErtsCodeLog *log, void *entry, Uint32 pos);
 
 /* A new round starts: the staging code index has just become the active one.
- * Drops what no staging will need any more. */
+ * Drops entries that no later staging needs. */
 void erts_code_log_commit(ErtsCodeLog *log);
 
 /* Memory used by the log, in bytes, besides the struct itself. */
@@ -93,7 +93,7 @@ UWord erts_code_log_sz(const ErtsCodeLog *log);
 int erts_code_log_replay_all(const ErtsCodeLog *log);
 
 /* To replay: visit slots 0 to `used` - 1 and skip those that are NULL; before
- * that all entries of the active copy, if erts_code_log_replay_all() says so.
+ * that all entries of the active copy, if erts_code_log_replay_all() is true.
  */
 
 #endif /* __CODE_LOG_H__ */

@@ -271,7 +271,7 @@ map_has_room(struct erts_alcu_map *map, UWord records)
                + records * ERTS_ALCU_MAP_RECORD_SIZE);
 }
 
-/* What is in the carrier from 'start' on comes next. */
+/* The next section has the contents of the carrier from 'start' on. */
 static void
 map_open_section(struct erts_alcu_map *map, Carrier_t *crr, char *start,
                  int flags)
@@ -351,7 +351,7 @@ map_put_free(struct erts_alcu_map *map, UWord size)
     map_put(map, size, ERTS_ALCU_MAP_T_FREE, 0, 0);
 }
 
-/* 'size' is what there is to be shown of the block. */
+/* 'size' is the size to be recorded for the block. */
 static ERTS_INLINE void
 map_put_allocated(struct erts_alcu_map *map, Block_t *blk, UWord block_size,
                   UWord size)
@@ -399,7 +399,7 @@ map_walk(struct erts_alcu_map *map, Carrier_t *crr, Block_t *blk, char *mark,
 {
     int countdown = MAP_TIME_CHECK;
 
-    /* What has been freed while we were away. */
+    /* What has been freed since the last step. */
     if (!blk) {
         if (map->carrier_end > mark)
             map_put_free(map, map->carrier_end - mark);
@@ -551,7 +551,7 @@ map_pooled_carrier(struct erts_alcu_map *map, Carrier_t *crr)
         return 1;
     }
 
-    /* As cpool_fetch() does it. */
+    /* As in cpool_fetch(). */
     erts_atomic_set_nob(&crr->allctr, exp & ~ERTS_CRR_ALCTR_FLG_IN_POOL);
     cpool_delete(allctr, allctr, crr);
     unlink_abandoned_carrier(crr);
@@ -692,7 +692,7 @@ static int
 map_step(blockscan_t *scanner)
 {
     struct erts_alcu_map *map = (struct erts_alcu_map *) scanner;
-    /* The buffer, too, takes time. */
+    /* The time for getting the buffer counts, too. */
     const ErtsSysHrTime end = erts_sys_hrtime() + map->out->step;
     int done;
 

@@ -54,7 +54,7 @@ static ErtsAllocatorFunctions_t real_allctrs[ERTS_ALC_A_MAX+1];
 
 /* ------------------------------------------------------------------------- */
 
-/* What belongs to each block of an allocator besides what can be used. */
+/* What each block of an allocator needs in addition to its data. */
 static Uint overhead[ERTS_ALC_A_MAX+1];
 
 /* Written by one thread only, read by all. 'bytes' includes overhead. */
@@ -70,8 +70,8 @@ typedef struct thr_counters__ {
     UWord left;
 
     /* Protected by 'instr_mtx'. */
-    struct thr_counters__ *next;        /* all there are */
-    struct thr_counters__ *next_free;   /* those without thread */
+    struct thr_counters__ *next;        /* of all counters */
+    struct thr_counters__ *next_free;   /* of those without a thread */
 } thr_counters_t;
 
 /* A word each for current value and maximum, and what the maximum was when
@@ -679,7 +679,7 @@ request_status(Process *c_p, Eterm what)
         entries[i].pending.bytes = entries[i].pending.blocks = 0;
 
     /* Resetting is serialized by the lock; it also keeps threads from
-     * appearing and vanishing. Counting goes on. */
+     * appearing and vanishing. Counting continues. */
     erts_mtx_lock(&instr_mtx);
     for (thr = all_thr_counters; thr; thr = thr->next) {
         for (i = ERTS_ALC_N_MIN; i <= ERTS_ALC_N_MAX; i++) {

@@ -578,8 +578,8 @@ job_destructor(Binary *mbp)
     if (has_slot) {
         ASSERT(!stopped);
         (void) stopped;
-        /* There is no reference left. Keep the job until job_end() is through
-         * with it, which calls us again. */
+        /* There is no reference left. Keep the job until job_end() has finished
+         * with it, which calls this function again. */
         erts_refc_inc(&mbp->intern.refc, 1);
         job_end(job, NULL);
         erts_bin_release(mbp);
@@ -929,7 +929,7 @@ get_job(Process *c_p, Eterm ref, int *running_p, int *stopped_p)
 }
 
 /* NULL if it isn't the caller's, is running or has been stopped; then *res_p is
- * the answer. */
+ * the result. */
 static map_job_t *
 get_idle_job(Process *c_p, Eterm ref, Eterm *res_p)
 {
@@ -985,7 +985,7 @@ job_scan(Process *c_p, Eterm arg)
     return am_true;
 }
 
-/* Ref: goes on with them */
+/* Ref: continues with them */
 static Eterm
 job_continue(Process *c_p, Eterm ref)
 {
@@ -1130,8 +1130,8 @@ job_loose(Process *c_p, Eterm ref)
     return TUPLE2(hp, make_an_atom(done ? "done" : "more"), bin);
 }
 
-/* Ref -> {done | more, Binary | []}: what is in the caches that are no
- * scheduler's */
+/* Ref -> {done | more, Binary | []}: the contents of the caches that belong to no
+ * scheduler */
 static Eterm
 job_segments(Process *c_p, Eterm ref)
 {

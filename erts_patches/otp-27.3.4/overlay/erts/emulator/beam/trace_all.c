@@ -21,13 +21,13 @@
 #include "code_ix.h"
 #include "trace_all.h"
 
-/* Work of one step, in slots; and that of changing what is in a slot. */
+/* The work of one step, and that of one change, as numbers of slots. */
 #define STEP                    10000
 #define CHANGE                  20
 
 erts_atomic32_t erts_trace_all_is_on__;
 
-/* For the caller. In a magic binary, which it refers to while it waits. */
+/* For the caller. In a magic binary, to which the caller refers while it waits. */
 typedef struct {
     erts_atomic32_t is_done;
     Uint matches;
@@ -42,7 +42,7 @@ static struct {
     Process *caller;
     Result *result;
     int prio;                   /* Of the caller, for signals */
-    int scheduler;              /* That does the steps */
+    int scheduler;              /* The one that does the steps */
     int in_ports;               /* Visiting ports, not processes */
     int slot;                   /* To be visited next */
     erts_atomic_t matches;
@@ -52,9 +52,9 @@ static struct {
 } op;
 
 /*
- * Those that create processes or ports read op.what with this locked for
- * reading while erts_trace_all_is_on__, which is changed with it locked for
- * writing.
+ * Threads that create processes or ports read op.what with this locked for
+ * reading while erts_trace_all_is_on__ is set, which is changed with it locked
+ * for writing.
  */
 static erts_rwmtx_t is_on_lock;
 
@@ -173,7 +173,7 @@ static Eterm
 process_signal(Process *c_p, void *unused, int *reds, ErlHeapFragment **bpp)
 {
     erts_proc_lock(c_p, ERTS_PROC_LOCKS_ALL_MINOR);
-    /* It handles signals, too, when it has left the table while it exits. */
+    /* An exiting process handles signals even after it has left the table. */
     if (!(erts_atomic32_read_nob(&c_p->state) & ERTS_PSFLG_FREE)
         && change(&c_p->common)) {
         erts_atomic_inc_nob(&op.matches);
@@ -267,7 +267,7 @@ step(ErtsAuxYieldJob *job)
 
             left--;
             op.slot++;
-            /* One that is still being made has reserved its slot. */
+            /* A process or port that is being created has only reserved its slot. */
             if (in_slot && in_slot != (void *) table->r.o.invalid_element) {
                 left -= CHANGE;
                 if (op.in_ports)

@@ -49,16 +49,16 @@ typedef struct {
 void erts_trace_all_init(void);
 
 /*
- * Change all that exist, and let p return from the BIF with the number of those
- * that were. Takes a reference to the session of its own, and copies the tracer.
+ * Change all that exist, and make p return the number of those that were changed
+ * from the BIF. Takes its own reference to the session, and copies the tracer.
  * Takes over the code modification permission. Always returns THE_NON_VALUE, with
- * p, of which the main lock is held, set up to trap.
+ * p, whose main lock is held, set up to trap.
  */
 Eterm erts_trace_all(Process *p, const ErtsTraceAll *what);
 
 /*
  * To be called for each process (port) that is created, with all its locks (its
- * lock) held, when it has got all flags that it inherits, and is in the table.
+ * lock) held, after it has inherited its flags and is in the table.
  */
 #define ERTS_TRACE_ALL_NEW(COMMON)                                      \
     do {                                                                \

@@ -669,10 +669,10 @@ carrier_item({section, #{address := Addr, first := First} = Section},
     {Open, Done} = put_carrier(Before, Open0, Done0),
     case Open of
         #{Addr := C} when not First ->
-            %% It may be in another state than when the part before was read.
+            %% It may be in another state than when its previous part was read.
             {C#c{section = Section}, maps:remove(Addr, Open), Done};
         #{Addr := C} ->
-            %% The other one at this address has ended in the meantime.
+            %% The earlier carrier at this address has ended.
             {#c{section = Section}, maps:remove(Addr, Open), [C | Done]};
         #{} ->
             {#c{section = Section}, Open, Done}

@@ -373,7 +373,7 @@ runs([{Cell, Shade} | _] = Cells, Kind, Y, Title) ->
 runs([], _Kind, _Y, _Title) ->
     [].
 
-%% Some of it is never shown as none of it.
+%% A small part is never shown as none.
 shade(Part) when Part > 0 -> max(1, min(?SHADES, round(Part * ?SHADES)));
 shade(_) -> 0.
 
