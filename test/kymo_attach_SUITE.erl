@@ -741,6 +741,9 @@ top_node(Config) ->
         kymo_cli:json(binary_to_list(Json)),
     ?assert(Calls > 0),
     ?assert(To - From > 500_000_000),
+    %% With -q, only the window is printed.
+    {0, Quiet} = show(top, ["-q", "--functions", "lists:seq/2", "--once", "--json", Node]),
+    ?assertMatch(#{<<"functions">> := [_]}, kymo_cli:json(binary_to_list(Quiet))),
     same(Before, Peer, Config),
     peer:stop(Peer).
 
