@@ -15,7 +15,7 @@
     sidecar/1, other_user/1]).
 -export([keep_for/1, pid_errors/1]).
 -export([read_only/1]).
--export([progress_line/1, keep_with_snapshots/1, keep_lost/1, triggers/1, trigger_limits/1, triggers_flood/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
+-export([progress_line/1, keep_with_snapshots/1, keep_without_input/1, keep_lost/1, triggers/1, trigger_limits/1, triggers_flood/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
 -export([top_node/1, top_first_window/1, top_screen/1, live_node/1, show_ends/1, show_kept/1, show_container/1, show_refusals/1]).
 -export([own_kymo/1, other_kymo/1, list/1, list_late_name/1, no_erl/1, print/1, list_recorders/1]).
 -export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, aborted_snapshot/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, output_full_kept/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
@@ -24,7 +24,7 @@ all() ->
     [record, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
         keep, several_nodes, busy, embedded, long_names, no_epmd, tls, sent_library, noexec, read_only, other_release, container, sidecar,
         other_user, keep_for, pid_errors,
-        progress_line, keep_with_snapshots, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
+        progress_line, keep_with_snapshots, keep_without_input, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
         top_node, top_first_window, top_screen, live_node, show_ends, show_kept, show_container, show_refusals,
         own_kymo, other_kymo, list, list_late_name, no_erl, print, list_recorders,
         wrong_cookie, no_node, bad_pattern, output_exists, no_folder, usage, no_dump,
@@ -562,7 +562,7 @@ progress_line(Config) ->
     {0, _} = kymo_ended(Port),
     peer:stop(Peer).
 
-%% Each Enter takes a snapshot. Ctrl-C or the end of the input leaves the recorder running.
+%% Each Enter takes a snapshot. Ctrl-C leaves the recorder running, as does Ctrl-D.
 keep_with_snapshots(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
@@ -588,13 +588,46 @@ keep_with_snapshots(Config) ->
     ?assertMatch([#{state := active} | _], peer:call(Peer, kymo, list, [])),
     {0, _} = run(["--detach", Node]),
     same(Before, Peer, Config),
-    %% Standard input ends.
-    Script = "(echo; sleep 0.1; echo) | \"$@\"",
-    Piped = sub(Config, piped),
-    {0, Said} = kymo_cli:command("/bin/sh", ["-c", Script, "sh", kymo:cli_path(), "attach", "--erl", erl(), "--keep",
-        "--functions", "lists:seq/2", "-o", Piped, Node]),
-    contains(Said, ["snapshot-2", "the recorder stays"]),
-    ?assertEqual(["snapshot-1", "snapshot-2"], ls(Piped)),
+    %% On a terminal.
+    Typed = lists:flatten(lists:join(" ", ["exec", kymo:cli_path(), "attach --erl", erl(), "--keep --functions lists:seq/2 -o",
+        sub(Config, typed), Node])),
+    Port = open_port({spawn_executable, os:find_executable("script")},
+        [{args, ["-q", "-e", "-c", Typed, "/dev/null"]}, exit_status, binary, use_stdio, hide]),
+    await_text(Port, "Enter copies a snapshot"),
+    port_command(Port, [4]),
+    {0, Said} = kymo_ended(Port),
+    contains(Said, ["the recorder stays"]),
+    {0, _} = run(["--detach", Node]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% The end of other input ends nothing: the command goes on to copy snapshots of triggers.
+keep_without_input(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Out = sub(Config, caught),
+    Input = fun(Redirected, Args) ->
+        ["-c", "exec \"$@\" " ++ Redirected, "sh", kymo:cli_path(), "attach", "--erl", erl(), "--keep" | Args] ++ [Node]
+    end,
+    Lines = sub(Config, lines),
+    ok = file:write_file(Lines, "\n\n"),
+    [begin
+         Command = open_port({spawn_executable, "/bin/sh"},
+             [{args, Input(Redirected, ["--events", "procs", "--trigger", "exit,for_kymo", "-o", Out])},
+                 exit_status, stderr_to_stdout, binary, use_stdio, hide]),
+         await_text(Command, Text),
+         _ = exits(Peer, "for_kymo"),
+         await_text(Command, "exit,for_kymo fired; snapshot in "),
+         signal("TERM", os_pid(Command)),
+         {0, Said} = kymo_ended(Command),
+         contains(Said, ["the recorder stays"]),
+         {0, _} = run(["--detach", Node]),
+         ok = file:del_dir_r(Out)
+     end || {Redirected, Text} <- [{"</dev/null", "Enter copies"}, {"<&-", "Enter copies"}, {"<" ++ Lines, "snapshot-2"}]],
+    %% With --for, until the recording has ended.
+    {0, Text} = kymo_cli:command("/bin/sh", Input("</dev/null", ["--for", "2s", "--events", "procs", "-o", Out])),
+    contains(Text, ["the recorder stays"]),
+    ?assertMatch([#{state := closed}], peer:call(Peer, kymo, list, [])),
     {0, _} = run(["--detach", Node]),
     same(Before, Peer, Config),
     peer:stop(Peer).
