@@ -13,6 +13,8 @@
 -spec status(term()) -> pos_integer().
 status({write, _, _}) -> ?WRITE;
 status({copy, _, _}) -> ?WRITE;
+status({no_snapshot, _, _}) -> ?WRITE;
+status({stays, Why, _, _}) -> status(Why);
 status({not_empty, _}) -> ?WRITE;
 status({trace, Why}) -> status_of(Why);
 status({start, Why}) -> status_of(Why);
@@ -171,11 +173,18 @@ format({fetch, Why}) ->
     ["the recording can't be read in the node: ", kymo:format_error(Why)];
 format({write, File, Why}) ->
     io_lib:format("~ts: ~ts", [File, file:format_error(Why)]);
-format({copy, File, Why}) ->
+format({no_snapshot, File, Why}) ->
     io_lib:format(
-        "~ts: ~ts; the copy of the recording is incomplete: free some space, and repeat the command",
-        [File, file:format_error(Why)]
+        "~ts: ~ts; the incomplete snapshot was removed: ~ts, and take another one",
+        [File, file:format_error(Why), remedy(Why)]
     );
+format({stays, {copy, File, Why}, Node, Output}) ->
+    io_lib:format(
+        "~ts: ~ts; the recording stays in the node: ~ts, and run 'kymo attach --detach ~ts -o ~ts'",
+        [File, file:format_error(Why), remedy(Why), Node, output(Why, Output)]
+    );
+format({stays, Why, Node, Output}) ->
+    [format(Why), io_lib:format("; it stays there: 'kymo attach --detach ~ts -o ~ts' tries again", [Node, Output])];
 format({not_empty, Dir}) ->
     io_lib:format("~ts: the folder is not empty: name a new one with -o", [Dir]);
 format(disconnected) ->
@@ -194,6 +203,12 @@ format(already_stopped) ->
     kymo:format_error(already_stopped);
 format(Other) ->
     io_lib:format("~0tp", [Other]).
+
+remedy(Why) when Why =:= enospc; Why =:= edquot -> "free some space";
+remedy(_) -> "choose another folder".
+
+output(Why, Output) when Why =:= enospc; Why =:= edquot -> Output;
+output(_, _) -> "DIR".
 
 of_folder({noexec, _, Text}) -> ["no file can be executed there: ", Text];
 of_folder(Why) -> kymo:format_error(Why).

@@ -64,7 +64,7 @@ record(Main, Options) ->
             Work = watching(Options, #work{
                 main = Main, node = maps:get(node, Options), link = Link, triggered = Triggered, plan = maps:get(watch, Options)
             }),
-            Fetched = fetched(Main, Link, recorded(Work, Options), Output),
+            Fetched = fetched(Main, Link, recorded(Work, Options), Output, new),
             ok(kymo_attach_link:finish(Link)),
             Fetched
         end)
@@ -162,9 +162,19 @@ snapshot(Main, #{node := Node} = Options) ->
     run(Main, Options, fun() ->
         _ = connected(Main, Options),
         Link = value(kymo_attach_link:reopen(Node)),
-        Output = make_output(Options),
-        Dir = value(kymo_attach_link:call(Link, snapshot)),
-        #{bytes => value(kymo_attach_fetch:fetch(Link, Dir, Output))}
+        with_output(Options, fun(Output) ->
+            Dir = value(kymo_attach_link:call(Link, snapshot)),
+            case kymo_attach_fetch:fetch(Link, Dir, Output) of
+                {ok, Bytes} ->
+                    #{bytes => Bytes};
+                {error, disconnected} ->
+                    empty(Output),
+                    throw({error, disconnected_kept});
+                {error, Why} ->
+                    empty(Output),
+                    throw({error, kymo_attach_snapshot:reason(Why)})
+            end
+        end)
     end).
 
 %% @doc Ends a recorder that has stayed, fetches its recording if an output is named,
@@ -180,7 +190,7 @@ detach(Main, #{node := Node, output := Output} = Options) ->
                     #{};
                 _ ->
                     #{dir := Dir} = value(kymo_attach_link:call(Link, info)),
-                    fetched(Main, Link, Dir, make_output(Options))
+                    with_output(Options, fun(To) -> fetched(Main, Link, Dir, To, kept) end)
             end,
         ok(kymo_attach_link:finish(Link)),
         Result
@@ -357,17 +367,39 @@ is_held(Link, #{<<"start_unix_ns">> := Start}) ->
     #{complete_from := From} = value(kymo_attach_link:call(Link, info)),
     Start >= From.
 
-fetched(Main, {Node, _, _} = Link, Dir, Output) ->
+fetched(Main, {Node, _, _} = Link, Dir, Output, Whose) ->
     Info = value(kymo_attach_link:call(Link, stop)),
     tell(Main, Node, {fetching, Info}),
-    Bytes = value(kymo_attach_fetch:fetch(Link, Dir, Output)),
-    Info#{bytes => Bytes}.
+    case kymo_attach_fetch:fetch(Link, Dir, Output) of
+        {ok, Bytes} -> Info#{bytes => Bytes};
+        {error, Why} -> not_fetched(Why, Link, Output, Whose)
+    end.
+
+%% The node removes the recording after this: what has been copied is all there is.
+not_fetched(Why, _, _, new) when Why =:= disconnected; Why =:= aborted ->
+    throw({error, Why});
+%% The copy failed, and the connection is good: the recording stays in the node.
+not_fetched(Why, Link, Output, new) ->
+    ok(kymo_attach_link:call(Link, keep)),
+    not_fetched(Why, Link, Output, kept);
+not_fetched(Why, {Node, _, _}, Output, kept) ->
+    empty(Output),
+    throw({error, case Why of
+        disconnected -> disconnected_kept;
+        aborted -> aborted;
+        _ -> {stays, Why, Node, Output}
+    end}).
+
+%% Removes what has been copied into a folder of {@link make_output/1}.
+empty(Output) ->
+    {ok, Names} = file:list_dir(Output),
+    lists:foreach(fun(Name) -> file:delete(filename:join(Output, Name)) end, Names).
 
 %% Called before anything is done in the node.
 make_output(#{output := Output}) ->
     case file:make_dir(Output) of
         ok -> ok;
-        {error, eexist} -> empty(Output, file:list_dir(Output));
+        {error, eexist} -> check_empty(Output, file:list_dir(Output));
         {error, Why} -> throw({error, {write, Output, Why}})
     end,
     case file:change_mode(Output, 8#700) of
@@ -375,9 +407,9 @@ make_output(#{output := Output}) ->
         {error, Reason} -> throw({error, {write, Output, Reason}})
     end.
 
-empty(_, {ok, []}) -> ok;
-empty(Output, {ok, _}) -> throw({error, {not_empty, Output}});
-empty(Output, {error, Why}) -> throw({error, {write, Output, Why}}).
+check_empty(_, {ok, []}) -> ok;
+check_empty(Output, {ok, _}) -> throw({error, {not_empty, Output}});
+check_empty(Output, {error, Why}) -> throw({error, {write, Output, Why}}).
 
 tell(Main, Node, What) ->
     Main ! {session, Node, What},

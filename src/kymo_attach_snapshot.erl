@@ -2,42 +2,64 @@
 %% @private Takes and fetches snapshots of the recorder in a node during the recording.
 -module(kymo_attach_snapshot).
 
--export([take/2]).
+-export([take/2, reason/1]).
 
-%% @doc Takes a snapshot and copies it into the new folder `To'. To be called in a process of
-%% its own: the node removes its copy when that process ends. The message `abort' ends the
-%% wait.
+%% @doc Takes a snapshot and copies it into the new folder `To', which is removed if this fails.
+%% The message `abort' ends the wait.
 -spec take(kymo_attach_link:t(), To :: file:filename_all()) -> {ok, Bytes :: non_neg_integer()} | {error, term()}.
-take({Node, First, _}, To) ->
+take(Link, To) ->
+    case file:make_dir(To) of
+        ok -> take_into(Link, To);
+        {error, Why} -> {error, {write, To, Why}}
+    end.
+
+%% The copy is made by a process of its own: the node removes its files when that process ends.
+take_into({Node, First, _}, To) ->
     Self = self(),
     {Pid, Monitor} = spawn_monitor(fun() ->
         Self ! {self(), taken({Node, First, monitor(process, First)}, To)}
     end),
+    case result(Pid, Monitor, false) of
+        {{ok, _} = Taken, false} ->
+            Taken;
+        {{ok, _}, true} ->
+            throw({error, aborted});
+        {{error, _} = Error, Aborted} ->
+            _ = file:del_dir_r(To),
+            Aborted andalso throw({error, aborted}),
+            Error
+    end.
+
+%% The copying process ends before the folder is removed, since it writes there.
+result(Pid, Monitor, Aborted) ->
     receive
         {Pid, Result} ->
             true = demonitor(Monitor, [flush]),
-            Result;
+            {Result, Aborted};
         {'DOWN', Monitor, process, Pid, Why} ->
-            {error, Why};
+            {{error, Why}, Aborted};
         abort ->
-            exit(Pid, kill),
-            throw({error, aborted})
+            Pid ! abort,
+            result(Pid, Monitor, true)
     end.
 
 taken(Link, To) ->
-    case kymo_attach_link:call(Link, snapshot) of
-        {ok, Dir} -> fetched(Link, Dir, To, file:make_dir(To));
-        {error, _} = Error -> Error
+    try
+        ok = file:change_mode(To, 8#700),
+        copied(Link, kymo_attach_link:call(Link, snapshot), To)
+    catch
+        throw:{error, _} = Error -> Error
     end.
 
-fetched(Link, Dir, To, ok) ->
-    ok = file:change_mode(To, 8#700),
+copied(Link, {ok, Dir}, To) ->
     case kymo_attach_fetch:fetch(Link, Dir, To) of
-        {ok, Bytes} ->
-            {ok, Bytes};
-        {error, _} = Error ->
-            _ = file:del_dir_r(To),
-            Error
+        {ok, Bytes} -> {ok, Bytes};
+        {error, Why} -> {error, reason(Why)}
     end;
-fetched(_, _, To, {error, Why}) ->
-    {error, {write, To, Why}}.
+copied(_, {error, _} = Error, _) ->
+    Error.
+
+%% @doc The error of a snapshot, for an error of {@link kymo_attach_fetch:fetch/3}.
+-spec reason(term()) -> term().
+reason({copy, File, Why}) -> {no_snapshot, File, Why};
+reason(Why) -> Why.

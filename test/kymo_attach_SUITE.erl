@@ -15,21 +15,21 @@
     sidecar/1, other_user/1]).
 -export([keep_for/1, pid_errors/1]).
 -export([read_only/1]).
--export([progress_line/1, keep_with_snapshots/1, keep_lost/1, triggers/1, trigger_limits/1, triggers_flood/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
+-export([progress_line/1, keep_with_snapshots/1, keep_without_input/1, keep_lost/1, triggers/1, trigger_limits/1, triggers_flood/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
 -export([top_node/1, top_first_window/1, top_screen/1, live_node/1, show_ends/1, show_kept/1, show_container/1, show_refusals/1]).
 -export([own_kymo/1, other_kymo/1, list/1, list_late_name/1, no_erl/1, print/1, list_recorders/1]).
--export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
+-export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, aborted_snapshot/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, output_full_kept/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
 
 all() ->
     [record, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
         keep, several_nodes, busy, embedded, long_names, no_epmd, tls, sent_library, noexec, read_only, other_release, container, sidecar,
         other_user, keep_for, pid_errors,
-        progress_line, keep_with_snapshots, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
+        progress_line, keep_with_snapshots, keep_without_input, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
         top_node, top_first_window, top_screen, live_node, show_ends, show_kept, show_container, show_refusals,
         own_kymo, other_kymo, list, list_late_name, no_erl, print, list_recorders,
         wrong_cookie, no_node, bad_pattern, output_exists, no_folder, usage, no_dump,
-        processes_of_nodes, strange_cookie_files, folder_stays, aborted_wait,
-        first_killed, old_code, group_leader_of_node, hidden_cookie, one_name, output_full,
+        processes_of_nodes, strange_cookie_files, folder_stays, aborted_wait, aborted_snapshot,
+        first_killed, old_code, group_leader_of_node, hidden_cookie, one_name, output_full, output_full_kept,
         named_runtime, no_listener, moved_node, other_machine].
 
 suite() -> [{timetrap, {minutes, 1}}].
@@ -204,6 +204,23 @@ aborted_wait(_) ->
     Link = {node(), First, Monitor},
     self() ! abort,
     ?assertThrow({error, aborted}, kymo_attach_link:call(Link, info)),
+    exit(First, kill).
+
+%% The command ends while a snapshot is copied: no part of it stays.
+aborted_snapshot(Config) ->
+    To = sub(Config, snapshot),
+    Self = self(),
+    Node = fun Node() ->
+        receive
+            {request, From, Tag, snapshot} -> From ! {Tag, {ok, <<"there">>}};
+            {request, From, Tag, {files, <<"there">>}} -> From ! {Tag, {ok, [{"meta", 1}]}};
+            {request, _, _, {read, <<"there">>, "meta", 0, 1}} -> Self ! abort
+        end,
+        Node()
+    end,
+    {First, Monitor} = spawn_monitor(Node),
+    ?assertThrow({error, aborted}, kymo_attach_snapshot:take({node(), First, Monitor}, To)),
+    ?assertEqual(false, filelib:is_file(To)),
     exit(First, kill).
 
 %% ---- recorders that stay in the node ---------------------------------------------------
@@ -545,7 +562,7 @@ progress_line(Config) ->
     {0, _} = kymo_ended(Port),
     peer:stop(Peer).
 
-%% Each Enter takes a snapshot. Ctrl-C or the end of the input leaves the recorder running.
+%% Each Enter takes a snapshot. Ctrl-C leaves the recorder running, as does Ctrl-D.
 keep_with_snapshots(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
@@ -571,13 +588,46 @@ keep_with_snapshots(Config) ->
     ?assertMatch([#{state := active} | _], peer:call(Peer, kymo, list, [])),
     {0, _} = run(["--detach", Node]),
     same(Before, Peer, Config),
-    %% Standard input ends.
-    Script = "(echo; sleep 0.1; echo) | \"$@\"",
-    Piped = sub(Config, piped),
-    {0, Said} = kymo_cli:command("/bin/sh", ["-c", Script, "sh", kymo:cli_path(), "attach", "--erl", erl(), "--keep",
-        "--functions", "lists:seq/2", "-o", Piped, Node]),
-    contains(Said, ["snapshot-2", "the recorder stays"]),
-    ?assertEqual(["snapshot-1", "snapshot-2"], ls(Piped)),
+    %% On a terminal.
+    Typed = lists:flatten(lists:join(" ", ["exec", kymo:cli_path(), "attach --erl", erl(), "--keep --functions lists:seq/2 -o",
+        sub(Config, typed), Node])),
+    Port = open_port({spawn_executable, os:find_executable("script")},
+        [{args, ["-q", "-e", "-c", Typed, "/dev/null"]}, exit_status, binary, use_stdio, hide]),
+    await_text(Port, "Enter copies a snapshot"),
+    port_command(Port, [4]),
+    {0, Said} = kymo_ended(Port),
+    contains(Said, ["the recorder stays"]),
+    {0, _} = run(["--detach", Node]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% The end of other input ends nothing: the command goes on to copy snapshots of triggers.
+keep_without_input(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Out = sub(Config, caught),
+    Input = fun(Redirected, Args) ->
+        ["-c", "exec \"$@\" " ++ Redirected, "sh", kymo:cli_path(), "attach", "--erl", erl(), "--keep" | Args] ++ [Node]
+    end,
+    Lines = sub(Config, lines),
+    ok = file:write_file(Lines, "\n\n"),
+    [begin
+         Command = open_port({spawn_executable, "/bin/sh"},
+             [{args, Input(Redirected, ["--events", "procs", "--trigger", "exit,for_kymo", "-o", Out])},
+                 exit_status, stderr_to_stdout, binary, use_stdio, hide]),
+         await_text(Command, Text),
+         _ = exits(Peer, "for_kymo"),
+         await_text(Command, "exit,for_kymo fired; snapshot in "),
+         signal("TERM", os_pid(Command)),
+         {0, Said} = kymo_ended(Command),
+         contains(Said, ["the recorder stays"]),
+         {0, _} = run(["--detach", Node]),
+         ok = file:del_dir_r(Out)
+     end || {Redirected, Text} <- [{"</dev/null", "Enter copies"}, {"<&-", "Enter copies"}, {"<" ++ Lines, "snapshot-2"}]],
+    %% With --for, until the recording has ended.
+    {0, Text} = kymo_cli:command("/bin/sh", Input("</dev/null", ["--for", "2s", "--events", "procs", "-o", Out])),
+    contains(Text, ["the recorder stays"]),
+    ?assertMatch([#{state := closed}], peer:call(Peer, kymo, list, [])),
     {0, _} = run(["--detach", Node]),
     same(Before, Peer, Config),
     peer:stop(Peer).
@@ -741,6 +791,9 @@ top_node(Config) ->
         kymo_cli:json(binary_to_list(Json)),
     ?assert(Calls > 0),
     ?assert(To - From > 500_000_000),
+    %% With -q, only the window is printed.
+    {0, Quiet} = show(top, ["-q", "--functions", "lists:seq/2", "--once", "--json", Node]),
+    ?assertMatch(#{<<"functions">> := [_]}, kymo_cli:json(binary_to_list(Quiet))),
     same(Before, Peer, Config),
     peer:stop(Peer).
 
@@ -1037,22 +1090,53 @@ output_exists(Config) ->
     same(Before, Peer, Config),
     peer:stop(Peer).
 
-%% What could be written is kept, and the node looks as before.
+%% The recording stays in the node until it is fetched, and nothing of the copy is left.
 output_full(Config) ->
+    on_small_disk("64k", Config, fun(Small, Run) ->
+        {Peer, Node} = node_with_work(Config, []),
+        Before = warm_look(Peer, Node, Config),
+        Full = filename:join(Small, rec),
+        {4, Text} = Run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Full, Node]),
+        Remedy = "free some space, and run 'kymo attach --detach " ++ Node ++ " -o " ++ Full ++ "'",
+        contains(Text, [Full, "no space left", "the recording stays in the node: " ++ Remedy, "left: 0\n"]),
+        %% Without more space.
+        {4, Again} = Run(["--detach", "-o", Full, Node]),
+        contains(Again, ["no space left", Remedy, "left: 0\n"]),
+        Out = sub(Config, rec),
+        {0, _} = run(["--detach", "-o", Out, Node]),
+        {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+        contains(Print, ["lists:seq/2"]),
+        same(Before, Peer, Config),
+        peer:stop(Peer)
+    end).
+
+%% Snapshots of a recorder that stays: it continues.
+output_full_kept(Config) ->
+    on_small_disk("8k", Config, fun(Small, Run) ->
+        {Peer, Node} = node_with_work(Config, []),
+        Before = warm_look(Peer, Node, Config),
+        {0, _} = run(["--keep", "--functions", "lists:seq/2", "-q", Node]),
+        {4, Text} = Run(["--snapshot", "-o", filename:join(Small, snap), Node]),
+        contains(Text, ["no space left", "the incomplete snapshot was removed: free some space", "left: 0\n"]),
+        {0, _} = run(["--snapshot", "-o", sub(Config, snap), Node]),
+        {0, _} = run(["--detach", "-o", sub(Config, rec), Node]),
+        same(Before, Peer, Config),
+        peer:stop(Peer)
+    end).
+
+%% Calls Fun(Dir, Run). Run(Args) runs the command where the file system of Dir has this size, and
+%% then prints the number of files in it.
+on_small_disk(Size, Config, Fun) ->
     Dir = sub(Config, small),
     ok = file:make_dir(Dir),
-    Mount = "mount -t tmpfs -o size=64k tmpfs " ++ Dir,
+    Mount = "mount -t tmpfs -o size=" ++ Size ++ " tmpfs " ++ Dir,
     case os:cmd("unshare -m sh -c '" ++ Mount ++ " && echo can'") of
         "can\n" ->
-            {Peer, Node} = node_with_work(Config, []),
-            Before = warm_look(Peer, Node, Config),
-            {4, Text} = kymo_cli:command(os:find_executable("unshare"),
-                ["-m", "sh", "-c", Mount ++ " && \"$@\"; status=$?; ls " ++ filename:join(Dir, rec) ++ "; exit $status", "sh",
-                    kymo:cli_path(), "attach", "--erl", erl(), "--events", "running", "--for", "100ms",
-                    "-o", filename:join(Dir, rec), Node]),
-            contains(Text, ["no space left", filename:join(Dir, rec), "the copy of the recording is incomplete", "meta"]),
-            same(Before, Peer, Config),
-            peer:stop(Peer);
+            Script = Mount ++ " || exit 9; \"$@\"; status=$?; echo left: $(find " ++ Dir ++ " -mindepth 1 | wc -l); exit $status",
+            Fun(Dir, fun(Args) ->
+                kymo_cli:command(os:find_executable("unshare"),
+                    ["-m", "sh", "-c", Script, "sh", kymo:cli_path(), "attach", "--erl", erl() | Args])
+            end);
         _ ->
             {skip, "this user may not mount file systems"}
     end.

@@ -43,6 +43,14 @@ struct kymo_an_open {
     bool inner_unknown;        /* something in it has ended at an unknown time */
 };
 
+/* A list of requests: the index + 1 of the first and of the last, or of the neighbours; 0 = none. */
+struct kymo_an_list {
+    uint32_t first, last;
+};
+struct kymo_an_link {
+    uint32_t prev, next;
+};
+
 struct kymo_an_process {
     uint64_t ident;
     uint32_t place; /* among the residents */
@@ -51,7 +59,8 @@ struct kymo_an_process {
     uint32_t open_room;
     int64_t last; /* time of its newest event; never decreases */
     /* Scheduling. */
-    uint32_t sched; /* incremented when its scheduling becomes unknown for a time; 0 = unknown */
+    uint32_t sched;     /* incremented when its scheduling becomes unknown for a time; 0 = unknown */
+    uint64_t runs_lost; /* kymo_an.runs_lost when that was last taken into account */
     bool running;
     uint32_t slot, in_mfa;
     int64_t run_start, out_at; /* KYMO_NO_TIME */
@@ -61,15 +70,15 @@ struct kymo_an_process {
     /* Messages and requests. */
     uint64_t name; /* registered name as an ident, or KYMO_IDENT_NONE */
     enum kymo_an_mailbox mail;
-    int64_t received;                 /* newest receive while KYMO_AN_MAIL_FIRST */
-    uint32_t queue_first, queue_last; /* requests fetched but not yet handled: index + 1 */
-    uint32_t handling;                /* request being handled: index + 1 */
-    uint64_t handler;                 /* span of the callback */
-    uint64_t handling_id; /* the same, or of the call that has replaced it; 0 = of the next call */
-    int64_t replied;      /* time of its newest reply */
-    uint32_t pending;     /* calls to it without a reply */
-    uint32_t asked;       /* calls by it without a reply */
-    bool handlers_seen;   /* its callbacks are traced */
+    int64_t received;          /* newest receive while KYMO_AN_MAIL_FIRST */
+    struct kymo_an_list queue; /* requests fetched but not yet handled */
+    uint32_t handling;         /* request being handled: index + 1 */
+    uint64_t handler;          /* span of the callback */
+    uint64_t handling_id;      /* the same, or of the call that has replaced it; 0 = of the next call */
+    int64_t replied;           /* time of its newest reply */
+    uint32_t pending;          /* calls to it without a reply */
+    uint32_t asked;            /* calls by it without a reply */
+    bool handlers_seen;        /* its callbacks are traced */
     /* Processes on other nodes that it spawned and that have exited, without a 'DOWN' yet:
      * how many, and the newest. */
     uint32_t far_exits;
@@ -89,12 +98,16 @@ enum kymo_an_function {
     KYMO_AN_F_HANDLES = KYMO_AN_F_CALL | KYMO_AN_F_CAST
 };
 
+/* The lists that a request may be in. */
+enum kymo_an_among { KYMO_AN_OPEN, KYMO_AN_QUEUED, KYMO_AN_OF_SERVER, KYMO_AN_LISTS };
+
 /* A request that has not ended. */
 struct kymo_an_request {
     struct kymo_request q;
-    uint32_t next; /* index + 1 in the queue of the server */
-    int64_t taken; /* out of the mailbox; KYMO_NO_TIME */
-    bool used, queued, counted;
+    struct kymo_an_link link[KYMO_AN_LISTS];
+    struct kymo_an_process *queued; /* in whose queue it is, NULL = none */
+    int64_t taken;                  /* out of the mailbox; KYMO_NO_TIME */
+    bool used, counted;
     bool awaited; /* its `taken` event is expected */
     /* Between nodes: the send event is recorded after the message has been passed on, so the
      * receive event may be older. */
@@ -139,12 +152,15 @@ struct kymo_an {
     struct kymo_breaks breaks;
     struct kymo_an_request *requests; /* requests_room of them, a power of two */
     uint32_t requests_room;
-    uint64_t requests_made;  /* the next place in requests, free-running */
-    struct kymo_map by_ref;  /* reference -> index + 1 */
-    struct kymo_map by_mail; /* id of a cast's message -> index + 1 */
-    uint8_t *functions;      /* by canonical id: KYMO_AN_F_*, 0 = not determined yet */
+    uint64_t requests_made;     /* the next place in requests, free-running */
+    struct kymo_an_list open;   /* all that are used, in the order in which they began */
+    struct kymo_an_list queued; /* those in the queues of all servers */
+    struct kymo_map by_ref;     /* reference -> index + 1 */
+    struct kymo_map by_mail;    /* id of a cast's message -> index + 1 */
+    uint8_t *functions;         /* by canonical id: KYMO_AN_F_*, 0 = not determined yet */
     uint32_t n_functions;
-    uint64_t *running; /* by slot: ident, KYMO_IDENT_NONE = none */
+    uint64_t *running;  /* by slot: ident, KYMO_IDENT_NONE = none */
+    uint64_t runs_lost; /* number of calls of kymo_an_runs_lost */
     uint32_t n_slots;
     const struct kymo_slot *slots;
     uint64_t calls;          /* number of span ids assigned so far */
@@ -194,7 +210,8 @@ struct kymo_an_process *kymo_an_known(const struct kymo_an *x, uint64_t ident);
 int64_t kymo_an_busy(const struct kymo_an *x, const struct kymo_an_process *p);
 void kymo_an_in(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
 void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev, bool hibernates);
-/* Makes the scheduling of each process unknown until its next `in` event. */
+/* Makes the scheduling of each process unknown until its next `in` event. The number of steps does not
+ * depend on the number of processes, each of which notices it at its next event. */
 void kymo_an_runs_lost(struct kymo_an *x);
 /* Registers and unregisters its name. */
 void kymo_an_rename(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
@@ -260,9 +277,12 @@ void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, co
 void kymo_an_request_span_replaced(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
 /* p has exited: ends the requests to it and from it that have no reply. */
 void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p);
-/* From now on, calls of callbacks are not assigned to the requests that are queued now. */
+/* p is forgotten, but has not exited: none of its requests is in its queue any more. */
+void kymo_an_request_forget(struct kymo_an *x, struct kymo_an_process *p);
+/* From now on, calls of callbacks are not assigned to the requests that are queued now. Takes a step
+ * for each of them. */
 void kymo_an_requests_unqueue(struct kymo_an *x);
-/* Reports all open requests. */
+/* Reports all open requests. Takes a step for each of them. */
 void kymo_an_requests_end(struct kymo_an *x);
 
 #endif

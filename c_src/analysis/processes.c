@@ -8,6 +8,8 @@
 
 #include "analysis_int.h"
 
+static void lose_run(struct kymo_an *x, struct kymo_an_process *p);
+
 struct kymo_an_process *kymo_an_known(const struct kymo_an *x, uint64_t ident)
 {
     struct kymo_an_process **p = kymo_map_get(&x->processes, ident);
@@ -48,6 +50,7 @@ static struct kymo_an_process *add(struct kymo_an *x, const struct kymo_event *e
         kymo_an_forget(x, old, NULL);
         x->residents.ident[p->place] = ev->who;
     }
+    p->runs_lost = x->runs_lost;
     p->run_start = p->out_at = p->runnable = KYMO_NO_TIME;
     p->replied = KYMO_NO_TIME;
     p->mail = x->cut && ev->id != KYMO_E_SPAWNED ? KYMO_AN_MAIL_UNKNOWN : KYMO_AN_MAIL_KNOWN;
@@ -84,6 +87,8 @@ struct kymo_an_process *kymo_an_process(struct kymo_an *x, const struct kymo_eve
             return NULL;
         *recent(x, ev->who) = p;
     }
+    if (p->runs_lost != x->runs_lost)
+        lose_run(x, p);
     kymo_residents_heard(&x->residents, p->place);
     return p;
 }
@@ -177,14 +182,23 @@ void kymo_an_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo
     end_run(x, p, p->last, kymo_canonical(x->r, ev->mfa), reason, hibernates, exited);
 }
 
+/* Takes into account for p that events were lost. */
+static void lose_run(struct kymo_an *x, struct kymo_an_process *p)
+{
+    if (p->running)
+        end_run(x, p, KYMO_NO_TIME, 0, KYMO_OUT_UNKNOWN, false, false);
+    p->runs_lost = x->runs_lost;
+    p->out_at = KYMO_NO_TIME;
+    p->sched += p->sched > 0;
+}
+
 void kymo_an_runs_lost(struct kymo_an *x)
 {
-    size_t it = 0;
-    for (struct kymo_an_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;) {
-        if ((*p)->running)
-            end_run(x, *p, KYMO_NO_TIME, 0, KYMO_OUT_UNKNOWN, false, false);
-        (*p)->out_at = KYMO_NO_TIME;
-        (*p)->sched += (*p)->sched > 0;
+    x->runs_lost++;
+    for (uint32_t i = 0; i < x->n_slots; i++) {
+        struct kymo_an_process *p = x->running[i] != KYMO_IDENT_NONE ? kymo_an_known(x, x->running[i]) : NULL;
+        if (p != NULL)
+            lose_run(x, p);
     }
 }
 
@@ -218,10 +232,14 @@ static void remember_dead(struct kymo_an *x, uint64_t ident)
 
 void kymo_an_forget(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
 {
+    if (p->runs_lost != x->runs_lost)
+        lose_run(x, p);
     kymo_an_end_spans(x, p, ev);
     kymo_flows_exit(&x->flows, p->ident);
     if (ev != NULL)
         kymo_an_request_exit(x, p);
+    else
+        kymo_an_request_forget(x, p);
     p->life.last = p->last;
     p->life.end = ev != NULL ? p->last : KYMO_NO_TIME;
     p->life.reason = ev != NULL ? kymo_canonical(x->r, ev->atom) : 0;

@@ -32,18 +32,38 @@ static struct kymo_an_request *find(const struct kymo_an *x, const struct kymo_m
     return place != NULL ? request_at(x, *place) : NULL;
 }
 
-static void unqueue(struct kymo_an *x, struct kymo_an_process *server, struct kymo_an_request *a)
+static void append(struct kymo_an *x, struct kymo_an_list *l, enum kymo_an_among among,
+                   struct kymo_an_request *a)
 {
-    uint32_t place = place_of(x, a), before = 0;
-    for (uint32_t i = server->queue_first; i != 0 && i != place; i = x->requests[i - 1].next)
-        before = i;
-    if (before != 0)
-        x->requests[before - 1].next = a->next;
-    else
-        server->queue_first = a->next;
-    if (server->queue_last == place)
-        server->queue_last = before;
-    a->queued = false;
+    uint32_t place = place_of(x, a);
+    a->link[among] = (struct kymo_an_link){.prev = l->last};
+    *(l->last != 0 ? &request_at(x, l->last)->link[among].next : &l->first) = place;
+    l->last = place;
+}
+
+static void prepend(struct kymo_an *x, struct kymo_an_list *l, enum kymo_an_among among,
+                    struct kymo_an_request *a)
+{
+    uint32_t place = place_of(x, a);
+    a->link[among] = (struct kymo_an_link){.next = l->first};
+    *(l->first != 0 ? &request_at(x, l->first)->link[among].prev : &l->last) = place;
+    l->first = place;
+}
+
+static void drop(struct kymo_an *x, struct kymo_an_list *l, enum kymo_an_among among,
+                 const struct kymo_an_request *a)
+{
+    struct kymo_an_link link = a->link[among];
+    *(link.prev != 0 ? &request_at(x, link.prev)->link[among].next : &l->first) = link.next;
+    *(link.next != 0 ? &request_at(x, link.next)->link[among].prev : &l->last) = link.prev;
+}
+
+/* Takes a request out of the queue that it is in. */
+static void unqueue(struct kymo_an *x, struct kymo_an_request *a)
+{
+    drop(x, &a->queued->queue, KYMO_AN_OF_SERVER, a);
+    drop(x, &x->queued, KYMO_AN_QUEUED, a);
+    a->queued = NULL;
 }
 
 /* Ends a request. */
@@ -53,9 +73,9 @@ static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t 
     if (a->q.handled == KYMO_NO_TIME)
         a->q.handled = a->taken;
     a->q.ended = a->late ? (uint8_t)KYMO_REQ_REPLIED : ended;
+    if (a->queued != NULL)
+        unqueue(x, a);
     if (server != NULL) {
-        if (a->queued)
-            unqueue(x, server, a);
         if (a->counted)
             server->pending--;
         if (server->handling == place_of(x, a))
@@ -70,6 +90,7 @@ static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t 
         kymo_map_remove(&x->by_ref, a->q.ref);
     else
         kymo_map_remove(&x->by_mail, a->q.mail);
+    drop(x, &x->open, KYMO_AN_OPEN, a);
     a->used = false;
 }
 
@@ -111,6 +132,7 @@ static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *
     memset(a, 0, sizeof *a);
     *place = place_of(x, a);
     a->used = true;
+    append(x, &x->open, KYMO_AN_OPEN, a);
     a->taken = KYMO_NO_TIME;
     a->q = (struct kymo_request){.id = ++x->requests_made,
                                  .sent = KYMO_NO_TIME,
@@ -191,8 +213,8 @@ static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const str
 static void infer_handled(struct kymo_an *x, struct kymo_an_process *server, struct kymo_an_request *a,
                           int64_t reply_before)
 {
-    while (server->queue_first != 0 && server->queue_first != place_of(x, a)) {
-        struct kymo_an_request *first = request_at(x, server->queue_first);
+    while (server->queue.first != 0 && server->queue.first != place_of(x, a)) {
+        struct kymo_an_request *first = request_at(x, server->queue.first);
         if (first->q.kind != KYMO_REQ_CAST)
             return;
         close_request(x, first, KYMO_REQ_NO_REPLY);
@@ -245,10 +267,10 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         a->counted = false;
         p->pending--;
     }
-    if (a->queued && !p->handlers_seen && a->taken == KYMO_NO_TIME)
+    if (a->queued != NULL && !p->handlers_seen && a->taken == KYMO_NO_TIME)
         infer_handled(x, p, a, before);
-    if (a->queued)
-        unqueue(x, p, a);
+    if (a->queued != NULL)
+        unqueue(x, a);
     if (a->late)
         close_request(x, a, KYMO_REQ_REPLIED);
 }
@@ -292,13 +314,9 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
     }
     a->q.fetched = p->last;
     a->awaited = ev->number != 0 && x->takes;
-    a->queued = true;
-    a->next = 0;
-    if (p->queue_last != 0)
-        x->requests[p->queue_last - 1].next = place_of(x, a);
-    else
-        p->queue_first = place_of(x, a);
-    p->queue_last = place_of(x, a);
+    a->queued = p;
+    append(x, &p->queue, KYMO_AN_OF_SERVER, a);
+    append(x, &x->queued, KYMO_AN_QUEUED, a);
     p->life.requests_handled++;
 }
 
@@ -378,23 +396,21 @@ void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const s
     struct kymo_an_request *a = kind_of(mail->kind) == 0 ? NULL
                                 : mail->ref != 0         ? find(x, &x->by_ref, mail->ref)
                                                          : find(x, &x->by_mail, mail->id);
-    if (a == NULL || a->q.server != p->ident || a->q.fetched == KYMO_NO_TIME || !a->queued)
+    if (a == NULL || a->q.server != p->ident || a->q.fetched == KYMO_NO_TIME || a->queued == NULL)
         return;
     a->taken = p->last;
     /* The next callback is for this one. What was taken before it has been handled. */
-    unqueue(x, p, a);
+    unqueue(x, a);
     for (struct kymo_an_request *first;
-         (first = request_at(x, p->queue_first)) != NULL && first->taken != KYMO_NO_TIME;) {
+         (first = request_at(x, p->queue.first)) != NULL && first->taken != KYMO_NO_TIME;) {
         if (first->q.kind == KYMO_REQ_CAST)
             close_request(x, first, KYMO_REQ_NO_REPLY);
         else
-            unqueue(x, p, first);
+            unqueue(x, first);
     }
-    a->queued = true;
-    a->next = p->queue_first;
-    p->queue_first = place_of(x, a);
-    if (p->queue_last == 0)
-        p->queue_last = p->queue_first;
+    a->queued = p;
+    prepend(x, &p->queue, KYMO_AN_OF_SERVER, a);
+    append(x, &x->queued, KYMO_AN_QUEUED, a);
 }
 
 /* ---- callbacks ---- */
@@ -405,13 +421,13 @@ void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const st
     if (what == 0 || p->handling != 0)
         return;
     p->handlers_seen = true;
-    while (p->queue_first != 0) {
-        struct kymo_an_request *a = request_at(x, p->queue_first);
+    while (p->queue.first != 0) {
+        struct kymo_an_request *a = request_at(x, p->queue.first);
         bool cast = a->q.kind == KYMO_REQ_CAST;
         if (a->awaited && a->taken == KYMO_NO_TIME)
             return; /* it is in the mailbox: the callback is for something unknown */
         bool fits = (what & (cast ? KYMO_AN_F_CAST : KYMO_AN_F_CALL)) != 0;
-        unqueue(x, p, a);
+        unqueue(x, a);
         if (fits) {
             a->q.handled = p->last;
             a->q.handler = s->id;
@@ -465,45 +481,48 @@ void kymo_an_request_span_replaced(struct kymo_an *x, struct kymo_an_process *p,
 
 static void close_calls_of(struct kymo_an *x, uint64_t client)
 {
-    for (uint32_t i = 0; i < x->requests_room; i++) {
-        struct kymo_an_request *a = &x->requests[i];
-        if (a->used && !a->late && a->q.kind != KYMO_REQ_CAST && a->q.client == client)
+    struct kymo_an_request *a = request_at(x, x->open.first);
+    while (a != NULL) {
+        struct kymo_an_request *next = request_at(x, a->link[KYMO_AN_OPEN].next);
+        if (!a->late && a->q.kind != KYMO_REQ_CAST && a->q.client == client)
             close_request(x, a, KYMO_REQ_GONE);
+        a = next;
     }
 }
 
 void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p)
 {
     /* The clients of the calls in its queue will receive a 'DOWN'. */
-    while (p->queue_first != 0) {
-        struct kymo_an_request *a = request_at(x, p->queue_first);
+    while (p->queue.first != 0) {
+        struct kymo_an_request *a = request_at(x, p->queue.first);
         if (a->q.kind == KYMO_REQ_CAST)
             close_request(x, a, KYMO_REQ_GONE);
         else
-            unqueue(x, p, a);
+            unqueue(x, a);
     }
     if (p->asked > 0)
         close_calls_of(x, p->ident);
     far_child_exits(x, p);
 }
 
+void kymo_an_request_forget(struct kymo_an *x, struct kymo_an_process *p)
+{
+    while (p->queue.first != 0)
+        unqueue(x, request_at(x, p->queue.first));
+}
+
 void kymo_an_requests_unqueue(struct kymo_an *x)
 {
-    for (uint32_t i = 0; i < x->requests_room; i++) {
-        struct kymo_an_request *a = &x->requests[i];
-        struct kymo_an_process *server = a->used && a->queued ? kymo_an_known(x, a->q.server) : NULL;
-        if (server != NULL && a->q.kind == KYMO_REQ_CAST)
+    for (struct kymo_an_request *a; (a = request_at(x, x->queued.first)) != NULL;) {
+        if (a->q.kind == KYMO_REQ_CAST)
             close_request(x, a, KYMO_REQ_NO_REPLY);
-        else if (server != NULL)
-            unqueue(x, server, a);
+        else
+            unqueue(x, a);
     }
 }
 
 void kymo_an_requests_end(struct kymo_an *x)
 {
-    for (uint32_t i = 0; i < x->requests_room; i++) {
-        struct kymo_an_request *a = &x->requests[i];
-        if (a->used)
-            close_request(x, a, a->q.kind == KYMO_REQ_CAST ? KYMO_REQ_NO_REPLY : KYMO_REQ_OPEN);
-    }
+    for (struct kymo_an_request *a; (a = request_at(x, x->open.first)) != NULL;)
+        close_request(x, a, a->q.kind == KYMO_REQ_CAST ? KYMO_REQ_NO_REPLY : KYMO_REQ_OPEN);
 }

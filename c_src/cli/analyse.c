@@ -174,33 +174,6 @@ bool cli_wants_function(struct cli_analysis *a, uint32_t mfa)
 
 /* ---- text ---- */
 
-const char *cli_format_duration(int64_t ns, char *buf, size_t size)
-{
-    static const struct {
-        double ns;
-        const char *unit;
-    } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}};
-    double v = ns < 0 ? -(double)ns : (double)ns;
-    if (ns == KYMO_NO_TIME) {
-        snprintf(buf, size, "-");
-        return buf;
-    }
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        /* Use the next unit if the value would be rounded to 1000 of this one. */
-        if (v >= units[i].ns * 0.9995) {
-            v /= units[i].ns;
-            snprintf(buf, size,
-                     v >= 99.95   ? "%s%.0f %s"
-                     : v >= 9.995 ? "%s%.1f %s"
-                                  : "%s%.2f %s",
-                     ns < 0 ? "-" : "", v, units[i].unit);
-            return buf;
-        }
-    }
-    snprintf(buf, size, "%" PRId64 " ns", ns);
-    return buf;
-}
-
 const char *cli_format_since(const struct cli_analysis *a, int64_t ns, char *buf, size_t size)
 {
     if (ns == KYMO_NO_TIME)

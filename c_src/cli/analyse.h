@@ -64,8 +64,6 @@ int cli_analysis_close(struct cli_analysis *a, int status);
 bool cli_wants_process(const struct cli_analysis *a, uint64_t ident);
 bool cli_wants_function(struct cli_analysis *a, uint32_t mfa);
 
-/* "1.23 ms", "-" for KYMO_NO_TIME: in buf, which is returned. */
-const char *cli_format_duration(int64_t ns, char *buf, size_t size);
 #define CLI_DURATION(ns) cli_format_duration((ns), (char[32]){0}, 32)
 /* Seconds since the start of the recording; "-" for KYMO_NO_TIME. */
 const char *cli_format_since(const struct cli_analysis *a, int64_t ns, char *buf, size_t size);

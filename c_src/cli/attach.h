@@ -32,8 +32,8 @@ void attach_args_free(struct attach_args *a);
 char *attach_home(void);
 
 /* Runs args[0], found in PATH, and waits until it has ended. With `lines`, each line of standard
- * input requests a snapshot from the child, and end of file the end. A cookie that is not NULL
- * is passed in the environment, where other users cannot read it. With pid, the child joins the
+ * input requests a snapshot from the child, and Ctrl-D on a terminal the end. A cookie that is not
+ * NULL is passed in the environment, where other users cannot read it. With pid, the child joins the
  * network and host name namespaces of that process; this needs privileges unless they are the
  * namespaces of this process. Returns the exit status of the child, or KYMO_EXIT_NODE after a
  * message if the child cannot be run or was killed. */

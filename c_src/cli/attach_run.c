@@ -143,8 +143,9 @@ int attach_status(int status, const char *name)
                     WTERMSIG(status));
 }
 
-/* Forwards each line of standard input as a request for a snapshot, and end of file as the
- * request to end. Returns false if there is no more input. */
+/* Forwards each line of standard input as a request for a snapshot, and Ctrl-D on a terminal as
+ * the request to end. Other input may end at any time, as in a service, which asks for nothing.
+ * Returns false if there is no more input. */
 static bool forward_lines(int out)
 {
     char text[256];
@@ -155,7 +156,7 @@ static bool forward_lines(int out)
         if (text[i] == '\n')
             (void)!write(out, "s", 1);
     }
-    if (n <= 0)
+    if (n <= 0 && isatty(STDIN_FILENO))
         (void)!write(out, "\n", 1);
     return n > 0;
 }

@@ -107,7 +107,7 @@ static int start(struct attach_show *s, const struct attach_options *o, char *co
     return KYMO_EXIT_NODE;
 }
 
-int attach_show_open(struct attach_show *s, const struct attach_options *o, char **nodes)
+int attach_show_open(struct attach_show *s, const struct attach_options *o, char **nodes, bool quiet)
 {
     struct attach_args args = {0};
     int status = KYMO_EXIT_OK;
@@ -119,7 +119,7 @@ int attach_show_open(struct attach_show *s, const struct attach_options *o, char
         status = KYMO_EXIT_NODE;
     if (status == KYMO_EXIT_OK) {
         attach_options_command(&args, o, home, "show", nodes);
-        attach_args_pair(&args, "quiet", "false");
+        attach_args_pair(&args, "quiet", quiet ? "true" : "false");
         status = args.failed ? cli_fail(KYMO_EXIT_MEMORY, "out of memory") : start(s, o, args.list);
     }
     if (status == KYMO_EXIT_OK)

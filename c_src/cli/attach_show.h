@@ -23,10 +23,10 @@ struct attach_show {
  * selects a node. Returns an exit status, after a message unless it is KYMO_EXIT_OK. */
 int attach_show_target(const struct attach_options *o, int n, char **args, bool *is_node);
 
-/* Attaches, and waits until the recording can be read. If a signal ends this process during
- * that, the node cleans up. Returns an exit status, after a message unless it is KYMO_EXIT_OK.
- * Call attach_show_close in both cases. */
-int attach_show_open(struct attach_show *s, const struct attach_options *o, char **nodes);
+/* Attaches, and waits until the recording can be read. With `quiet`, prints errors only. If a
+ * signal ends this process during that, the node cleans up. Returns an exit status, after a
+ * message unless it is KYMO_EXIT_OK. Call attach_show_close in both cases. */
+int attach_show_open(struct attach_show *s, const struct attach_options *o, char **nodes, bool quiet);
 /* Ends the recording, waits until everything was removed from the node, and prints the
  * child's messages. Returns `status`, or an error that has occurred since opening. */
 int attach_show_close(struct attach_show *s, int status);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "kymo_recorded.h"
 #include "stats.h"
 
 /* A difference of means beyond this many standard errors is significant. */
@@ -21,7 +22,7 @@ struct side {
     uint64_t calls, ended;
     int64_t self, p50, p99, max;
     double mean, error; /* of the duration of a call in ns, and its standard error */
-    double seconds;     /* time for which its calls were recorded: not shed by a budget */
+    double seconds;     /* time for which its calls were recorded */
 };
 
 struct sides {
@@ -69,30 +70,10 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct side *)a)->name, ((const struct side *)b)->name);
 }
 
-/* The time for which the function's calls were recorded: the length of the recording without the
- * stretches in which a budget had shed them, which are in order of time. */
-static double seconds_of(const struct cli_analysis *a, uint64_t mfa)
-{
-    size_t n;
-    const struct kymo_shed *s = kymo_reader_shed(a->r, &n);
-    if (a->result.first == KYMO_NO_TIME)
-        return 0;
-    int64_t until = a->result.first, recorded = a->result.last - a->result.first;
-    for (size_t i = 0; i < n; i++) {
-        bool its = s[i].kind == KYMO_KIND_CALLS || (s[i].kind == KYMO_KINDS && s[i].mfa == mfa);
-        int64_t from = s[i].from > until ? s[i].from : until;
-        int64_t to = s[i].to < a->result.last ? s[i].to : a->result.last;
-        if (its && to > from) {
-            recorded -= to - from;
-            until = to;
-        }
-    }
-    return (double)recorded / 1e9;
-}
-
 static int collect(struct cli_analysis *a, struct sides *out)
 {
     struct cli_stats s;
+    struct kymo_recorded recorded = {.first = 0};
     char name[2300];
     cli_stats_init(&s, a, CLI_BY_FUNCTION);
     struct kymo_analysis_sink sink = cli_stats_sink(&s);
@@ -100,7 +81,11 @@ static int collect(struct cli_analysis *a, struct sides *out)
     out->p = calloc(s.rows.count + 1, sizeof *out->p);
     if (status == KYMO_EXIT_OK && (out->p == NULL || s.failed))
         status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    out->seconds = a->result.first != KYMO_NO_TIME ? (double)(a->result.last - a->result.first) / 1e9 : 0;
+    bool any = a->result.first != KYMO_NO_TIME;
+    out->seconds = any ? (double)(a->result.last - a->result.first) / 1e9 : 0;
+    if (status == KYMO_EXIT_OK && any &&
+        kymo_recorded_init(&recorded, a->r, a->result.first, a->result.last) != 0)
+        status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     size_t it = 0;
     for (const struct cli_stats_row *r;
          status == KYMO_EXIT_OK && out->p != NULL && (r = kymo_map_next(&s.rows, &it, NULL)) != NULL;) {
@@ -120,10 +105,11 @@ static int collect(struct cli_analysis *a, struct sides *out)
         f->max = r->sums.ended > 0 ? r->sums.max : KYMO_NO_TIME;
         f->mean = mean_of(r);
         f->error = standard_error(r, f->mean);
-        f->seconds = seconds_of(a, r->key);
+        f->seconds = (double)kymo_recorded_ns(&recorded, (uint32_t)r->key) / 1e9;
     }
     if (out->n > 1)
         qsort(out->p, out->n, sizeof *out->p, by_name);
+    kymo_recorded_free(&recorded);
     cli_stats_free(&s);
     return status;
 }

@@ -183,7 +183,7 @@ static int show_dir(struct top *t, const char *dir)
 static int show_node(struct top *t, const struct attach_options *o, char **nodes)
 {
     struct attach_show s;
-    int status = attach_show_open(&s, o, nodes);
+    int status = attach_show_open(&s, o, nodes, t->quiet);
     t->fresh = true;
     if (status == KYMO_EXIT_OK)
         status = show_dir(t, s.dir);

@@ -59,7 +59,7 @@ static bool any_counter(const struct cli_counters *c)
 /* Formats a value: bytes with a unit, shares in percent. */
 static const char *shown(unsigned counter, double level, char *buf, size_t size)
 {
-    uint64_t n = (uint64_t)(level + 0.5);
+    uint64_t n = cli_rounded(level);
     switch (kymo_counter_unit(counter)) {
     case KYMO_UNIT_BYTES: return cli_format_bytes(n, buf, size);
     case KYMO_UNIT_SHARE: snprintf(buf, size, "%.1f %%", level / 1e4); return buf;
@@ -109,7 +109,7 @@ void cli_counters_json(const struct cli_counters *c)
         cli_json_bool("per_second", kymo_counter_is_sum(i));
         cli_json_uint("values", one->n);
         cli_json_uint("min", one->least);
-        cli_json_uint("mean", (uint64_t)(mean(one) + 0.5));
+        cli_json_uint("mean", cli_rounded(mean(one)));
         cli_json_uint("max", one->most);
         cli_json_uint("last", one->last);
         cli_json_close('}');

@@ -8,6 +8,15 @@
 
 #include "kymo_gauges.h"
 
+/* The nearest integer; UINT64_MAX if v is too large, 0 if it is negative. A mean of values near
+ * 2^64 is 2^64 as a double. */
+static inline uint64_t cli_rounded(double v)
+{
+    if (!(v < 0x1p64))
+        return UINT64_MAX;
+    return v > 0 ? (uint64_t)(v + 0.5) : 0;
+}
+
 /* Statistics of one counter. */
 struct cli_counter {
     uint64_t n; /* number of values; for counters that count up, of rates */

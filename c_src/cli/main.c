@@ -3,10 +3,12 @@
  * The main program: runs the subcommand. Also messages and other parts that subcommands share.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kymo_cli.h"
 #include "shed.h"
@@ -172,9 +174,20 @@ static int help(const char *command)
     return cli_flush(KYMO_EXIT_OK);
 }
 
+/* Occupies the standard descriptors that the caller has closed, which files and pipes would get
+ * otherwise. Reading and writing them fails as before. */
+static void hold_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static char out[1 << 16];
+    hold_standard();
     /* Writing to a closed pipe returns an error and does not kill the program. */
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, out, _IOFBF, sizeof out);

@@ -134,7 +134,7 @@ static void put_rate(struct list *l, const struct cli_node_now *n, unsigned i, c
 {
     const struct cli_counter *c = counter(n, i);
     if (c != NULL)
-        put(l, "", CLI_COUNT((uint64_t)(mean(c) + 0.5)), after);
+        put(l, "", CLI_COUNT(cli_rounded(mean(c))), after);
 }
 
 static void put_bytes(struct list *l, const struct cli_node_now *n, unsigned i, const char *before,
@@ -144,7 +144,7 @@ static void put_bytes(struct list *l, const struct cli_node_now *n, unsigned i, 
     const struct cli_counter *c = counter(n, i);
     if (c != NULL)
         put(l, before,
-            cli_format_bytes(kymo_counter_is_sum(i) ? (uint64_t)(mean(c) + 0.5) : c->last, text, sizeof text),
+            cli_format_bytes(kymo_counter_is_sum(i) ? cli_rounded(mean(c)) : c->last, text, sizeof text),
             after);
 }
 
@@ -286,7 +286,7 @@ void cli_node_now_json(const struct cli_node_now *n)
             continue;
         cli_json_open(NULL, '{');
         cli_json_uint("scheduler", i);
-        cli_json_uint("utilization_ppm", (uint64_t)(mean(&n->scheduler[i]) + 0.5));
+        cli_json_uint("utilization_ppm", cli_rounded(mean(&n->scheduler[i])));
         cli_json_close('}');
     }
     cli_json_close(']');

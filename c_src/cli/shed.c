@@ -36,16 +36,6 @@ static void name_of(const struct kymo_reader *r, const struct kymo_shed *s, char
         kymo_format_mfa(r, s->mfa, buf, size);
 }
 
-/* True if the same function or kind is earlier in the list. */
-static bool seen(const struct kymo_reader *r, const struct kymo_shed *s, size_t i)
-{
-    for (size_t k = 0; k < i; k++) {
-        if (s[k].mfa == s[i].mfa && s[k].kind == s[i].kind && matters(r, &s[k]))
-            return true;
-    }
-    return false;
-}
-
 /* Describes when something was left out: to the end of the recording, or for a while. */
 static void when(const struct kymo_reader *r, const struct kymo_shed *s, size_t n, size_t first, char *buf,
                  size_t size)
@@ -65,10 +55,12 @@ void cli_shed_phrase(const struct kymo_reader *r, char *buf, size_t size)
     size_t n, functions = 0, first = 0, used = 0;
     const struct kymo_shed *s = kymo_reader_shed(r, &n);
     char name[2200], kinds[256] = "", at[64];
+    /* Ignores the kind `calls`, which is shed only while functions are being shed. */
+    bool seen[KYMO_KINDS + 1] = {[KYMO_KIND_CALLS] = true};
     for (size_t i = 0; i < n; i++) {
-        /* Ignores the kind `calls`, which is shed only while functions are being shed. */
-        if (!matters(r, &s[i]) || s[i].kind == KYMO_KIND_CALLS || (s[i].kind < KYMO_KINDS && seen(r, s, i)))
+        if (!matters(r, &s[i]) || seen[s[i].kind])
             continue;
+        seen[s[i].kind] = s[i].kind < KYMO_KINDS;
         if (s[i].kind < KYMO_KINDS && used < sizeof kinds) {
             when(r, s, n, i, at, sizeof at);
             used += (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s %s", used > 0 ? ", " : "",

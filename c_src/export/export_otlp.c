@@ -57,7 +57,7 @@ static void put_shed(struct kymo_otlp_writer *w, const struct kymo_reader *r, ui
         kymo_otlp_int(w, "kymo.budget.cpu_ppm", (int64_t)m->budget_ppm);
     if (m->budget_events != 0)
         kymo_otlp_int(w, "kymo.budget.events", (int64_t)m->budget_events);
-    if (kymo_shed_text(r, i, INT64_MIN, INT64_MAX, text, sizeof text) > 0)
+    if (kymo_shed_text(r, i, text, sizeof text) > 0)
         kymo_otlp_text(w, "kymo.shed", text);
 }
 

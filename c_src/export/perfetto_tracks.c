@@ -120,11 +120,11 @@ static void count_running(struct kymo_pfx *x, struct kymo_pfx_node *node, int64_
 
 /* ---- events shed by a budget ---- */
 
-static void begin_shed(struct kymo_pfx *x, struct kymo_pfx_node *node, uint32_t i)
+static void begin_shed(struct kymo_pfx *x, struct kymo_pfx_node *node)
 {
     static const char name[] = "left out to keep the budget";
     char text[1024];
-    if (kymo_shed_text(x->r, i, node->shed_span.from, node->shed_span.to, text, sizeof text) == 0)
+    if (kymo_shed_walk_text(&node->shed, text, sizeof text) == 0)
         return;
     if (node->shed_track == 0) {
         node->shed_track = x->next_track++;
@@ -153,7 +153,7 @@ void kymo_pfx_shed(struct kymo_pfx *x)
         struct kymo_pfx_node *node = &x->nodes[i];
         while (node->shed_has && node->shed_span.from <= x->now) {
             if (!node->shed_open && node->shed_span.to > x->first)
-                begin_shed(x, node, i);
+                begin_shed(x, node);
             if (node->shed_span.to > x->now)
                 break;
             end_shed(x, node, node->shed_span.to);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "counters.h"
 #include "json.h"
 #include "kymo_names.h"
 #include "kymo_timeline.h"
@@ -105,13 +106,13 @@ static void put_line(const struct report_charts *c, uint64_t key, const struct r
     cli_json_bool("per_second", kymo_counter_is_sum(counter));
     cli_json_uint("samples", line->values);
     cli_json_uint("min", line->least);
-    cli_json_uint("mean", (uint64_t)(line->total / (double)line->values + 0.5));
+    cli_json_uint("mean", cli_rounded(line->total / (double)line->values));
     cli_json_uint("max", line->most);
     cli_json_uint("last", line->last);
     cli_json_open("parts", '[');
     for (unsigned i = 0; i < CHART_PARTS; i++) {
         if (line->n[i] > 0)
-            cli_json_uint(NULL, (uint64_t)(line->sum[i] / line->n[i] + 0.5));
+            cli_json_uint(NULL, cli_rounded(line->sum[i] / line->n[i]));
         else
             cli_json_null(NULL);
     }

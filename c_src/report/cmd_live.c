@@ -93,7 +93,7 @@ static int serve_dir(const struct options *o, const char *dir)
 static int serve_node(const struct options *o, const struct attach_options *node, char **nodes)
 {
     struct attach_show s;
-    int status = attach_show_open(&s, node, nodes);
+    int status = attach_show_open(&s, node, nodes, false);
     if (status == KYMO_EXIT_OK)
         status = serve_dir(o, s.dir);
     return attach_show_close(&s, status);

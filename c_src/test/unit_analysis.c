@@ -6,6 +6,7 @@
 
 #include "kymo_lesson.h"
 #include "kymo_naming.h"
+#include "kymo_residents.h"
 #include "scene.h"
 
 /* ---- tests ---- */
@@ -571,6 +572,41 @@ static void names_of_relatives(void **state)
     close_scene(&x);
 }
 
+/* A server is forgotten to bound memory while a cast is in its queue, and is heard of again. */
+static void forgotten_server(void **state)
+{
+    (void)state;
+    enum { OTHERS = 2 * KYMO_RESIDENTS };
+    struct scene x;
+    open_scene(&x);
+    uint32_t m = tr_atom(&x.t, "m"), handle_cast = tr_mfa(&x.t, m, tr_atom(&x.t, "handle_cast"), 2);
+    message(&x, 0, 100, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CAST, 0);
+    message(&x, 0, 110, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CAST, 0);
+    uint64_t at = 200, seq = 1;
+    for (uint32_t i = 0; i < OTHERS; i++, at++) {
+        if (x.s[0].len + 64 > TR_SEGMENT) {
+            ts_close(&x.s[0], true);
+            tr_to_data(&x.t, 1, &x.s[0], true);
+            ts_open(&x.s[0], &x.t, 0, ++seq, START + at);
+        }
+        wm(&x, 0, at, KYMO_E_CALL, PID(100 + i), x.a);
+    }
+    wm(&x, 0, at, KYMO_E_CALL, PID(9), handle_cast);
+    ts_close(&x.s[0], true);
+    ts_close(&x.s[1], true);
+    tr_to_data(&x.t, 1, &x.s[0], true);
+    x.r = open_it(&x.t);
+    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct kymo_analysis_sink sink = {.arg = &x, .request = keep_request};
+    char err[256] = "";
+    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, err, sizeof err), 0);
+    assert_true(x.res.evicted > KYMO_RESIDENTS / 2);
+    assert_int_equal(x.requests, 1);
+    assert_int_equal(x.request[0].fetched - x.request[0].sent, 10);
+    assert_true(x.request[0].handled == KYMO_NO_TIME);
+    close_scene(&x);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
@@ -587,6 +623,7 @@ int main(void)
         T(names_of_relatives),
         T(names_are_quoted),
         T(left_out_by_a_budget),
+        T(forgotten_server),
         T(messages_by_number),
         T(requests_taken),
         T(callback_of_the_taken),
