@@ -426,6 +426,24 @@ static void test_dbg_bytes(void **state)
     assert_memory_equal(x->text, expected, sizeof expected - 1);
 }
 
+/* {Start, Duration}: 1,000,705 and 300. */
+static void test_dbg_slow(void **state)
+{
+    struct bench *x = *state;
+    x->t.meta.creation = 3;
+    x->t.meta.t0_erl_ns = 5;
+    at(x, 1000);
+    ts_slow(&x->s, x->now, PID(5), x->b, 300, 7);
+    export(x, kymo_export_dbg, false);
+    static const char expected[] = "\0\0\0\0\x42\x83h\5w\5trace"
+                                   "Xw\15nonode@nohost\0\0\0\5\0\0\0\0\0\0\0\3"
+                                   "w\4slow"
+                                   "h\3w\1mw\1ba\1"
+                                   "h\2b\0\x0f\x45\1b\0\0\1\x2c";
+    assert_int_equal(x->len, sizeof expected - 1);
+    assert_memory_equal(x->text, expected, sizeof expected - 1);
+}
+
 /* A damaged count does not make the output fill the disk. */
 static void test_dbg_bounds_drops(void **state)
 {
@@ -595,6 +613,7 @@ int main(void)
         TEST(test_folded_by_wall_without_running),
         TEST(test_folded_lost_out),
         TEST(test_dbg_bytes),
+        TEST(test_dbg_slow),
         TEST(test_dbg_bounds_drops),
         TEST(test_ctf_files),
         TEST(test_window_and_filter),
