@@ -17,11 +17,8 @@
 -define(LONG, 5000).
 -define(SHORT, 100).
 
-all() -> [{group, raw}, {group, behaviour}].
-
-groups() ->
-    Cases = [durations, tail_loops, contents, tags, sampled, paused, ended, shown, as_dbg_terms],
-    [{raw, Cases}, {behaviour, Cases}].
+all() ->
+    [durations, tail_loops, contents, tags, sampled, paused, ended, shown, as_dbg_terms, in_perfetto, in_sql].
 
 suite() -> [{timetrap, {minutes, 2}}].
 
@@ -33,24 +30,31 @@ init_per_suite(Config) ->
 
 end_per_suite(_) -> ok.
 
-init_per_group(Interface, Config) -> [{interface, Interface} | Config].
-
-end_per_group(_, _) -> ok.
-
 init_per_testcase(Case, Config) ->
-    Interface = ?config(interface, Config),
-    Dir = filename:join([?config(priv_dir, Config), Interface, Case]),
-    ok = filelib:ensure_dir(Dir),
-    Peer = kymo_peer:start([{peer_env, [{"KYMO_EVENTS", atom_to_list(Interface)}]}, {dir, Dir} | Config]),
-    Interface = kymo_peer:call(Peer, ?MODULE, interface, [Dir ++ ".empty"]),
-    Peer.
+    [{'case', Case} | Config].
 
-end_per_testcase(_, Config) -> kymo_peer:stop(Config).
+end_per_testcase(_, _) -> ok.
+
+%% Runs the case in two nodes.
+both(Config, Case) -> [with(Interface, Case, Config) || Interface <- [raw, behaviour]].
+
+with(Interface, Case, Config) ->
+    Dir = filename:join([?config(priv_dir, Config), Interface, ?config('case', Config)]),
+    ok = filelib:ensure_dir(Dir),
+    Peer = kymo_peer:start([{peer_env, [{"KYMO_EVENTS", atom_to_list(Interface)}]}, {interface, Interface}, {dir, Dir} | Config]),
+    try
+        ?assertEqual(Interface, kymo_peer:call(Peer, ?MODULE, interface, [Dir ++ ".empty"])),
+        Case(Peer)
+    after
+        kymo_peer:stop(Peer)
+    end.
 
 %% ---- cases ----------------------------------------------------------------------
 
 %% Nested calls, calls that throw, and short ones.
-durations(Config) ->
+durations(Config) -> both(Config, fun durations_with/1).
+
+durations_with(Config) ->
     {Dir, Truth} = record(Config, #{}, [{spins, ?LONG}, {spins, ?SHORT}, {throws, ?LONG}, {throws, ?SHORT},
                                         {outer, ?LONG}, {outer, ?SHORT}, {sleeps, ?LONG}, {spins, ?SHORT},
                                         {spins, 2 * ?LONG}]),
@@ -71,14 +75,18 @@ durations(Config) ->
     end.
 
 %% A tail call is part of the call that made it.
-tail_loops(Config) ->
+tail_loops(Config) -> both(Config, fun tail_loops_with/1).
+
+tail_loops_with(Config) ->
     {Dir, Truth} = record(Config, #{}, [{loop, 50}, {loop, 1}, {ping, 51}]),
     Events = events(Dir),
     check(Truth, Events),
-    ?assertEqual([name(loop), name(ping)], [F || #{<<"function">> := F} <- Events]).
+    ?assertEqual([name(loop), name(ping)], lists:usort([F || #{<<"function">> := F} <- Events])).
 
 %% With the contents of everything else, time stamps and the result of the match specification.
-contents(Config) ->
+contents(Config) -> both(Config, fun contents_with/1).
+
+contents_with(Config) ->
     Options = #{calls => arguments, returns => values, terms => contents, messages => contents},
     Spec = [{'_', [], [{slow, ?THRESHOLD}, {message, {{self, 1}}}]}],
     {Dir, Truth} = record(Config, #{options => Options, spec => Spec, flags => [monotonic_timestamp, scheduler_id]},
@@ -90,14 +98,18 @@ contents(Config) ->
     ?assertMatch({match, _}, re:run(Text, "^[0-9.]+ s[0-9]+ <[0-9.]+> slow kymo_slow_SUITE:spins/1 duration_ns=[0-9]+ "
                                           "scheduler=[0-9]+ monotonic=-?[0-9]+", [multiline])).
 
-tags(Config) ->
+tags(Config) -> both(Config, fun tags_with/1).
+
+tags_with(Config) ->
     [begin
          {Dir, Truth} = record(Config, #{options => #{tags => Tags}, name => integer_to_list(I)}, [{spins, ?LONG}]),
          check([T || T <- Truth, Expected], events(Dir))
      end || {I, Tags, Expected} <- [{1, [slow], true}, {2, [calls], true}, {3, [call, return_from], false}, {4, [send], false}]].
 
 %% The processes whose slow calls are recorded are those whose other calls are.
-sampled(Config) ->
+sampled(Config) -> both(Config, fun sampled_with/1).
+
+sampled_with(Config) ->
     {Dir, _} = record(Config, #{options => #{sample => {process, 4}}, processes => 48}, [{spins, ?LONG}]),
     Pids = fun(Event) -> lists:usort([P || #{<<"event">> := E, <<"process">> := P} <- events(Dir), E =:= Event]) end,
     ?assertEqual(Pids(<<"call">>), Pids(<<"slow">>)),
@@ -105,17 +117,23 @@ sampled(Config) ->
     ?assert(length(Pids(<<"slow">>)) < 48).
 
 %% What ends during a pause is not recorded. The tracee stays traced.
-paused(Config) ->
+paused(Config) -> both(Config, fun paused_with/1).
+
+paused_with(Config) ->
     {Dir, [_, _, _] = Truth} = record(Config, #{}, [{spins, ?LONG}, pause, {spins, ?LONG}, resume, {spins, 2 * ?LONG}]),
     check([hd(Truth), lists:last(Truth)], [E || #{<<"event">> := <<"slow">>} = E <- events(Dir)]).
 
 %% The first slow call after the recorder has ended releases the process.
-ended(Config) ->
+ended(Config) -> both(Config, fun ended_with/1).
+
+ended_with(Config) ->
     {Dir, Truth} = record(Config, #{}, [{spins, ?LONG}, stop, {spins, ?LONG}, flags]),
     ?assertEqual({flags, []}, lists:keyfind(flags, 1, Truth)),
     check([hd(Truth)], [E || #{<<"event">> := <<"slow">>} = E <- events(Dir)]).
 
-shown(Config) ->
+shown(Config) -> both(Config, fun shown_with/1).
+
+shown_with(Config) ->
     {Dir, Truth} = record(Config, #{also => id}, [{spins, ?LONG}, {id, 1}, {spins, ?LONG}]),
     Slow = [E || #{<<"event">> := <<"slow">>} = E <- events(Dir)],
     check([T || T <- Truth, element(1, T) =:= spins], Slow),
@@ -126,7 +144,9 @@ shown(Config) ->
     {0, Text} = kymo_cli:run(["print", "-q", "--tag", "slow", Dir]),
     ?assertMatch({match, [_, _]}, re:run(Text, "> slow kymo_slow_SUITE:spins/1 duration_ns=[0-9]+$", [multiline, global])).
 
-as_dbg_terms(Config) ->
+as_dbg_terms(Config) -> both(Config, fun as_dbg_terms_with/1).
+
+as_dbg_terms_with(Config) ->
     {Dir, Truth} = record(Config, #{}, [{spins, ?LONG}, {outer, ?LONG}]),
     File = Dir ++ ".dbg",
     {0, _} = kymo_cli:run(["export", "dbg", "-q", "-o", File, Dir]),
@@ -139,6 +159,30 @@ as_dbg_terms(Config) ->
     %% The clocks of the recording and of Erlang differ by a correction.
     ?assertEqual([], [{F, Start, At} || {{F, At, _, _}, {trace, _, _, _, {Start, _}}} <- lists:zip(Truth, Terms),
                                         abs(Start - At) > 200000000]).
+
+%% trace_processor finds a slice of the recorded duration for each call.
+in_perfetto(Config) -> both(Config, fun in_perfetto_with/1).
+
+in_perfetto_with(Config) ->
+    {Dir, Truth} = record(Config, #{}, [{spins, ?LONG}, {outer, ?LONG}, {outer, 2 * ?LONG}, {spins, ?LONG}]),
+    check(Truth, events(Dir)),
+    File = Dir ++ ".pftrace",
+    {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", File, Dir]),
+    [Slices, Errors] = kymo_trace_processor:query(kymo_trace_processor:find(), File, [
+        "select s.name, s.dur, t.name from slice s join track t on t.id = s.track_id where category = 'slow' order by s.ts + s.dur",
+        "select name, value from stats where severity = 'error' and value > 0"]),
+    ?assertEqual([[F, D, <<"slow calls">>] || #{<<"function">> := F, <<"duration_ns">> := D} <- events(Dir)], Slices),
+    ?assertEqual([], Errors).
+
+in_sql(Config) -> both(Config, fun in_sql_with/1).
+
+in_sql_with(Config) ->
+    {Dir, Truth} = record(Config, #{}, [{outer, ?LONG}]),
+    Events = events(Dir),
+    check(Truth, Events),
+    Query = "select function, duration_ns from events where event = 'slow' order by id",
+    ?assertEqual([maps:with([<<"function">>, <<"duration_ns">>], E) || E <- Events],
+                 json_lines(["sql", "--json", "-q", Dir, Query])).
 
 collect(To, end_of_trace, Acc) ->
     To ! {terms, self(), lists:reverse(Acc)},
