@@ -18,7 +18,7 @@
 -define(SHORT, 100).
 
 all() ->
-    [durations, tail_loops, contents, tags, sampled, paused, ended, shown, as_dbg_terms, in_perfetto, in_sql].
+    [durations, tail_loops, contents, tags, sampled, paused, ended, shown, as_dbg_terms, in_perfetto, in_sql, combined].
 
 suite() -> [{timetrap, {minutes, 2}}].
 
@@ -188,6 +188,26 @@ collect(To, end_of_trace, Acc) ->
     To ! {terms, self(), lists:reverse(Acc)},
     Acc;
 collect(_, Term, Acc) -> [Term | Acc].
+
+%% Another pattern for the same function still records its calls.
+combined(Config) -> both(Config, fun combined_with/1).
+
+combined_with(Config) ->
+    Dir = ?config(dir, Config),
+    Truth = kymo_peer:call(Config, ?MODULE, combined_here, [Dir]),
+    {Slow, Calls} = lists:partition(fun(#{<<"event">> := Event}) -> Event =:= <<"slow">> end, events(Dir)),
+    check(Truth, Slow),
+    ?assertEqual([{<<"call">>, name(spins)}, {<<"call">>, name(spins)}],
+                 [{E, F} || #{<<"event">> := E, <<"function">> := F} <- Calls]).
+
+combined_here(Dir) ->
+    {ok, R} = kymo:start(#{dir => Dir, policy => discard}),
+    put(truth, []),
+    Functions = [{?MODULE, spins, 1, slow(?THRESHOLD)}, {?MODULE, spins, 1}, {?MODULE, inner, 1, slow(?THRESHOLD)}],
+    {ok, _} = kymo:trace(R, #{processes => [self()], functions => Functions}),
+    [measured(F, N) || {F, N} <- [{spins, ?SHORT}, {spins, ?LONG}, {inner, ?LONG}, {inner, ?SHORT}]],
+    {ok, _} = kymo:stop(R),
+    lists:reverse(get(truth)).
 
 %% ---- what must be recorded --------------------------------------------------------
 
