@@ -22,7 +22,8 @@
 %%
 %% If two specifications return different results with `{message, _}', the combined one returns
 %% a list of both. `{message, false}', which suppresses the event, has no effect if another
-%% specification traces the call.
+%% specification traces the call. The same applies to `{slow, Microseconds}', which suppresses it
+%% unless a message follows. Of several of these the shortest time counts.
 -spec union([t(), ...]) -> {ok, t()} | too_large.
 union(Specs) ->
     case lists:usort([normal(Spec) || Spec <- Specs]) of
@@ -35,13 +36,20 @@ union(Specs) ->
     end.
 
 %% @doc A match specification that traces every call, with returns when one of the
-%% given ones reports returns: more than the union, but never too large.
+%% given ones reports returns: more than the union, but never too large. If all of them report
+%% slow calls only, so does the result.
 -spec cover([t(), ...]) -> t().
 cover(Specs) ->
-    Actions = [Action || Spec <- Specs, {_, _, Actions} <- Spec, Action <- Actions],
-    case lists:member({exception_trace}, Actions) orelse lists:member({return_trace}, Actions) of
-        true -> [{'_', [], [{exception_trace}]}];
-        false -> []
+    Clauses = [Actions || Spec <- Specs, {_, _, Actions} <- normal(Spec)],
+    Actions = lists:append(Clauses),
+    Reports = lists:any(fun(Action) -> lists:member(Action, Actions) end, [{exception_trace}, {return_trace}]),
+    Returns = [{exception_trace} || Reports],
+    case {Returns, slow(Actions)} of
+        {[], []} -> [];
+        {_, []} -> [{'_', [], Returns}];
+        {_, Slow} ->
+            Silent = lists:all(fun(Clause) -> slow(Clause) =/= [] andalso message(Clause) =:= false end, Clauses),
+            [{'_', [], Returns ++ Slow ++ [{message, true} || not Silent]}]
     end.
 
 normal([]) -> [?ALWAYS];
@@ -155,16 +163,38 @@ number(Variable) -> list_to_integer(tl(atom_to_list(Variable))).
 actions(Same, Same) ->
     Same;
 actions(As, Bs) ->
-    {MessagesA, OthersA} = lists:partition(fun is_message/1, As),
-    {MessagesB, OthersB} = lists:partition(fun is_message/1, Bs),
-    message(last(MessagesA), last(MessagesB)) ++ without_return((OthersA ++ (OthersB -- OthersA)) -- [true]).
+    [OthersA, OthersB] = [lists:filter(fun is_other/1, Actions) || Actions <- [As, Bs]],
+    Message = message(message(As), message(Bs)),
+    Others = without_return((OthersA ++ (OthersB -- OthersA)) -- [true]),
+    case {slow(As ++ Bs), Message} of
+        {[], _} -> Message ++ Others;
+        {Slow, [{message, false}]} -> Others ++ Slow;
+        {Slow, []} -> Others ++ Slow ++ [{message, true}];
+        {Slow, _} -> Others ++ Slow ++ Message
+    end.
 
-is_message({message, _}) -> true;
-is_message(_) -> false.
+is_other({message, _}) -> false;
+is_other({slow, _}) -> false;
+is_other(_) -> true.
 
-%% The runtime uses the last one of a clause.
-last([]) -> none;
-last(Messages) -> element(2, lists:last(Messages)).
+%% The shortest of the times.
+slow(Actions) ->
+    case [Micros || {slow, Micros} <- Actions] of
+        [] -> [];
+        All -> [{slow, lists:min(All)}]
+    end.
+
+%% What a clause reports of the call. The last action that sets it decides.
+message(Actions) ->
+    lists:foldl(
+        fun
+            ({message, Value}, _) -> Value;
+            ({slow, _}, _) -> false;
+            (_, Value) -> Value
+        end,
+        none,
+        Actions
+    ).
 
 message(Same, Same) when Same =/= none -> [{message, Same}];
 message(A, B) ->

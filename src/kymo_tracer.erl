@@ -51,10 +51,12 @@
 %% A recorder. It ends when {@link stop/1} is called, its owner dies, a limit is
 %% reached, or the last reference to it is gone.
 
--type tag() :: erl_tracer:trace_tag() | seq_trace | taken
+-type tag() :: erl_tracer:trace_tag() | seq_trace | taken | slow
              | calls | messages | procs | ports | running | running_procs | running_ports
              | garbage_collection.
 %% A trace tag, or a class of trace tags. `messages' includes `taken', `receive' does not.
+%% `slow' are the calls that the action `slow' of a match specification reports, on runtimes that
+%% have it; `calls' includes them.
 
 -type options() ::
         #{dir := file:name_all(),
@@ -499,7 +501,8 @@ load_file({ok, File}) ->
     Export = fun erlang:self/0,
     Info = {min(erts_debug:flat_size(Fun), erts_debug:flat_size(fun erlang:self/0)),
             erts_debug:flat_size(#{}),
-            Large, Offset, Built, Magic, Alias, Export},
+            Large, Offset, Built, Magic, Alias, Export,
+            erlang:convert_time_unit(1, second, native)},
     case erlang:load_nif(File, Info) of
         ok ->
             ok;

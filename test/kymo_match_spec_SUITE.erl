@@ -8,10 +8,10 @@
 
 -export([all/0]).
 -export([always/1, one_condition/1, two_conditions/1, variables/1, maps_and_constants/1, messages/1,
-    any_order/1, too_large/1, random/1]).
+    slow_calls/1, any_order/1, too_large/1, random/1]).
 
 all() ->
-    [always, one_condition, two_conditions, variables, maps_and_constants, messages, any_order, too_large, random].
+    [always, one_condition, two_conditions, variables, maps_and_constants, messages, slow_calls, any_order, too_large, random].
 
 -define(RETURN, [{'_', [], [{exception_trace}]}]).
 
@@ -53,6 +53,38 @@ messages(_) ->
     {ok, Silent} = kymo_match_spec:union([Silent, Silent]),
     {ok, [{'_', [], [{message, [a, b]}]}]} =
         kymo_match_spec:union([[{'_', [], [{message, b}]}], [{'_', [], [{message, a}]}]]).
+
+%% Slow calls are reported beside what the other specifications report, and with the shortest time.
+slow_calls(_) ->
+    Slow = fun(Micros) -> [{'_', [], [{slow, Micros}]}] end,
+    Caller = [{'_', [], [{message, {caller}}]}],
+    Silent = [{'_', [], [{message, false}]}],
+    Unions = [
+        {[Slow(2), Slow(1), Slow(3)], [{slow, 1}]},
+        {[Slow(2), Silent], [{slow, 2}]},
+        {[Slow(2), []], [{slow, 2}, {message, true}]},
+        {[Slow(2), Slow(1), []], [{slow, 1}, {message, true}]},
+        {[Slow(2), ?RETURN], [{exception_trace}, {slow, 2}, {message, true}]},
+        {[Slow(2), Caller], [{slow, 2}, {message, {caller}}]},
+        {[Slow(2), [{'_', [], [{slow, 1}, {message, true}]}]], [{slow, 1}, {message, true}]},
+        {[Slow(2), [{'_', [], [{message, true}, {slow, 1}]}]], [{slow, 1}]}
+    ],
+    [
+        ?assertEqual({Specs, {ok, [{'_', [], Expected}]}}, {Specs, kymo_match_spec:union(Order)})
+     || {Specs, Expected} <- Unions, Order <- [Specs, lists:reverse(Specs)]
+    ],
+    [
+        %% The runtime reports the call if one of the specifications does.
+        ?assertEqual({Specs, wanted(Specs, [1])}, {Specs, traced([{'_', [], Union}], [1])})
+     || {Specs, Union} <- Unions, knows_slow(), not lists:member(Caller, Specs)
+    ],
+    Some = [{['$1'], [{'>', '$1', 5}], [{slow, 7}]}],
+    ?assertEqual(Slow(2), kymo_match_spec:cover([Some, Slow(2)])),
+    ?assertEqual([{'_', [], [{slow, 7}, {message, true}]}], kymo_match_spec:cover([Some, []])),
+    ?assertEqual([{'_', [], [{exception_trace}, {slow, 7}, {message, true}]}], kymo_match_spec:cover([Some, ?RETURN])),
+    ?assertEqual([{'_', [], [{exception_trace}]}], kymo_match_spec:cover([?RETURN, Silent])).
+
+knows_slow() -> element(1, erlang:match_spec_test([], [{'_', [], [{slow, 1}]}], trace)) =:= ok.
 
 any_order(_) ->
     [A, B, C] = [

@@ -11,6 +11,7 @@ start(Config) ->
     {ok, Peer, _} = peer:start(#{
         connection => standard_io,
         wait_boot => 60000,
+        env => proplists:get_value(peer_env, Config, []),
         exec => filename:join([code:root_dir(), "bin", "erl"]),
         args => proplists:get_value(peer_args, Config, []) ++
             ["+S", "2:2", "-pa", filename:dirname(code:which(kymo)), filename:dirname(code:which(?MODULE))]

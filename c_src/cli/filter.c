@@ -33,6 +33,7 @@ static const struct {
     unsigned first, last;
 } groups[] = {
     {"calls", KYMO_E_CALL, KYMO_E_EXCEPTION_FROM},
+    {"calls", KYMO_E_SLOW, KYMO_E_SLOW},
     {"messages", KYMO_E_SEND, KYMO_E_RECEIVE},
     {"messages", KYMO_E_TAKEN, KYMO_E_TAKEN},
     {"procs", KYMO_E_SPAWN, KYMO_E_UNREGISTER},

@@ -127,6 +127,8 @@ static void put_exact(const struct kymo_event *ev)
         fputs(" passed=many", stdout);
     else if (ev->id == KYMO_E_TAKEN)
         printf(" passed=%" PRIu32, ev->passed);
+    if (ev->id == KYMO_E_SLOW)
+        printf(" duration_ns=%" PRIu64, ev->value);
     if (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN)
         printf(" runnable_by=%s waited_ns=%" PRIu64, kymo_runnable_name(ev->kind), ev->value);
     if (ev->id == KYMO_E_OUT && ev->kind != KYMO_OUT_UNKNOWN)

@@ -93,6 +93,8 @@ static void put_fields(const struct kymo_reader *r, const struct kymo_event *ev)
         cli_json_uint("passed", ev->passed);
     if (ev->depth != KYMO_DEPTH_UNKNOWN)
         cli_json_uint("stack_words", ev->depth);
+    if (ev->id == KYMO_E_SLOW)
+        cli_json_uint("duration_ns", ev->value);
     if (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN) {
         cli_json_text("runnable_by", kymo_runnable_name(ev->kind));
         cli_json_uint("waited_ns", ev->value);

@@ -248,6 +248,13 @@ static void elements(struct dbg *x, const struct kymo_event *ev)
         content(x, ev);
         x->n++;
         break;
+    case KYMO_E_SLOW: /* {Start, Duration} */
+        mfa(x, ev, false, "undefined");
+        kymo_etf_tuple(&x->term, 2);
+        kymo_etf_int(&x->term, (int64_t)((uint64_t)kymo_reader_erl_ns(x->r, ev->ns) - ev->value));
+        kymo_etf_uint(&x->term, ev->value);
+        x->n++;
+        break;
     case KYMO_E_SEND:
     case KYMO_E_SEND_NE:
         x->n--;

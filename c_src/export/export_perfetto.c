@@ -128,6 +128,7 @@ static void clear(struct kymo_pfx *x)
     size_t it = 0;
     for (struct kymo_pfx_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;) {
         kymo_stack_free(&(*p)->stack);
+        free((*p)->slow);
         free(*p);
     }
     kymo_map_free(&x->processes);

@@ -60,6 +60,8 @@ static void instant(struct kymo_pfx *x, uint64_t track, enum kymo_pf_category ca
             kymo_pf_ident(&x->w, KYMO_PF_K_PEER, ev->peer);
         kymo_pf_dict(&x->w, ev->id == KYMO_E_SPAWN ? KYMO_PF_K_CALLED : KYMO_PF_K_AT, ev->mfa);
         kymo_pf_dict(&x->w, atom_key(ev->id), ev->atom);
+        if (ev->id == KYMO_E_SLOW)
+            kymo_pf_uint(&x->w, KYMO_PF_K_DURATION, ev->value);
         if (ev->id == KYMO_E_SEQ_TRACE)
             add_seq_trace(x, ev);
         if (ev->id == KYMO_E_SPAWN || ev->id == KYMO_E_SPAWNED)
@@ -209,6 +211,7 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     case KYMO_E_SEND:
     case KYMO_E_SEND_NE: kymo_pfx_send(x, p, ev); break;
     case KYMO_E_RECEIVE: kymo_pfx_receive(x, p, ev); break;
+    case KYMO_E_SLOW: kymo_pfx_slow(x, p, ev); break;
     case KYMO_E_TAKEN: kymo_pfx_taken(x, p, ev); break;
     case KYMO_E_IN:
     case KYMO_E_IN_EXITING:

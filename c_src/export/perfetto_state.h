@@ -4,6 +4,7 @@
  *   export_perfetto.c    the run: the first event to the last
  *   perfetto_events.c    dispatches events by their kind
  *   perfetto_messages.c  messages, their arrows, and receives that wait for their send
+ *   perfetto_slow.c      slow calls
  *   perfetto_counters.c  the node's counters and its system monitor
  *   perfetto_tracks.c    tracks of threads and processes, and the slices open on them
  *   perfetto.c           the encoding
@@ -24,6 +25,9 @@ enum { TRACK_NODE = 1, TRACK_RUNNING = 2, TRACK_THREAD_BASE = 16, TRACK_PROCESS_
 
 /* Deeper calls have no slices: Perfetto shows deep stacks badly and rejects very deep ones. */
 enum { DEPTH_MAX = 200 };
+
+/* Tracks of the slow calls of one process: how deep they nest. */
+enum { SLOW_TRACKS = 64 };
 
 /* Processes kept after their exit, for events that still come from them, such as scheduling and
  * unregister. Must be a power of two. */
@@ -47,6 +51,12 @@ enum kymo_pfx_mail {
     MAIL_KNOWN        /* messages sent from now on were not in transit at the horizon */
 };
 
+/* The slow calls of a process. A call is reported when it ends, after those inside it. */
+struct kymo_pfx_slow {
+    uint64_t track[SLOW_TRACKS]; /* 0 = not described yet */
+    int64_t end[SLOW_TRACKS];    /* of the newest slice */
+};
+
 struct kymo_pfx_process {
     uint64_t ident;
     uint64_t track;
@@ -55,9 +65,10 @@ struct kymo_pfx_process {
     uint64_t string_iid;
     uint64_t name; /* registered name as an ident, or KYMO_IDENT_NONE */
     struct kymo_stack stack;
-    int64_t received; /* time of the newest receive while MAIL_FIRST */
-    int64_t last;     /* time of its newest event; times on its track do not decrease */
-    uint32_t place;   /* among the residents */
+    struct kymo_pfx_slow *slow; /* NULL = none */
+    int64_t received;           /* time of the newest receive while MAIL_FIRST */
+    int64_t last;               /* time of its newest event; times on its track do not decrease */
+    uint32_t place;             /* among the residents */
     enum kymo_pfx_mail mail;
     bool begun; /* its slice has been begun */
     bool alive; /* its slice is open */
@@ -183,6 +194,11 @@ void kymo_pfx_taken(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct
 /* Writes the held receives whose send can no longer follow at time `now`; INT64_MAX = all held
  * receives. */
 void kymo_pfx_expire(struct kymo_pfx *x, int64_t now);
+
+/* ---- slow calls (perfetto_slow.c) ---- */
+
+/* Writes the slice of a slow call that has ended. */
+void kymo_pfx_slow(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct kymo_event *ev);
 
 /* ---- counters (perfetto_counters.c) ---- */
 

@@ -29,7 +29,7 @@
 /* The tables are aligned by hand. */
 /* clang-format off */
 
-/* Version 3 adds the events 38 to 48. Readers of version 3 read version 2 too. */
+/* Version 3 adds the events 38 to 50. Readers of version 3 read version 2 too. */
 #define KYMO_FORMAT_VERSION 3u
 #define KYMO_FORMAT_OLDEST 2u
 #define KYMO_META_MAGIC 0x314345524f4d594bull /* "KYMOREC1" */
@@ -394,6 +394,10 @@ enum kymo_ts {
     X(46, RETURN_TO_DEPTH, "return_to", "WMD")                                 \
     X(47, RETURN_FROM_DEPTH, "return_from", "WMD") /* value */                 \
     X(48, EXCEPTION_FROM_DEPTH, "exception_from", "WMAD") /* A class; value */ \
+    /* From a runtime with the action slow of match specifications, when the call ends. Those \
+       with the depth of the stack are decoded as SLOW. */                     \
+    X(49, SLOW, "slow", "WMQ")       /* Q ns from the call until now */        \
+    X(50, SLOW_DEPTH, "slow", "WMQD")                                          \
     X(58, COUNTERS, "counters", "C")             /* of the node, at one time */ \
     X(59, MONITOR, "system_monitor", "WPKQMJ")   /* W process or port, P the port of busy_port, \
                                                     K enum kymo_monitor, Q its value, M where it \

@@ -228,6 +228,7 @@ static uint8_t plain_id(uint8_t id)
     case KYMO_E_RETURN_TO_DEPTH: return KYMO_E_RETURN_TO;
     case KYMO_E_RETURN_FROM_DEPTH: return KYMO_E_RETURN_FROM;
     case KYMO_E_EXCEPTION_FROM_DEPTH: return KYMO_E_EXCEPTION_FROM;
+    case KYMO_E_SLOW_DEPTH: return KYMO_E_SLOW;
     default: return id;
     }
 }

@@ -20,8 +20,8 @@ struct kymo_event {
     uint64_t ticks;
     int64_t ns;    /* CLOCK_MONOTONIC of the recording machine */
     uint32_t slot; /* the thread that recorded it */
-    uint8_t id;    /* enum kymo_event_id, without the variant bits; never 35 to 41 or 43 to 48,
-                      which are other forms of an event */
+    uint8_t id;    /* enum kymo_event_id, without the variant bits; never 35 to 41, 43 to 48
+                      or 50, which are other forms of an event */
     bool has_content, has_opts;
     bool incomplete;       /* before the horizon of the recording: see kymo_reader.h */
     uint8_t content_flags; /* KYMO_C_* */
@@ -35,7 +35,7 @@ struct kymo_event {
     const uint8_t *counters; /* n_counters of KYMO_COUNTER_BYTES: kymo_counter_at */
     uint64_t ref;            /* hash of the reference in the message, 0 = none */
     uint64_t digest;         /* of a cast between nodes: hash of its contents, 0 = not known */
-    uint64_t value;          /* of in: ns in the run queue, if kind is known */
+    uint64_t value;          /* of in: ns in the run queue, if kind is known; of slow: ns of the call */
     uint64_t number;         /* of the message: of send, receive and taken; 0 = unknown */
     uint32_t passed;         /* of taken: messages before it in the mailbox, KYMO_PASSED_MANY */
     uint32_t depth;          /* of calls and returns: words on the stack, KYMO_DEPTH_UNKNOWN */

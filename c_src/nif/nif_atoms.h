@@ -25,7 +25,7 @@
     X(strict_monotonic, "strict_monotonic")                                    \
     /* trace tags */                                                           \
     X(call, "call") X(return_to, "return_to") X(return_from, "return_from")    \
-    X(exception_from, "exception_from") X(send, "send")                        \
+    X(exception_from, "exception_from") X(slow, "slow") X(send, "send")        \
     X(send_ne, "send_to_non_existing_process") X(receive, "receive") X(taken, "taken") \
     X(spawn, "spawn") X(spawned, "spawned") X(exit, "exit") X(link, "link")    \
     X(unlink, "unlink") X(getting_linked, "getting_linked")                    \

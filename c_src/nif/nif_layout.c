@@ -140,19 +140,24 @@ static void find_maps(ErlNifEnv *env)
                         nif_map_one(one, nif_am.call) == nif_am.send && nif_map_one(one, nif_am.send) == 0;
 }
 
-/* Reads {FunWords, EmptyMapWords, Large, Offset, Built, Magic, Alias, Fun}: two sizes from
- * erts_debug:flat_size/1, and samples. */
+/* Reads {FunWords, EmptyMapWords, Large, Offset, Built, Magic, Alias, Fun, UnitsPerSecond}: two
+ * sizes from erts_debug:flat_size/1, samples, and the native unit of time. */
 static bool read_info(ErlNifEnv *env, ERL_NIF_TERM info, struct nif_samples *samples)
 {
     const ERL_NIF_TERM *e;
     int n;
-    if (enif_get_tuple(env, info, &n, &e) == 0 || n != 8 ||
+    if (enif_get_tuple(env, info, &n, &e) == 0 || n != 9 ||
         enif_get_uint(env, e[0], &nif_layout.fun_words) == 0 ||
         enif_get_uint(env, e[1], &nif_layout.empty_map_words) == 0) {
         return false;
     }
     *samples = (struct nif_samples){
         .large = e[2], .offset = e[3], .built = e[4], .magic = e[5], .alias = e[6], .fun = e[7]};
+    ErlNifSInt64 units;
+    if (!enif_get_int64(env, e[8], &units) || units <= 0) {
+        return false;
+    }
+    nif_layout.units_per_sec = units;
     return enif_is_binary(env, e[2]) && enif_is_ref(env, e[5]) && enif_is_ref(env, e[6]) &&
            enif_is_fun(env, e[7]);
 }
@@ -164,6 +169,18 @@ static void find_binaries(ERL_NIF_TERM large, ERL_NIF_TERM small)
     nif_layout.heap_bin = known ? nif_header_kind(nif_header(small)) : NIF_NO_KIND;
     nif_layout.refc_bin = known ? nif_header_kind(nif_header(large)) : NIF_NO_KIND;
     nif_layout.refc_words = known ? nif_bits_words(large) : 0;
+}
+
+int64_t nif_layout_ns(int64_t units)
+{
+    enum { NS_PER_SEC = 1000000000 };
+    int64_t whole = units / nif_layout.units_per_sec, part = units % nif_layout.units_per_sec, ns;
+    if (__builtin_mul_overflow(whole, NS_PER_SEC, &whole) ||
+        __builtin_mul_overflow(part, NS_PER_SEC, &part) ||
+        __builtin_add_overflow(whole, part / nif_layout.units_per_sec, &ns)) {
+        return -1;
+    }
+    return ns;
 }
 
 int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info)

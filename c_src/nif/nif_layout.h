@@ -58,12 +58,16 @@ struct nif_layout {
     struct nif_rotation port;
     uint32_t fun_words; /* the minimum size of a fun */
     uint32_t empty_map_words;
+    int64_t units_per_sec; /* the native unit of time */
 } __attribute__((aligned(64)));
 extern struct nif_layout nif_layout;
 
 /* Fills in nif_layout. info is the load_info from kymo_tracer.erl. Returns 0, or a number that
  * identifies the check that failed. During load only. */
 int nif_layout_init(ErlNifEnv *env, ERL_NIF_TERM info);
+
+/* A duration of the native unit in nanoseconds; -1 if that is too large. */
+int64_t nif_layout_ns(int64_t units);
 
 /* True if the layout of all terms is known, so that no event needs a slow path for its terms. */
 static inline bool nif_layout_known(void)

@@ -56,8 +56,26 @@ static unsigned with_depth(unsigned id)
     case KYMO_E_CALL: return KYMO_E_CALL_DEPTH;
     case KYMO_E_RETURN_TO: return KYMO_E_RETURN_TO_DEPTH;
     case KYMO_E_RETURN_FROM: return KYMO_E_RETURN_FROM_DEPTH;
+    case KYMO_E_SLOW: return KYMO_E_SLOW_DEPTH;
     default: return KYMO_E_EXCEPTION_FROM_DEPTH;
     }
+}
+
+/* The nanoseconds that a slow call took; negative if they are not known. The behaviour has
+ * {Start, Duration} in the unit of the runtime. */
+static int64_t slow_duration(const struct nif_event *ev, const struct nif_input *in)
+{
+    const ERL_NIF_TERM *el;
+    int n;
+    ErlNifSInt64 units;
+    if (in->options.extra == 0) {
+        return in->duration;
+    }
+    if (!enif_get_tuple(ev->env, in->options.extra, &n, &el) || n != 2 ||
+        !enif_get_int64(ev->env, el[1], &units) || units < 0) {
+        return -1;
+    }
+    return nif_layout_ns(units);
 }
 
 static void any_call(const struct nif_event *ev, unsigned id, const struct nif_input *in)
@@ -78,6 +96,13 @@ static void any_call(const struct nif_event *ev, unsigned id, const struct nif_i
         one_content(&r, o->extra);
     } else if (id == KYMO_E_EXCEPTION_FROM) {
         exception_value(ev, &r, o->extra);
+    } else if (id == KYMO_E_SLOW) {
+        int64_t ns = slow_duration(ev, in);
+        if (ns < 0) {
+            kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
+            return;
+        }
+        nif_field64(&r, (uint64_t)ns);
     }
     if (in->has_depth) {
         r.id = with_depth(id);

@@ -24,6 +24,8 @@ struct nif_input {
     int64_t waited;  /* of in: ns in the run queue */
     bool has_depth;  /* of calls and returns: */
     uint64_t depth;  /* words on the stack, at most KYMO_DEPTH_MAX */
+    /* Of a slow call: ns. Ignored if there is `extra' among the options, as in the behaviour. */
+    int64_t duration;
     struct nif_options options;
 };
 

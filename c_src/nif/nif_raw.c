@@ -17,7 +17,8 @@
 static enum nif_class class_of(ErlNifTraceKind kind)
 {
     switch (kind) {
-    case ERL_NIF_TRACE_CALL: return NIF_CALLS;
+    case ERL_NIF_TRACE_CALL:
+    case ERL_NIF_TRACE_SLOW: return NIF_CALLS;
     case ERL_NIF_TRACE_SEND: return NIF_SEND;
     case ERL_NIF_TRACE_RECEIVE:
     case ERL_NIF_TRACE_TAKEN: return NIF_RECEIVE;
@@ -37,7 +38,8 @@ static NIF_RARE bool ask(ErlNifEnv *env, const ErlNifTraceEvent *e)
     const ERL_NIF_TERM argv[] = {e->tag, e->state, e->tracee};
     ERL_NIF_TERM answer;
     switch (e->kind) {
-    case ERL_NIF_TRACE_CALL: answer = nif_enabled(env, 3, argv); break;
+    case ERL_NIF_TRACE_CALL:
+    case ERL_NIF_TRACE_SLOW: answer = nif_enabled(env, 3, argv); break;
     case ERL_NIF_TRACE_SEND: answer = nif_enabled_send(env, 3, argv); break;
     case ERL_NIF_TRACE_RECEIVE:
     case ERL_NIF_TRACE_TAKEN: answer = nif_enabled_receive(env, 3, argv); break;
@@ -170,6 +172,11 @@ static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
         in->has_depth = e->depth <= KYMO_DEPTH_MAX;
         in->depth = e->depth;
         break;
+    case ERL_NIF_TRACE_SLOW:
+        in->has_depth = e->depth <= KYMO_DEPTH_MAX;
+        in->depth = e->depth;
+        in->duration = e->duration;
+        break;
     case ERL_NIF_TRACE_TAKEN:
         in->passed = e->passed < KYMO_PASSED_MANY ? (uint32_t)e->passed : KYMO_PASSED_MANY;
         in->number = e->message;
@@ -229,8 +236,8 @@ static __attribute__((noinline)) ErlNifTracerAnswer raw_any_event(ErlNifEnv *env
     } else {
         id = nif_tag_event(c, tag);
     }
-    /* Returns need no check, because the call was wanted. */
-    if (c != NIF_CALLS || id == KYMO_E_CALL) {
+    /* Returns need no check, because the call was wanted. A slow call has had none. */
+    if (c != NIF_CALLS || id == KYMO_E_CALL || id == KYMO_E_SLOW) {
         ErlNifTracerAnswer answer = wanted(env, h, e);
         if (NIF_UNLIKELY(answer != ERL_NIF_TRACER_TRACE)) {
             return answer;

@@ -14,7 +14,7 @@
 #define NIF_TAGS(X)                                                            \
     X(NIF_CALLS, call, CALL) X(NIF_CALLS, return_to, RETURN_TO)                \
     X(NIF_CALLS, return_from, RETURN_FROM)                                     \
-    X(NIF_CALLS, exception_from, EXCEPTION_FROM)                               \
+    X(NIF_CALLS, exception_from, EXCEPTION_FROM) X(NIF_CALLS, slow, SLOW)      \
     X(NIF_SEND, send, SEND) X(NIF_SEND, send_ne, SEND_NE)                      \
     X(NIF_RECEIVE, receive, RECEIVE) X(NIF_RECEIVE, taken, TAKEN)              \
     X(NIF_PROCS, spawn, SPAWN) X(NIF_PROCS, spawned, SPAWNED)                  \

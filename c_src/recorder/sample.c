@@ -74,7 +74,8 @@ static void count(struct look *l, const struct kymo_event *ev)
     switch (ev->id) {
     case KYMO_E_CALL:
     case KYMO_E_RETURN_FROM:
-    case KYMO_E_EXCEPTION_FROM: count_function(l, ev->mfa); return;
+    case KYMO_E_EXCEPTION_FROM:
+    case KYMO_E_SLOW: count_function(l, ev->mfa); return;
     case KYMO_E_RETURN_TO: l->out->return_to++; return;
     default: break;
     }

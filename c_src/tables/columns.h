@@ -14,7 +14,7 @@
     X(time_ns,          INTEGER, "time of the event") \
     X(time,             TEXT,    "the same time as a date in UTC, with microseconds") \
     X(thread,           TEXT,    "thread of the runtime: s1 a scheduler, c2 a dirty CPU scheduler, i3 a dirty I/O scheduler, t4 another thread") \
-    X(event,            TEXT,    "call, return_to, send, receive, spawned, in, out, ... as in kymo print") \
+    X(event,            TEXT,    "call, return_to, slow, send, receive, spawned, in, out, ... as in kymo print") \
     X(process,          TEXT,    "name of the process or port that the event belongs to") \
     X(pid,              TEXT,    "its pid, such as <0.12.0> or #Port<0.3>") \
     X(peer,             TEXT,    "name of the other process: receiver, sender, parent, ...") \
@@ -22,6 +22,7 @@
     X(function,         TEXT,    "function, such as lists:map/2; Enum.map/2 on nodes with Elixir") \
     X(module,           TEXT,    "its module") \
     X(initial_call,     TEXT,    "for spawned: the function that a process started by proc_lib runs") \
+    X(duration_ns,      INTEGER, "for slow: how long the call took that ends here") \
     X(atom,             TEXT,    "class of an exception, registered name, exit reason, driver, operation of a port") \
     X(words,            INTEGER, "size of the message; a lower bound if the recorder stopped counting") \
     X(message,          TEXT,    "call, cast, reply, down, io, io_reply, spawn_reply or timeout (no message, but a receive that timed out); NULL for others") \

@@ -244,6 +244,20 @@ static inline void ts_deep(struct testseg *s, uint64_t ts, unsigned id, uint64_t
     ts_record(s, ts, id, body, n + tr_put_depth(body + n, depth), false);
 }
 
+/* A slow call that ends at ts. depth: UINT32_MAX = unknown. */
+static inline void ts_slow(struct testseg *s, uint64_t ts, uint64_t who, uint32_t mfa, uint64_t ns,
+                           uint32_t depth)
+{
+    uint8_t body[24];
+    size_t n = 20;
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &mfa, 4);
+    memcpy(body + 12, &ns, 8);
+    if (depth != UINT32_MAX)
+        n += tr_put_depth(body + n, depth);
+    ts_record(s, ts, depth != UINT32_MAX ? KYMO_E_SLOW_DEPTH : KYMO_E_SLOW, body, n, false);
+}
+
 static inline void ts_send(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint64_t peer,
                            uint32_t size)
 {

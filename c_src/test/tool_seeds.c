@@ -135,6 +135,8 @@ static void story(struct testrec *t)
         ts_deep(&s, ts += 10, KYMO_E_EXCEPTION_FROM_DEPTH, PID(42), run, 300);
         ts_deep(&s, ts += 10, KYMO_E_RETURN_FROM_DEPTH, PID(42), map, 20);
         ts_deep(&s, ts += 10, KYMO_E_RETURN_TO_DEPTH, PID(42), run, 9);
+        ts_slow(&s, ts += 10, PID(42), run, 70, UINT32_MAX);
+        ts_slow(&s, ts += 10, PID(42), map, 90, 20);
         ts_wm(&s, ts += 10, KYMO_E_OUT, PID(42), map);
         ts_record(&s, ts += 10, KYMO_E_GC_MINOR_START, gc, 9, false);
         ts_record(&s, ts += 10, KYMO_E_GC_MINOR_END, gc, 9, false);

@@ -214,6 +214,54 @@ static void test_perfetto_calls_without_returns_are_instants(void **state)
     expect_story(x, "m:a/0 m:b/1 ", 0);
 }
 
+/* The slices of slow calls: the place of the track, name and time. */
+static void tell_slow(void *arg, const struct pf_check *c, const struct pf_track *t, const struct pf_event *e)
+{
+    struct story *s = arg;
+    if (strcmp(t->name, "slow calls") == 0 && s->n < sizeof s->text)
+        s->n += (size_t)snprintf(s->text + s->n, sizeof s->text - s->n, "%d%s%s%lld ", (int)(t - c->tracks),
+                                 e->type == 1 ? e->name : "", e->type == 2 ? ")" : "(",
+                                 (long long)e->ts - 2000000);
+}
+
+static void test_perfetto_slow_calls(void **state)
+{
+    struct bench *x = *state;
+    struct story s = {.n = 0};
+    struct pf_check c = {.seen = tell_slow, .arg = &s};
+    ts_slow(&x->s, x->now + 200, PID(1), x->a, 100, 30);
+    ts_slow(&x->s, x->now + 300, PID(1), x->a, 100, 30);
+    ts_slow(&x->s, x->now + 400, PID(1), x->b, 299, 20); /* contains both, and seems to begin in the first */
+    ts_slow(&x->s, x->now + 450, PID(2), x->c, 10, UINT32_MAX);
+    ts_slow(&x->s, x->now + 500, PID(1), x->a, 50, 30);         /* after them */
+    ts_slow(&x->s, x->now + 600, PID(1), x->c, UINT64_MAX, 10); /* damaged: began before any clock */
+    export(x, kymo_export_perfetto, false);
+    pf_check(&c, (const uint8_t *)x->text, x->len);
+    if (c.error != NULL)
+        fail_msg("%s", c.error);
+    assert_string_equal(s.text, "2m:a/0(100 2)200 2m:a/0(200 2)300 3m:b/1(101 3)400 5m:c/2(440 5)450 "
+                                "2m:a/0(450 2)500 6m:c/2(-2000000 6)600 ");
+    assert_int_equal(x->res.written, c.begins + c.instants);
+    pf_check_free(&c);
+}
+
+/* Calls that nest deeper than there are tracks are instants. */
+static void test_perfetto_slow_calls_are_bounded(void **state)
+{
+    enum { CALLS = 100, TRACKS = 64 };
+    struct bench *x = *state;
+    struct pf_check c = {.error = NULL};
+    for (uint64_t i = 0; i < CALLS; i++)
+        ts_slow(&x->s, x->now + 1000 + i, PID(1), x->a, 10 + 2 * i, UINT32_MAX);
+    export(x, kymo_export_perfetto, false);
+    pf_check(&c, (const uint8_t *)x->text, x->len);
+    if (c.error != NULL)
+        fail_msg("%s", c.error);
+    assert_int_equal(c.begins, TRACKS + 1); /* and its life */
+    assert_int_equal(c.instants, CALLS - TRACKS);
+    pf_check_free(&c);
+}
+
 static void test_perfetto_schedulers(void **state)
 {
     struct bench *x = *state;
@@ -426,6 +474,24 @@ static void test_dbg_bytes(void **state)
     assert_memory_equal(x->text, expected, sizeof expected - 1);
 }
 
+/* {Start, Duration}: 1,000,705 and 300. */
+static void test_dbg_slow(void **state)
+{
+    struct bench *x = *state;
+    x->t.meta.creation = 3;
+    x->t.meta.t0_erl_ns = 5;
+    at(x, 1000);
+    ts_slow(&x->s, x->now, PID(5), x->b, 300, 7);
+    export(x, kymo_export_dbg, false);
+    static const char expected[] = "\0\0\0\0\x42\x83h\5w\5trace"
+                                   "Xw\15nonode@nohost\0\0\0\5\0\0\0\0\0\0\0\3"
+                                   "w\4slow"
+                                   "h\3w\1mw\1ba\1"
+                                   "h\2b\0\x0f\x45\1b\0\0\1\x2c";
+    assert_int_equal(x->len, sizeof expected - 1);
+    assert_memory_equal(x->text, expected, sizeof expected - 1);
+}
+
 /* A damaged count does not make the output fill the disk. */
 static void test_dbg_bounds_drops(void **state)
 {
@@ -585,6 +651,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_perfetto_calls),
         TEST(test_perfetto_calls_without_returns_are_instants),
+        TEST(test_perfetto_slow_calls),
+        TEST(test_perfetto_slow_calls_are_bounded),
         TEST(test_perfetto_schedulers),
         TEST(test_perfetto_messages),
         TEST(test_perfetto_no_doubtful_arrow),
@@ -595,6 +663,7 @@ int main(void)
         TEST(test_folded_by_wall_without_running),
         TEST(test_folded_lost_out),
         TEST(test_dbg_bytes),
+        TEST(test_dbg_slow),
         TEST(test_dbg_bounds_drops),
         TEST(test_ctf_files),
         TEST(test_window_and_filter),

@@ -140,7 +140,8 @@ static void check(const struct kymo_event *ev, size_t i, unsigned variant)
                                                 [KYMO_E_CALL_DEPTH] = KYMO_E_CALL,
                                                 [KYMO_E_RETURN_TO_DEPTH] = KYMO_E_RETURN_TO,
                                                 [KYMO_E_RETURN_FROM_DEPTH] = KYMO_E_RETURN_FROM,
-                                                [KYMO_E_EXCEPTION_FROM_DEPTH] = KYMO_E_EXCEPTION_FROM};
+                                                [KYMO_E_EXCEPTION_FROM_DEPTH] = KYMO_E_EXCEPTION_FROM,
+                                                [KYMO_E_SLOW_DEPTH] = KYMO_E_SLOW};
     unsigned id = forms[types[i].id];
     assert_int_equal(ev->id, id != 0 ? id : types[i].id);
     assert_int_equal(ev->number, strchr(f, 'N') ? 0x7766554433221100ull + i : 0);

@@ -70,6 +70,25 @@ static void write_recording(void)
     tr_free(&t);
 }
 
+/* Process 1 calls a, and a slow call of b ends, in which c was slow. */
+static void write_slow_calls(void)
+{
+    struct testrec t;
+    struct testseg s;
+    tr_init(&t);
+    uint32_t m = tr_atom(&t, "m");
+    uint32_t a = tr_mfa(&t, m, tr_atom(&t, "a"), 0), b = tr_mfa(&t, m, tr_atom(&t, "b"), 1);
+    uint32_t c = tr_mfa(&t, m, tr_atom(&t, "c"), 2);
+    ts_open(&s, &t, 0, 1, START);
+    ts_wm(&s, START + 100, KYMO_E_CALL, PID(1), a);
+    ts_slow(&s, START + 900, PID(1), c, 50, 30);
+    ts_slow(&s, START + 1000, PID(1), b, 800, UINT32_MAX);
+    ts_close(&s, true);
+    tr_to_ring(&t, &s);
+    tr_write(&t, dir);
+    tr_free(&t);
+}
+
 static struct kymo_view *open_written_view(void)
 {
     struct kymo_view *v = NULL;
@@ -193,6 +212,35 @@ static void known_and_unknown(void **state)
     assert_int_equal(number(rows, spans, "duration_ns"), NOTHING);
     expect_text(rows, spans, "ended", "open");
     assert_false(next(rows));
+    assert_false(next(rows));
+    kymo_rows_close(rows);
+    kymo_view_close(v);
+}
+
+/* They have a duration among the events, and are no spans: these are calls whose beginning is recorded. */
+static void slow_calls(void **state)
+{
+    (void)state;
+    const enum kymo_table_id events = KYMO_TABLE_EVENTS, spans = KYMO_TABLE_SPANS;
+    write_slow_calls();
+    struct kymo_view *v = open_written_view();
+    struct kymo_rows *rows = rows_of(v, events, &everything);
+    assert_true(next(rows));
+    expect_text(rows, events, "event", "call");
+    assert_int_equal(number(rows, events, "duration_ns"), NOTHING);
+    assert_true(next(rows));
+    expect_text(rows, events, "event", "slow");
+    expect_text(rows, events, "function", "m:c/2");
+    assert_int_equal(number(rows, events, "duration_ns"), 50);
+    assert_true(next(rows));
+    expect_text(rows, events, "function", "m:b/1");
+    assert_int_equal(number(rows, events, "duration_ns"), 800);
+    assert_int_equal(number(rows, events, "time_ns"), 1001000);
+    assert_false(next(rows));
+    kymo_rows_close(rows);
+    rows = rows_of(v, spans, &everything);
+    assert_true(next(rows));
+    expect_text(rows, spans, "function", "m:a/0");
     assert_false(next(rows));
     kymo_rows_close(rows);
     kymo_view_close(v);
@@ -466,6 +514,7 @@ int main(void)
         cmocka_unit_test(names_and_types),
         T(known_and_unknown),
         T(events_and_messages),
+        T(slow_calls),
         T(sums_of_functions),
         T(losses_by_thread),
         T(loss_without_times),
