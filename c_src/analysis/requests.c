@@ -66,6 +66,15 @@ static void unqueue(struct kymo_an *x, struct kymo_an_request *a)
     a->queued = NULL;
 }
 
+/* Ends to count a request as one without a reply. A server that was forgotten and heard of again
+ * has not counted those of before. */
+static void uncount(struct kymo_an_process *server, struct kymo_an_request *a)
+{
+    if (a->counted && server != NULL && server->pending > 0)
+        server->pending--;
+    a->counted = false;
+}
+
 /* Ends a request. */
 static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
 {
@@ -75,12 +84,9 @@ static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t 
     a->q.ended = a->late ? (uint8_t)KYMO_REQ_REPLIED : ended;
     if (a->queued != NULL)
         unqueue(x, a);
-    if (server != NULL) {
-        if (a->counted)
-            server->pending--;
-        if (server->handling == place_of(x, a))
-            server->handling = 0;
-    }
+    uncount(server, a);
+    if (server != NULL && server->handling == place_of(x, a))
+        server->handling = 0;
     struct kymo_an_process *client = a->q.kind != KYMO_REQ_CAST ? kymo_an_known(x, a->q.client) : NULL;
     if (client != NULL && client->asked > 0)
         client->asked--;
@@ -263,10 +269,7 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
             return;
         a->q.server = p->ident;
     }
-    if (a->counted) {
-        a->counted = false;
-        p->pending--;
-    }
+    uncount(p, a);
     if (a->queued != NULL && !p->handlers_seen && a->taken == KYMO_NO_TIME)
         infer_handled(x, p, a, before);
     if (a->queued != NULL)
@@ -306,10 +309,10 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
         return;
     if (a->q.server != p->ident) {
         struct kymo_an_process *addressed = kymo_an_known(x, a->q.server);
-        if (addressed != NULL && a->counted)
-            addressed->pending--;
-        a->counted = addressed != NULL && a->counted;
-        p->pending += a->counted;
+        bool moves = addressed != NULL && a->counted;
+        uncount(addressed, a);
+        a->counted = moves;
+        p->pending += moves;
         a->q.server = p->ident;
     }
     a->q.fetched = p->last;

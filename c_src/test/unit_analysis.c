@@ -572,7 +572,15 @@ static void names_of_relatives(void **state)
     close_scene(&x);
 }
 
-/* A server is forgotten to bound memory while a cast is in its queue, and is heard of again. */
+static void keep_backlog(void *arg, const struct kymo_life *life)
+{
+    uint32_t *most = arg;
+    if (life->process == PID(9) && life->mailbox_max > *most)
+        *most = life->mailbox_max;
+}
+
+/* A server is forgotten to bound memory while a cast is in its queue and calls have no reply, and is
+ * heard of again. */
 static void forgotten_server(void **state)
 {
     (void)state;
@@ -582,6 +590,8 @@ static void forgotten_server(void **state)
     uint32_t m = tr_atom(&x.t, "m"), handle_cast = tr_mfa(&x.t, m, tr_atom(&x.t, "handle_cast"), 2);
     message(&x, 0, 100, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CAST, 0);
     message(&x, 0, 110, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CAST, 0);
+    message(&x, 0, 120, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 1);
+    message(&x, 0, 130, KYMO_E_SEND, PID(2), PID(9), KYMO_MSG_CALL, 2);
     uint64_t at = 200, seq = 1;
     for (uint32_t i = 0; i < OTHERS; i++, at++) {
         if (x.s[0].len + 64 > TR_SEGMENT) {
@@ -592,18 +602,30 @@ static void forgotten_server(void **state)
         wm(&x, 0, at, KYMO_E_CALL, PID(100 + i), x.a);
     }
     wm(&x, 0, at, KYMO_E_CALL, PID(9), handle_cast);
+    message(&x, 0, at + 10, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 1);
+    message(&x, 0, at + 20, KYMO_E_SEND, PID(9), PID(2), KYMO_MSG_REPLY, 2);
+    message(&x, 0, at + 30, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 3);
     ts_close(&x.s[0], true);
     ts_close(&x.s[1], true);
     tr_to_data(&x.t, 1, &x.s[0], true);
     x.r = open_it(&x.t);
+    uint32_t backlog = 0;
     struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
-    struct kymo_analysis_sink sink = {.arg = &x, .request = keep_request};
+    struct kymo_analysis_sink sinks[] = {{.arg = &x, .request = keep_request},
+                                         {.arg = &backlog, .life = keep_backlog}};
     char err[256] = "";
-    assert_int_equal(kymo_analyse(x.r, &o, &sink, 1, &x.res, err, sizeof err), 0);
+    assert_int_equal(kymo_analyse(x.r, &o, sinks, 2, &x.res, err, sizeof err), 0);
     assert_true(x.res.evicted > KYMO_RESIDENTS / 2);
-    assert_int_equal(x.requests, 1);
-    assert_int_equal(x.request[0].fetched - x.request[0].sent, 10);
-    assert_true(x.request[0].handled == KYMO_NO_TIME);
+    assert_int_equal(x.requests, 4);
+    const struct kymo_request *cast = NULL;
+    for (unsigned i = 0; i < 4; i++) {
+        if (x.request[i].kind == KYMO_REQ_CAST)
+            cast = &x.request[i];
+    }
+    assert_non_null(cast);
+    assert_int_equal(cast->fetched - cast->sent, 10);
+    assert_true(cast->handled == KYMO_NO_TIME);
+    assert_int_equal(backlog, 2);
     close_scene(&x);
 }
 
