@@ -81,6 +81,10 @@ tail_loops_with(Config) ->
     {Dir, Truth} = record(Config, #{}, [{loop, 50}, {loop, 1}, {ping, 51}]),
     Events = events(Dir),
     check(Truth, Events),
+    %% The commands that need all calls say so.
+    [?assertEqual({0, <<"kymo: the recording has no calls other than slow ones, which kymo print --tag slow shows: ", What/binary, "\n">>},
+                  kymo_cli:run(Args ++ [Dir]))
+     || {Args, What} <- [{["stats"], <<"functions cannot be shown">>}, {["print", "--tree"], <<"there is no tree to show">>}]],
     ?assertEqual([name(loop), name(ping)], lists:usort([F || #{<<"function">> := F} <- Events])).
 
 %% With the contents of everything else, time stamps and the result of the match specification.
