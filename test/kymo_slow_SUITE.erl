@@ -18,7 +18,7 @@
 -define(SHORT, 100).
 
 all() ->
-    [durations, tail_loops, contents, tags, sampled, paused, ended, shown, as_dbg_terms, in_perfetto, in_sql, combined].
+    [durations, tail_loops, contents, tags, sampled, paused, ended, shown, as_dbg_terms, in_perfetto, in_sql, combined, trigger].
 
 suite() -> [{timetrap, {minutes, 2}}].
 
@@ -81,6 +81,10 @@ tail_loops_with(Config) ->
     {Dir, Truth} = record(Config, #{}, [{loop, 50}, {loop, 1}, {ping, 51}]),
     Events = events(Dir),
     check(Truth, Events),
+    %% The commands that need all calls say so.
+    [?assertEqual({0, <<"kymo: the recording has no calls other than slow ones, which kymo print --tag slow shows: ", What/binary, "\n">>},
+                  kymo_cli:run(Args ++ [Dir]))
+     || {Args, What} <- [{["stats"], <<"functions cannot be shown">>}, {["print", "--tree"], <<"there is no tree to show">>}]],
     ?assertEqual([name(loop), name(ping)], lists:usort([F || #{<<"function">> := F} <- Events])).
 
 %% With the contents of everything else, time stamps and the result of the match specification.
@@ -208,6 +212,30 @@ combined_here(Dir) ->
     [measured(F, N) || {F, N} <- [{spins, ?SHORT}, {spins, ?LONG}, {inner, ?LONG}, {inner, ?SHORT}]],
     {ok, _} = kymo:stop(R),
     lists:reverse(get(truth)).
+
+%% A trigger for calls fires once for each slow call that exceeds its limit.
+trigger(Config) -> both(Config, fun trigger_with/1).
+
+trigger_with(Config) ->
+    {Truth, #{fired := Fired, suppressed := 0}} = kymo_peer:call(Config, ?MODULE, trigger_here, [?config(dir, Config)]),
+    ?assert(Fired >= longer(3, Truth)),
+    ?assert(Fired =< longer(4, Truth)).
+
+%% How many calls exceed the limit, as measured inside or outside.
+longer(Element, Truth) -> length([T || T <- Truth, element(Element, T) > 2 * ?LONG * 1000]).
+
+%% The limit is twice LONG; the last call is at least that.
+trigger_here(Dir) ->
+    {ok, R} = kymo:start(#{dir => Dir, triggers => [{call, "kymo_slow_SUITE:spins/1", 2 * ?LONG / 1000}],
+                           on_trigger => #{action => note, cooldown => 0}}),
+    put(truth, []),
+    {ok, _} = kymo:trace(R, #{processes => [self()], functions => [{?MODULE, spins, 1, slow(?THRESHOLD)}]}),
+    [measured(spins, N) || N <- [?SHORT, ?LONG, 4 * ?LONG]],
+    Expected = longer(3, get(truth)),
+    true = kymo_cli:until(fun() -> maps:get(fired, maps:get(triggers, kymo:info(R))) >= Expected end),
+    Triggers = maps:get(triggers, kymo:info(R)),
+    {ok, _} = kymo:stop(R),
+    {lists:reverse(get(truth)), Triggers}.
 
 %% ---- what must be recorded --------------------------------------------------------
 

@@ -78,6 +78,7 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
     case KYMO_E_SEND:
     case KYMO_E_SEND_NE:
     case KYMO_E_RECEIVE: on_message(x, p, ev); break;
+    case KYMO_E_SLOW: x->res->has_slow = true; break;
     case KYMO_E_TAKEN: on_taken(x, p, ev); break;
     case KYMO_E_IN:
     case KYMO_E_IN_EXITING:

@@ -189,6 +189,13 @@ void cli_lacks(const struct cli_analysis *a, bool has, const char *events, const
         cli_warn("the recording has no %s: %s", events, what);
 }
 
+void cli_lacks_calls(const struct cli_analysis *a, const char *what)
+{
+    bool only_slow = a->result.has_slow && !a->result.has_calls;
+    cli_lacks(a, !only_slow, "calls other than slow ones, which kymo print --tag slow shows", what);
+    cli_lacks(a, only_slow || a->result.has_calls, "calls", what);
+}
+
 void cli_say_exact(const struct cli_analysis *a)
 {
     const struct kymo_analysis_result *res = &a->result;

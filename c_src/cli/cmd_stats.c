@@ -213,7 +213,7 @@ static void say_what_lacks(const struct cli_stats *s)
 {
     const struct kymo_analysis_result *res = &s->a->result;
     if (is_of_functions(s->by)) {
-        cli_lacks(s->a, res->has_calls, "calls", "functions cannot be shown");
+        cli_lacks_calls(s->a, "functions cannot be shown");
         if (res->has_calls) {
             cli_lacks(s->a, res->has_ends, "return_to or return events", "durations of calls are unknown");
             cli_lacks(s->a, res->has_running, "running events", "the time scheduled in is unknown");

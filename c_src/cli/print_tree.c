@@ -172,7 +172,7 @@ static int run(struct tree *t)
     if (status == KYMO_EXIT_OK && t->failed)
         status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     if (status == KYMO_EXIT_OK) {
-        cli_lacks(&t->a, t->a.result.has_calls, "calls", "there is no tree to show");
+        cli_lacks_calls(&t->a, "there is no tree to show");
         if (t->a.result.has_calls)
             cli_lacks(&t->a, t->a.result.has_ends, "return_to or return events",
                       "durations of calls are unknown");

@@ -79,6 +79,12 @@ static inline void wm(struct film *x, uint64_t ns, unsigned id, uint64_t who, ui
     ts_wm(&x->s, at, id, who, mfa);
 }
 
+static inline void slow(struct film *x, uint64_t ns, uint64_t who, uint32_t mfa, uint64_t took)
+{
+    uint64_t at = after(x, ns);
+    ts_slow(&x->s, at, who, mfa, took, UINT32_MAX);
+}
+
 static inline void message(struct film *x, uint64_t ns, unsigned id, uint64_t who, uint64_t peer,
                            uint8_t kind, uint64_t ref)
 {

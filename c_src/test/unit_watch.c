@@ -56,6 +56,49 @@ static void calls(void **state)
     free(starts);
 }
 
+/* The runtime reports the calls with their durations. */
+static void slow_calls(void **state)
+{
+    (void)state;
+    struct film x;
+    uint64_t *starts = calloc(CAUSES, sizeof *starts);
+    open_film(&x);
+    add(&x, "call,m:f/_,5us");
+    for (unsigned i = 0; i < CAUSES; i++) {
+        starts[i] = x.now + 100;
+        slow(&x, 100 + size_of(i), PID(i % 7 + 1), x.f, size_of(i));
+        slow(&x, 10, PID(i % 7 + 1), x.g, 2 * LIMIT); /* not selected */
+    }
+    slow(&x, 10, PID(1), x.f, UINT64_MAX); /* damaged */
+    struct kymo_reader *r = developed(&x);
+    give(&x, r, 0, UINT64_MAX);
+    check(&x, starts, false);
+    assert_int_equal(x.fired[0].mfa, x.f);
+    close_film(&x, r);
+    free(starts);
+}
+
+/* A call whose return is recorded too fires once. */
+static void slow_calls_with_returns(void **state)
+{
+    (void)state;
+    struct film x;
+    uint64_t *starts = calloc(CAUSES, sizeof *starts);
+    open_film(&x);
+    add(&x, "call,m:f/_,5us");
+    for (unsigned i = 0; i < CAUSES; i++) {
+        wm(&x, 100, KYMO_E_CALL, PID(i % 7 + 1), x.f);
+        starts[i] = x.now;
+        wm(&x, size_of(i), KYMO_E_RETURN_FROM, PID(i % 7 + 1), x.f);
+        slow(&x, 1, PID(i % 7 + 1), x.f, size_of(i));
+    }
+    struct kymo_reader *r = developed(&x);
+    give(&x, r, 0, UINT64_MAX);
+    check(&x, starts, false);
+    close_film(&x, r);
+    free(starts);
+}
+
 static void requests(void **state)
 {
     (void)state;
@@ -254,9 +297,11 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(calls),          IN_FOLDER(requests),  IN_FOLDER(collections),
-        IN_FOLDER(schedules),      IN_FOLDER(dirty),     IN_FOLDER(exits),
-        IN_FOLDER(unknown_reason), IN_FOLDER(mailboxes), cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {IN_FOLDER(slow_calls),     IN_FOLDER(slow_calls_with_returns),
+                                       IN_FOLDER(calls),          IN_FOLDER(requests),
+                                       IN_FOLDER(collections),    IN_FOLDER(schedules),
+                                       IN_FOLDER(dirty),          IN_FOLDER(exits),
+                                       IN_FOLDER(unknown_reason), IN_FOLDER(mailboxes),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,6 +253,27 @@ static void on_span(void *arg, const struct kymo_span *s)
     }
 }
 
+/* True if the recording has the ends of this function's calls. Without them it is unknown
+ * whether a call is still open. */
+static bool has_ends(const struct kymo_triggers *t, uint32_t mfa)
+{
+    return t->return_to || (mfa < t->n_ids && (t->known[mfa] & ENDS) != 0);
+}
+
+/* A call that the runtime has reported as slow. If its end is recorded too, its span fires. */
+static void on_slow(struct kymo_triggers *t, const struct kymo_event *ev)
+{
+    uint32_t mfa = kymo_reader_canonical(t->r, ev->mfa);
+    uint64_t which = has_ends(t, mfa) ? 0 : triggers_of(t, mfa);
+    int64_t start;
+    if (ev->value > INT64_MAX || __builtin_sub_overflow(ev->ns, (int64_t)ev->value, &start))
+        return;
+    for (uint32_t i = 0; which != 0 && i < t->n; i++) {
+        if ((which >> i & 1) != 0 && is_kind(t, i, KYMO_TRIG_CALL) && (int64_t)ev->value > t->g[i].limit)
+            fire_call(t, i, ev->who, mfa, start, ev->ns, false);
+    }
+}
+
 static void fire_request(struct kymo_triggers *t, uint32_t i, const struct kymo_request *q, int64_t end,
                          bool open)
 {
@@ -556,6 +577,8 @@ bool kymo_triggers_event(struct kymo_triggers *t, const struct kymo_event *ev, b
         on_exit_of(t, ev);
     if (is_new && ev->id == KYMO_E_SEND)
         on_sent(t, ev);
+    if (is_new && ev->id == KYMO_E_SLOW)
+        on_slow(t, ev);
     if (is_new && ev->id == KYMO_E_COUNTERS)
         on_sample(t, ev);
     if (is_new && ev->id == KYMO_E_MONITOR)
@@ -567,13 +590,6 @@ void kymo_triggers_gap(struct kymo_triggers *t)
 {
     t->failed = !kymo_live_gap(t->live) || t->failed;
     t->gap = true;
-}
-
-/* True if the recording has the ends of this function's calls. Without them it is unknown
- * whether a call is still open. */
-static bool has_ends(const struct kymo_triggers *t, uint32_t mfa)
-{
-    return t->return_to || (mfa < t->n_ids && (t->known[mfa] & ENDS) != 0);
 }
 
 static void fire_open_calls(struct kymo_triggers *t, uint32_t i)

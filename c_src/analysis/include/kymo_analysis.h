@@ -241,6 +241,7 @@ struct kymo_analysis_result {
     uint64_t spans, mails, requests, runs, collections;
     uint64_t evicted;            /* processes, requests and messages dropped to bound memory */
     bool has_calls, has_ends;    /* calls; how they end */
+    bool has_slow;               /* slow calls, which are no spans */
     bool has_messages, has_refs; /* messages; references in them */
     bool has_running, has_gc;
     /* What a runtime with version 2 of erl_nif_tracer.h adds: numbers of messages, when they
