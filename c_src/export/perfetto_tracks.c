@@ -355,6 +355,7 @@ static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
         x->last = NULL;
     kymo_residents_remove(&x->residents, p->place);
     kymo_map_remove(&x->processes, p->ident);
+    free(p->slow);
     free(p);
 }
 
