@@ -623,7 +623,9 @@ looks_end(Config, How) ->
         stop -> {ok, _} = kymo:stop(R);
         kill -> exit(Server, kill)
     end,
-    true = kymo_cli:until(fun() -> not is_process_alive(Asked) andalso processes() -- Before =:= [] end).
+    Left = fun() -> [{P, I} || P <- processes() -- Before, I <- [process_info(P, [initial_call, current_stacktrace])], I =/= undefined] end,
+    _ = kymo_cli:until(fun() -> not is_process_alive(Asked) andalso Left() =:= [] end),
+    ?assertEqual({false, []}, {is_process_alive(Asked), Left()}).
 
 nothing_left(Config) ->
     {ok, First} = kymo:start(#{dir => rec(Config) ++ "0"}),
