@@ -17,8 +17,6 @@ die() {
 cache_dir() { printf '%s' "${KYMO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kymo}"; }
 
 cpus() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1; }
-# How many suites run at a time. They wait for about half of their time.
-suite_jobs() { echo "${KYMO_JOBS:-$(($(cpus) + 1))}"; }
 
 # 3m07s from a number of seconds.
 span() {
