@@ -126,11 +126,8 @@ static int init(struct kymo_pfx *x, struct kymo_reader *r)
 static void clear(struct kymo_pfx *x)
 {
     size_t it = 0;
-    for (struct kymo_pfx_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;) {
-        kymo_stack_free(&(*p)->stack);
-        free((*p)->slow);
-        free(*p);
-    }
+    for (struct kymo_pfx_process **p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;)
+        kymo_pfx_process_free(*p);
     kymo_map_free(&x->processes);
     kymo_map_free(&x->names);
     kymo_map_free(&x->older);

@@ -157,6 +157,8 @@ struct kymo_pfx_node *kymo_pfx_node_of_slot(const struct kymo_pfx *x, uint32_t s
  * none without events. Must not be called between kymo_pf_event and kymo_pf_emit. */
 uint64_t kymo_pfx_track(struct kymo_pfx *x, struct kymo_pfx_process *p);
 uint64_t kymo_pfx_thread(struct kymo_pfx *x, uint32_t slot);
+/* Frees a process and what it owns. It has to be in no list or map. */
+void kymo_pfx_process_free(struct kymo_pfx_process *p);
 /* The process or port of an event; NULL if the event belongs to something else (seq_trace from a
  * name), or there is no memory. */
 struct kymo_pfx_process *kymo_pfx_process(struct kymo_pfx *x, const struct kymo_event *ev);

@@ -346,6 +346,13 @@ static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     kymo_pf_emit(&x->w, now_of(x, p));
 }
 
+void kymo_pfx_process_free(struct kymo_pfx_process *p)
+{
+    kymo_stack_free(&p->stack);
+    free(p->slow);
+    free(p);
+}
+
 static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
 {
     /* Calls may have been recorded even after its exit. */
@@ -355,8 +362,7 @@ static void forget(struct kymo_pfx *x, struct kymo_pfx_process *p)
         x->last = NULL;
     kymo_residents_remove(&x->residents, p->place);
     kymo_map_remove(&x->processes, p->ident);
-    free(p->slow);
-    free(p);
+    kymo_pfx_process_free(p);
 }
 
 /* Frees a process, whether or not it is among x->dead. */
