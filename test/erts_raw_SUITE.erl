@@ -19,7 +19,6 @@
          depth_of_calls/1, depth_of_tail_calls/1, depth_of_exceptions/1, depth_of_spec/1]).
 -export([leaf/1, inner/1, middle/1, outer/1, tail/1, loop/1, throws/1, catches/1, woken/1]).
 
--import(erts_tracer_nif, [cc/3, header_dir/0, code_with/3]).
 -import(erts_worker, [do/2, in/2, stop/1, told/1, flush/0]).
 
 -define(RAW1, event_tracer_raw).
@@ -42,14 +41,8 @@ all() ->
 init_per_suite(Config) ->
     try erlang:system_info(kymo_series) of
         _ ->
-            Dir = ?config(priv_dir, Config),
-            Codes = [begin
-                         So = filename:join(Dir, atom_to_list(M)),
-                         cc(erts_tracer_nif:source(), So ++ ".so",
-                            ["-DMODULE=" ++ atom_to_list(M), "-DVERSION=1", "-DRAW=" ++ Version, "-I", header_dir()]),
-                         {M, code_with(M, So, 0)}
-                     end || {M, Version} <- [{?RAW1, "1"}, {?RAW2, "2"}]],
-            [{codes, Codes} | Config]
+            Tracers = [{?RAW1, ["-DRAW=1"]}, {?RAW2, ["-DRAW=2"]}],
+            [{codes, erts_tracer_nif:codes(?config(priv_dir, Config), Tracers)} | Config]
     catch
         error:badarg -> {skip, "this runtime lacks the ERTS patches"}
     end.
@@ -58,10 +51,7 @@ end_per_suite(_Config) ->
     ok.
 
 init_per_testcase(_Case, Config) ->
-    [begin
-         {module, M} = code:load_binary(M, "", Code),
-         code:purge(M)
-     end || {M, Code} <- ?config(codes, Config)],
+    erts_tracer_nif:load(?config(codes, Config)),
     ?assertEqual({0, 22}, ?RAW2:registering()),
     Config.
 

@@ -6,7 +6,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([source/0, cc/3, header_dir/0, code_with/3]).
+-export([source/0, cc/3, header_dir/0, code_with/3, codes/2, load/1]).
 
 %% The file is next to the suites.
 source() ->
@@ -43,3 +43,18 @@ code_with(M, So, Info) ->
                        | [{function, 1, F, A, [{clause, 1, lists:duplicate(A, {var, 1, '_'}), [], [NotLoaded]}]}
                           || {F, A} <- Fs]], []),
     Bin.
+
+%% Compiles a tracer, with these flags of the compiler, for each module. Returns their code.
+codes(Dir, Tracers) ->
+    [begin
+         So = filename:join(Dir, atom_to_list(M)),
+         cc(source(), So ++ ".so", ["-DMODULE=" ++ atom_to_list(M), "-DVERSION=1", "-I", header_dir() | Flags]),
+         {M, code_with(M, So, 0)}
+     end || {M, Flags} <- Tracers].
+
+%% Loads them anew.
+load(Codes) ->
+    [begin
+         {module, M} = code:load_binary(M, "", Code),
+         code:purge(M)
+     end || {M, Code} <- Codes].
