@@ -35,6 +35,15 @@ static void check(struct film *x, const uint64_t *starts, bool server)
     }
 }
 
+/* Gives all that was filmed to the triggers, and checks what fired. */
+static struct kymo_reader *judged(struct film *x, const uint64_t *starts, bool server)
+{
+    struct kymo_reader *r = developed(x);
+    give(x, r, 0, UINT64_MAX);
+    check(x, starts, server);
+    return r;
+}
+
 static void calls(void **state)
 {
     (void)state;
@@ -48,9 +57,7 @@ static void calls(void **state)
         wm(&x, 10, KYMO_E_CALL, PID(i % 7 + 1), x.g); /* slow, but not selected */
         wm(&x, size_of(i) - 10, KYMO_E_RETURN_FROM, PID(i % 7 + 1), x.f);
     }
-    struct kymo_reader *r = developed(&x);
-    give(&x, r, 0, UINT64_MAX);
-    check(&x, starts, false);
+    struct kymo_reader *r = judged(&x, starts, false);
     assert_int_equal(x.fired[0].mfa, x.f);
     close_film(&x, r);
     free(starts);
@@ -70,9 +77,7 @@ static void slow_calls(void **state)
         slow(&x, 10, PID(i % 7 + 1), x.g, 2 * LIMIT); /* not selected */
     }
     slow(&x, 10, PID(1), x.f, UINT64_MAX); /* damaged */
-    struct kymo_reader *r = developed(&x);
-    give(&x, r, 0, UINT64_MAX);
-    check(&x, starts, false);
+    struct kymo_reader *r = judged(&x, starts, false);
     assert_int_equal(x.fired[0].mfa, x.f);
     close_film(&x, r);
     free(starts);
@@ -92,9 +97,7 @@ static void slow_calls_with_returns(void **state)
         wm(&x, size_of(i), KYMO_E_RETURN_FROM, PID(i % 7 + 1), x.f);
         slow(&x, 1, PID(i % 7 + 1), x.f, size_of(i));
     }
-    struct kymo_reader *r = developed(&x);
-    give(&x, r, 0, UINT64_MAX);
-    check(&x, starts, false);
+    struct kymo_reader *r = judged(&x, starts, false);
     close_film(&x, r);
     free(starts);
 }
@@ -117,9 +120,7 @@ static void requests(void **state)
         message(&x, size_of(i) - 20, KYMO_E_SEND, server, client, KYMO_MSG_REPLY, ref);
         message(&x, 10, KYMO_E_RECEIVE, client, server, KYMO_MSG_REPLY, ref);
     }
-    struct kymo_reader *r = developed(&x);
-    give(&x, r, 0, UINT64_MAX);
-    check(&x, starts, true);
+    struct kymo_reader *r = judged(&x, starts, true);
     close_film(&x, r);
     free(starts);
 }
@@ -137,9 +138,7 @@ static void collections(void **state)
         starts[i] = x.now;
         gc(&x, size_of(i), major ? KYMO_E_GC_MAJOR_END : KYMO_E_GC_MINOR_END, PID(i % 7 + 1));
     }
-    struct kymo_reader *r = developed(&x);
-    give(&x, r, 0, UINT64_MAX);
-    check(&x, starts, false);
+    struct kymo_reader *r = judged(&x, starts, false);
     close_film(&x, r);
     free(starts);
 }
@@ -156,9 +155,7 @@ static void schedules(void **state)
         starts[i] = x.now;
         wm(&x, size_of(i), KYMO_E_OUT, PID(i % 7 + 1), x.f);
     }
-    struct kymo_reader *r = developed(&x);
-    give(&x, r, 0, UINT64_MAX);
-    check(&x, starts, false);
+    struct kymo_reader *r = judged(&x, starts, false);
     close_film(&x, r);
     free(starts);
 }
