@@ -16,13 +16,17 @@
          message_unsent/1, messages_under_load/1,
          taken_in_order/1, taken_selectively/1, taken_after_hibernation/1, taken_by_gen/1, not_taken/1,
          taken_from_before/1, taken_many/1, taken_with_spec/1,
-         depth_of_calls/1, depth_of_tail_calls/1, depth_of_exceptions/1, depth_of_spec/1]).
+         depth_of_calls/1, depth_of_tail_calls/1, depth_of_exceptions/1, depth_of_spec/1,
+         thread_and_cpu/1, thread_of_dirty/1,
+         stopped/1, stopped_once/1, stopped_missed/1, stopped_before/1, stopped_not_asked/1,
+         stopped_under_load/1]).
 -export([leaf/1, inner/1, middle/1, outer/1, tail/1, loop/1, throws/1, catches/1, woken/1]).
 
 -import(erts_worker, [do/2, in/2, stop/1, told/1, flush/0]).
 
 -define(RAW1, event_tracer_raw).
 -define(RAW2, event_tracer_raw2).
+-define(MORE, event_tracer_more).
 
 suite() ->
     [{timetrap, {minutes, 2}}].
@@ -36,23 +40,27 @@ all() ->
      messages_under_load,
      taken_in_order, taken_selectively, taken_after_hibernation, taken_by_gen, not_taken, taken_from_before,
      taken_many, taken_with_spec,
-     depth_of_calls, depth_of_tail_calls, depth_of_exceptions, depth_of_spec].
+     depth_of_calls, depth_of_tail_calls, depth_of_exceptions, depth_of_spec,
+     thread_and_cpu, thread_of_dirty,
+     stopped, stopped_once, stopped_missed, stopped_before, stopped_not_asked, stopped_under_load].
 
 init_per_suite(Config) ->
     try erlang:system_info(kymo_series) of
         _ ->
-            Tracers = [{?RAW1, ["-DRAW=1"]}, {?RAW2, ["-DRAW=2"]}],
+            Tracers = [{?RAW1, ["-DRAW=1"]}, {?RAW2, ["-DRAW=2"]}, {?MORE, ["-DRAW=2", "-DMORE"]}],
+            erts_debug:set_internal_state(available_internal_state, true),
             [{codes, erts_tracer_nif:codes(?config(priv_dir, Config), Tracers)} | Config]
     catch
         error:badarg -> {skip, "this runtime lacks the ERTS patches"}
     end.
 
 end_per_suite(_Config) ->
-    ok.
+    erts_debug:set_internal_state(available_internal_state, false).
 
 init_per_testcase(_Case, Config) ->
     erts_tracer_nif:load(?config(codes, Config)),
     ?assertEqual({0, 22}, ?RAW2:registering()),
+    ?assertEqual({0, 22}, ?MORE:registering()),
     Config.
 
 end_per_testcase(_Case, _Config) ->
@@ -682,13 +690,196 @@ loop(0) -> ok;
 loop(N) -> _ = ?MODULE:leaf(N), loop(N - 1).
 
 %%--------------------------------------------------------------------------
+%% The thread of a scheduler, and its CPU
+
+%% The operating system names the threads of schedulers. A tracer that does not ask for the CPU
+%% gets the thread.
+thread_and_cpu(_Config) ->
+    os:type() =:= {unix, linux} orelse throw({skip, "needs Linux"}),
+    [begin
+         Tracee = spawn_opt(fun erts_worker:worker/0, [link, {scheduler, I}]),
+         trace(Tracer, Tracee, [running, scheduler_id]),
+         [do(Tracee, fun() -> erlang:yield() end) || _ <- lists:seq(1, 20)],
+         %% The end of the tracee before it is told, too.
+         Told = [T || T <- told(Tracee), element(3, T) =:= Tracee],
+         [_ | _] = In = [{Id, Thread, Cpu} || {trace, in, _, _, #{scheduler_id := Id, kernel_thread := Thread, cpu := Cpu}} <- Told],
+         [?assertEqual({I, "erts_sched_" ++ integer_to_list(I)}, {Id, thread_name(Thread)}) || {Id, Thread, _} <- lists:usort(In)],
+         [case Tracer of
+              ?MORE -> ?assert(lists:member(Cpu, allowed_cpus(Thread)));
+              ?RAW2 -> ?assertEqual(-1, Cpu)
+          end || {_, Thread, Cpu} <- lists:usort(In)],
+         ?assertEqual([], [O || {trace, out, _, _, #{kernel_thread := K, cpu := C} = O} <- Told, {K, C} =/= {0, -1}]),
+         stop(Tracee)
+     end || Tracer <- [?RAW2, ?MORE], I <- lists:seq(1, schedulers())].
+
+thread_of_dirty(_Config) ->
+    os:type() =:= {unix, linux} orelse throw({skip, "needs Linux"}),
+    Self = self(),
+    Tracee = spawn_link(fun erts_worker:worker/0),
+    trace(?MORE, Tracee, [running]),
+    do(Tracee, fun() -> ?RAW2:dirty_cpu(Self, from_dirty), ?RAW2:dirty_io(Self, from_dirty) end),
+    Names = [thread_name(Thread) || {trace, in, _, _, #{kernel_thread := Thread}} <- told(Tracee)],
+    Kinds = lists:usort([lists:sublist(Name, 10) || Name <- Names]),
+    ?assertEqual(["erts_dcpus", "erts_dios_", "erts_sched"], Kinds),
+    stop(Tracee).
+
+thread_name(Thread) ->
+    {ok, Name} = file:read_file(["/proc/self/task/", integer_to_list(Thread), "/comm"]),
+    string:trim(binary_to_list(Name)).
+
+allowed_cpus(Thread) ->
+    {ok, Status} = file:read_file(["/proc/self/task/", integer_to_list(Thread), "/status"]),
+    {match, [List]} = re:run(Status, "Cpus_allowed_list:\\s*(\\S+)", [{capture, [1], list}]),
+    lists:append([case [list_to_integer(N) || N <- string:lexemes(Range, "-")] of
+                      [First, Last] -> lists:seq(First, Last);
+                      [One] -> [One]
+                  end || Range <- string:lexemes(List, ",")]).
+
+%%--------------------------------------------------------------------------
+%% All schedulers are stopped
+
+stopped(_Config) ->
+    Tracee = spawn_link(fun erts_worker:worker/0),
+    S = session_of([Tracee]),
+    Begin = erlang:monotonic_time(nanosecond),
+    do(Tracee, fun() -> stop_schedulers(20) end),
+    End = erlang:monotonic_time(nanosecond),
+    _ = erlang:system_flag(min_heap_size, element(2, erlang:system_info(min_heap_size))),
+    do(Tracee, fun() -> ok end),
+    [{debug_block, #{start := Start, duration := Duration, missed := 0}}, {min_heap_size, #{start := Next, missed := 0}}] =
+        stops(told(Tracee)),
+    ?assert(Begin =< Start andalso Start + Duration =< End andalso Duration >= 20000000),
+    ?assert(Next >= Start + Duration),
+    true = trace:session_destroy(S),
+    stop(Tracee).
+
+%% Each session gets each stop once, however many processes it traces, and before other events of
+%% the first process that is scheduled.
+stopped_once(_Config) ->
+    Tracees = [spawn_link(fun erts_worker:worker/0) || _ <- lists:seq(1, 10)],
+    Ss = [session_of(Tracees) || _ <- "ab"],
+    [do(P, fun() -> ok end) || P <- Tracees],
+    [[] = stops(told(P)) || P <- Tracees],
+    stop_schedulers(1),
+    [do(P, fun() -> ok end) || P <- Tracees],
+    Told = lists:append([told(P) || P <- Tracees]),
+    ?assertMatch([{debug_block, _}, {debug_block, _}], stops(Told)),
+    ?assertMatch({trace, stopped, _, debug_block, _}, hd(Told)),
+    [true = trace:session_destroy(S) || S <- Ss],
+    [stop(P) || P <- Tracees].
+
+%% Only the last 16 are remembered.
+stopped_missed(_Config) ->
+    Tracee = spawn_link(fun erts_worker:worker/0),
+    S = session_of([Tracee]),
+    [begin
+         do(Tracee, fun() -> ok end),
+         true = erlang:suspend_process(Tracee),
+         told(Tracee),
+         [stop_schedulers(1) || _ <- lists:seq(1, N)],
+         true = erlang:resume_process(Tracee),
+         do(Tracee, fun() -> ok end),
+         [First | _] = Missed = [M || {debug_block, #{missed := M}} <- stops(told(Tracee))],
+         ?assertEqual({N, N}, {N, length(Missed) + First}),
+         ?assertEqual({N, max(0, N - 16), 0}, {N, First, lists:sum(tl(Missed))})
+     end || N <- [15, 16, 17, 40]],
+    true = trace:session_destroy(S),
+    stop(Tracee).
+
+%% Stops before the session was created are not reported.
+stopped_before(_Config) ->
+    stop_schedulers(1),
+    Tracee = spawn_link(fun erts_worker:worker/0),
+    S = session_of([Tracee]),
+    do(Tracee, fun() -> ok end),
+    ?assertEqual([], stops(told(Tracee))),
+    true = trace:session_destroy(S),
+    stop(Tracee).
+
+%% Tracers without the flag, and tracees without the trace flag running.
+stopped_not_asked(_Config) ->
+    Tracee = spawn_link(fun erts_worker:worker/0),
+    Ss = [session(Tracer, Flags, [Tracee]) || {Tracer, Flags} <- [{?RAW1, [running]}, {?RAW2, [running]}, {?MORE, [send, 'receive']}]],
+    stop_schedulers(1),
+    do(Tracee, fun() -> ok end),
+    ?assertEqual([], stops(told(Tracee))),
+    [true = trace:session_destroy(S) || S <- Ss],
+    stop(Tracee).
+
+%% Processes on all schedulers run while some of them stop the others. In each session, what is
+%% reported and what was missed add up to what the runtime counts.
+stopped_under_load(_Config) ->
+    N = 8,
+    Self = self(),
+    Workers = [spawn_link(fun erts_worker:worker/0) || _ <- lists:seq(1, N)],
+    Collectors = [spawn_link(fun() -> collect_stops([]) end) || _ <- "ab"],
+    Before = stop_count(),
+    Ss = [trace:session_create(?MODULE, {?MORE, {trace, trace, C, none}}, []) || C <- Collectors],
+    [1 = trace:process(S, W, true, [running]) || S <- Ss, W <- Workers],
+    Work = fun() ->
+                   [begin
+                        [P ! {x, self()} || P <- Workers],
+                        [receive {x, P} -> ok end || P <- Workers],
+                        I rem 10 =:= 0 andalso stop_schedulers(0)
+                    end || I <- lists:seq(1, 300)]
+           end,
+    [W ! {do, Work, Self} || W <- Workers],
+    [receive {done, W} -> ok end || W <- Workers],
+    [do(W, fun() -> ok end) || W <- Workers],
+    [true = trace:session_destroy(S) || S <- Ss],
+    After = stop_count(),
+    Ref = erlang:trace_delivered(all),
+    receive {trace_delivered, all, Ref} -> ok end,
+    ?assert(After - Before >= N * 30),
+    [begin
+         C ! {get, Self},
+         Stops = receive {C, Got} -> Got end,
+         ?assertEqual(After - Before, length(Stops) + lists:sum([M || #{missed := M} <- Stops])),
+         Starts = [Start || #{start := Start} <- Stops],
+         ?assertEqual(length(Starts), length(lists:usort(Starts)))
+     end || C <- Collectors],
+    [stop(W) || W <- Workers].
+
+collect_stops(Stops) ->
+    receive
+        {trace, stopped, _, _, Options} -> collect_stops([Options | Stops]);
+        {get, From} -> From ! {self(), Stops};
+        _ -> collect_stops(Stops)
+    end.
+
+stop_count() ->
+    lists:sum(maps:values(erlang:system_info(kymo_blocking))).
+
+%% Stops the schedulers for so many milliseconds.
+stop_schedulers(0) ->
+    _ = erlang:system_flag(min_heap_size, element(2, erlang:system_info(min_heap_size))),
+    ok;
+stop_schedulers(Ms) ->
+    _ = erts_debug:set_internal_state(block, Ms),
+    ok.
+
+session_of(Tracees) ->
+    session(?MORE, [running], Tracees).
+
+session(Tracer, Flags, Tracees) ->
+    S = trace:session_create(?MODULE, {Tracer, {trace, trace, self(), none}}, []),
+    [1 = trace:process(S, P, true, Flags) || P <- Tracees],
+    S.
+
+stops(Told) ->
+    [{Cause, Options} || {trace, stopped, _, Cause, Options} <- Told].
+
+%%--------------------------------------------------------------------------
 %% Helpers
 
 schedulers() ->
     erlang:system_info(schedulers_online).
 
 trace(Tracee, Flags) ->
-    1 = erlang:trace(Tracee, true, [{tracer, ?RAW2, {trace, trace, self(), none}} | Flags]),
+    trace(?RAW2, Tracee, Flags).
+
+trace(Tracer, Tracee, Flags) ->
+    1 = erlang:trace(Tracee, true, [{tracer, Tracer, {trace, trace, self(), none}} | Flags]),
     ok.
 
 %% The reasons for which a worker was scheduled out, from waiting for work until it has done the

@@ -10,7 +10,8 @@
  *
  * MODULE is the name of the module, and VERSION is the build of the library. With RAW the
  * tracer uses that version of the interface for raw events, and reports them as the
- * behaviour would. From version 2 on, the options also have what that version adds. */
+ * behaviour would. From version 2 on, the options also have what that version adds. With
+ * MORE it sets the flags of version 2. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <erl_nif.h>
@@ -189,6 +190,13 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
         options = put(env, options, "out_reason", enif_make_atom(env, reasons[e->out_reason]));
         options = put(env, options, "runnable_by", enif_make_atom(env, causes[e->runnable_by]));
         options = put(env, options, "runnable_for", enif_make_int64(env, e->runnable_for));
+        options = put(env, options, "kernel_thread", enif_make_uint64(env, e->kernel_thread));
+        options = put(env, options, "cpu", enif_make_int(env, e->cpu));
+        break;
+    case ERL_NIF_TRACE_STOPPED:
+        options = put(env, options, "start", enif_make_int64(env, e->start));
+        options = put(env, options, "duration", enif_make_int64(env, e->duration));
+        options = put(env, options, "missed", enif_make_uint64(env, e->missed));
         break;
     case ERL_NIF_TRACE_TAKEN:
         options = put(env, options, "passed",
@@ -220,6 +228,9 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
 static void register_raw(ErlNifEnv *env, int how)
 {
     ErlNifTracer tracer = {RAW, ERL_NIF_TRACER_TIME, raw_enabled, raw_event};
+#ifdef MORE
+    tracer.flags |= ERL_NIF_TRACER_CPU | ERL_NIF_TRACER_STOPPED;
+#endif
     ErlNifTracerRegister *set;
     *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);
     if (set == NULL) {
@@ -234,6 +245,11 @@ static void register_raw(ErlNifEnv *env, int how)
     case 6: env = NULL; break;
     case 7: set(env, &tracer); break;
     case 8: register_result = set(env, NULL); return;
+    case 9:
+    case 10:
+        tracer.version = 1;
+        tracer.flags = how == 9 ? ERL_NIF_TRACER_CPU : ERL_NIF_TRACER_STOPPED;
+        break;
     default: break;
     }
     register_result = set(env, &tracer);

@@ -67,7 +67,21 @@ typedef enum {
      * faster calls are not reported. The tag is slow; mfa, depth, start and duration are
      * set. In the behaviour it is an event of trace_call. `enabled' is not called, unless
      * the match specification has other actions. */
-    ERL_NIF_TRACE_SLOW
+    ERL_NIF_TRACE_SLOW,
+    /* Version 2, with ERL_NIF_TRACER_STOPPED. All schedulers were stopped: the runtime
+     * did something that must not run at the same time as other code. The tag is stopped;
+     * the term is the cause, an atom, one of the keys of the map that
+     * erlang:system_info(kymo_blocking) returns; start, duration and missed are set. Dirty
+     * schedulers are not stopped, and erlang:system_flag(multi_scheduling, block) is not
+     * reported.
+     *
+     * Reported once in each session, before the next event of the kind RUNNING_PROCS whose
+     * tracer has the flag. The tracee is the process of that event: it has nothing to do
+     * with the cause. A stop that ends before the session is created is not reported; in
+     * the session of erlang:trace/3, stops since the start of the runtime are. A session
+     * without events of RUNNING_PROCS has no events of this kind. The behaviour has no
+     * function for it, and `enabled' is not called. */
+    ERL_NIF_TRACE_STOPPED
 } ErlNifTraceKind;
 
 /* The value of `passed' if there are too many messages to count. */
@@ -176,13 +190,28 @@ typedef struct {
     ErlNifUInt64 depth;
     /* For the tag slow: when the function was called, as enif_monotonic_time(ERL_NIF_NSEC),
      * and how many nanoseconds the call took. With ERL_NIF_TRACER_TIME, time is the sum of
-     * the two. */
+     * the two. For the tag stopped: when a thread began to stop the schedulers, and how many
+     * nanoseconds later they could continue; time is when the event is reported. */
     ErlNifTime start;
     ErlNifTime duration;
+    /* For the tags in and in_exiting: the thread of the scheduler, as gettid() returns it,
+     * which is also its name in /proc/self/task. It never changes for a scheduler. 0 if it
+     * is not known, which is so on all systems except Linux. */
+    ErlNifUInt64 kernel_thread;
+    /* For the tags in and in_exiting, with ERL_NIF_TRACER_CPU: the number of the CPU that
+     * executes the thread at this moment; -1 without the flag, or if it is not known. */
+    int cpu;
+    /* For the tag stopped: how many stops before this one are not reported in this session,
+     * because there were more than 16 between two events of the kind RUNNING_PROCS. */
+    ErlNifUInt64 missed;
 } ErlNifTraceEvent;
 
-/* Flags of a tracer. TIME: events have enif_monotonic_time(ERL_NIF_NSEC). */
+/* Flags of a tracer. TIME: events have enif_monotonic_time(ERL_NIF_NSEC). For version 2,
+ * CPU: events of the tags in and in_exiting have the CPU. STOPPED: it gets events of the
+ * kind STOPPED. */
 #define ERL_NIF_TRACER_TIME             (1 << 0)
+#define ERL_NIF_TRACER_CPU              (1 << 1)
+#define ERL_NIF_TRACER_STOPPED          (1 << 2)
 
 /*
  * The functions of a tracer. They are called in the thread in which the event
@@ -208,9 +237,10 @@ typedef struct {
  * To be called once by `load' or `upgrade', with their environment; what `tracer'
  * points to is copied. Returns 0, or
  *   EINVAL   not called by them, called before, or a function is missing
- *   ENOTSUP  the runtime does not know the version or a flag
- * After an error, the functions of the behaviour are called. Each version of the code
- * of a module registers separately.
+ *   ENOTSUP  the runtime does not know the version, or a flag does not exist in it
+ * After an error, `set' can be called again, for example with fewer flags. Without an
+ * interface, the functions of the behaviour are called. Each version of the code of a
+ * module registers separately.
  */
 typedef int ErlNifTracerRegister(ErlNifEnv *env, const ErlNifTracer *tracer);
 
