@@ -29,7 +29,7 @@
 /* The tables are aligned by hand. */
 /* clang-format off */
 
-/* Version 3 adds the events 38 to 50. Readers of version 3 read version 2 too. */
+/* Version 3 adds the events 38 to 51. Readers of version 3 read version 2 too. */
 #define KYMO_FORMAT_VERSION 3u
 #define KYMO_FORMAT_OLDEST 2u
 #define KYMO_META_MAGIC 0x314345524f4d594bull /* "KYMOREC1" */
@@ -111,6 +111,7 @@ enum kymo_loss {
 #define KYMO_EXACT_TAKEN 0x02u    /* messages that leave a mailbox are recorded */
 #define KYMO_EXACT_RUNNABLE 0x04u /* in: since when it could run; out: why */
 #define KYMO_EXACT_CALLS 0x08u    /* calls and returns have the depth of the stack */
+#define KYMO_EXACT_STOPPED 0x10u  /* times when all schedulers were stopped are recorded */
 
 struct kymo_meta {
     uint64_t magic;         /* 0   KYMO_META_MAGIC, stored last at creation */
@@ -206,7 +207,8 @@ struct kymo_slot {
     uint64_t overwritten;   /* 128 events in segments that were reused (fetch-add) */
     uint64_t gone_until;    /* 136 ticks of the newest event that was overwritten or removed (maximum) */
     uint64_t lost_last;     /* 144 ticks of the newest loss, 0 = none (by the slot's thread) */
-    uint64_t reserved0[4];  /* 152 */
+    uint64_t os_thread;     /* 152 thread id in the operating system, 0 = unknown (by the slot's thread) */
+    uint64_t reserved0[3];  /* 160 */
     uint64_t place;         /* 184 of the open segment in the pool, valid with seq (by its thread) */
     /* The worker. */
     uint64_t drained_seq;   /* 192 last segment written to a data file */
@@ -301,6 +303,8 @@ struct kymo_segment {
  *   D  depth of the stack in words: one byte, depth << 1, if the depth is below KYMO_DEPTH_WIDE,
  *      else u32 depth << 1 | 1. Frames that tracing has put on the stack are not included
  *   L  u32 messages before it in the mailbox, KYMO_PASSED_MANY: more than the runtime counted
+ *   B  u64 nanoseconds before this event: when something began
+ *   O  u32 events of this kind that were left out before it
  *   G  u8 count, count x u64: garbage collection sizes in words, in the order
  *      of enum kymo_gc; count is 0 or KYMO_GC_SIZES
  *   J  u32 mfa id: the function in which a process was scheduled in
@@ -398,6 +402,8 @@ enum kymo_ts {
        with the depth of the stack are decoded as SLOW. */                     \
     X(49, SLOW, "slow", "WMQ")       /* Q ns from the call until now */        \
     X(50, SLOW_DEPTH, "slow", "WMQD")                                          \
+    /* Recorded in the next process that is scheduled, which has nothing to do with it. */ \
+    X(51, STOPPED, "stopped", "WAQBO") /* all schedulers: A why, Q ns, B since when */ \
     X(58, COUNTERS, "counters", "C")             /* of the node, at one time */ \
     X(59, MONITOR, "system_monitor", "WPKQMJ")   /* W process or port, P the port of busy_port, \
                                                     K enum kymo_monitor, Q its value, M where it \

@@ -109,6 +109,14 @@ static inline __attribute__((always_inline)) const uint8_t *field(char letter, c
         TAKE(4);
         ev->passed = kymo_get32(p);
         return p + 4;
+    case 'B':
+        TAKE(8);
+        ev->begun = kymo_get64(p);
+        return p + 8;
+    case 'O':
+        TAKE(4);
+        ev->omitted = kymo_get32(p);
+        return p + 4;
     case 'D':
         TAKE(1);
         if ((*p & 1) == 0) {

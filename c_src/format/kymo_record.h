@@ -35,7 +35,10 @@ struct kymo_event {
     const uint8_t *counters; /* n_counters of KYMO_COUNTER_BYTES: kymo_counter_at */
     uint64_t ref;            /* hash of the reference in the message, 0 = none */
     uint64_t digest;         /* of a cast between nodes: hash of its contents, 0 = not known */
-    uint64_t value;          /* of in: ns in the run queue, if kind is known; of slow: ns of the call */
+    uint64_t value;          /* of in: ns in the run queue, if kind is known; of slow: ns of the call;
+                                of stopped: ns */
+    uint64_t begun;          /* of stopped: how many ns before this event it began */
+    uint32_t omitted;        /* of stopped: how many before it are not recorded */
     uint64_t number;         /* of the message: of send, receive and taken; 0 = unknown */
     uint32_t passed;         /* of taken: messages before it in the mailbox, KYMO_PASSED_MANY */
     uint32_t depth;          /* of calls and returns: words on the stack, KYMO_DEPTH_UNKNOWN */
@@ -51,6 +54,12 @@ struct kymo_event {
     const uint8_t *msr; /* match spec result */
     uint32_t msr_len;
 };
+
+/* Whether an event tells how long something took, in `value`. */
+static inline bool kymo_has_duration(uint8_t id)
+{
+    return id == KYMO_E_SLOW || id == KYMO_E_SLOW_DEPTH || id == KYMO_E_STOPPED;
+}
 
 /* One value of a `counters` record. */
 struct kymo_counter_value {

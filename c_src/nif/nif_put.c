@@ -320,6 +320,17 @@ static void running_process(const struct nif_event *ev, unsigned id, const struc
     nif_record_write(ev, &r);
 }
 
+static void stopped(const struct nif_event *ev, const struct nif_input *in)
+{
+    struct nif_record r;
+    start(&r, ev, KYMO_E_STOPPED, in);
+    nif_field32(&r, nif_atom_id(ev, in->term));
+    nif_field64(&r, (uint64_t)in->duration);
+    nif_field64(&r, in->begun);
+    nif_field32(&r, in->omitted);
+    nif_record_write(ev, &r);
+}
+
 static void running_port(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
     struct nif_record r;
@@ -416,7 +427,13 @@ __attribute__((noinline)) void nif_put_event(const struct nif_event *ev, enum ni
         break;
     case NIF_PROCS:
     case NIF_PORTS: life(ev, id, in); break;
-    case NIF_RUNNING_PROCS: running_process(ev, id, in); break;
+    case NIF_RUNNING_PROCS:
+        if (id == KYMO_E_STOPPED) {
+            stopped(ev, in);
+        } else {
+            running_process(ev, id, in);
+        }
+        break;
     case NIF_RUNNING_PORTS: running_port(ev, id, in); break;
     case NIF_GC: collection(ev, id, in); break;
     default: sequential(ev, in); break;

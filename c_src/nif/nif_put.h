@@ -24,8 +24,11 @@ struct nif_input {
     int64_t waited;  /* of in: ns in the run queue */
     bool has_depth;  /* of calls and returns: */
     uint64_t depth;  /* words on the stack, at most KYMO_DEPTH_MAX */
-    /* Of a slow call: ns. Ignored if there is `extra' among the options, as in the behaviour. */
+    /* Of a slow call and of stopped: ns. Of a slow call it is ignored if there is `extra' among
+     * the options, as in the behaviour. */
     int64_t duration;
+    uint64_t begun;   /* of stopped: how many ns ago it began */
+    uint32_t omitted; /* of stopped: how many before it are not reported */
     struct nif_options options;
 };
 

@@ -24,7 +24,8 @@ static enum nif_class class_of(ErlNifTraceKind kind)
     case ERL_NIF_TRACE_TAKEN: return NIF_RECEIVE;
     case ERL_NIF_TRACE_PROCS: return NIF_PROCS;
     case ERL_NIF_TRACE_PORTS: return NIF_PORTS;
-    case ERL_NIF_TRACE_RUNNING_PROCS: return NIF_RUNNING_PROCS;
+    case ERL_NIF_TRACE_RUNNING_PROCS:
+    case ERL_NIF_TRACE_STOPPED: return NIF_RUNNING_PROCS;
     case ERL_NIF_TRACE_RUNNING_PORTS: return NIF_RUNNING_PORTS;
     default: return NIF_GC;
     }
@@ -45,7 +46,8 @@ static NIF_RARE bool ask(ErlNifEnv *env, const ErlNifTraceEvent *e)
     case ERL_NIF_TRACE_TAKEN: answer = nif_enabled_receive(env, 3, argv); break;
     case ERL_NIF_TRACE_PROCS: answer = nif_enabled_procs(env, 3, argv); break;
     case ERL_NIF_TRACE_PORTS: answer = nif_enabled_ports(env, 3, argv); break;
-    case ERL_NIF_TRACE_RUNNING_PROCS: answer = nif_enabled_running_procs(env, 3, argv); break;
+    case ERL_NIF_TRACE_RUNNING_PROCS:
+    case ERL_NIF_TRACE_STOPPED: answer = nif_enabled_running_procs(env, 3, argv); break;
     case ERL_NIF_TRACE_RUNNING_PORTS: answer = nif_enabled_running_ports(env, 3, argv); break;
     default: answer = nif_enabled_garbage_collection(env, 3, argv); break;
     }
@@ -162,10 +164,23 @@ static uint64_t depth_of(const ErlNifTraceEvent *e)
     return tells_more() ? e->depth : NIF_NO_DEPTH;
 }
 
+/* How many nanoseconds ago that was. */
+static uint64_t ago(ErlNifTime start)
+{
+    ErlNifTime now = enif_monotonic_time(ERL_NIF_NSEC);
+    return now > start ? (uint64_t)now - (uint64_t)start : 0;
+}
+
+static uint32_t bounded(ErlNifUInt64 n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
 /* What version 2 has more. */
 static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
 {
     _Static_assert((int)ERL_NIF_TRACE_OUT_PORT + 1 == (int)KYMO_OUTS, "another list of reasons");
+    _Static_assert(KYMO_PASSED_MANY == UINT32_MAX, "not the largest number");
     _Static_assert((int)ERL_NIF_TRACE_BY_SIGNAL + 1 == (int)KYMO_RUNNABLES, "another list of causes");
     switch (e->kind) {
     case ERL_NIF_TRACE_CALL:
@@ -177,8 +192,13 @@ static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
         in->depth = e->depth;
         in->duration = e->duration;
         break;
+    case ERL_NIF_TRACE_STOPPED:
+        in->duration = e->duration;
+        in->begun = ago(e->start);
+        in->omitted = bounded(e->missed);
+        break;
     case ERL_NIF_TRACE_TAKEN:
-        in->passed = e->passed < KYMO_PASSED_MANY ? (uint32_t)e->passed : KYMO_PASSED_MANY;
+        in->passed = bounded(e->passed);
         in->number = e->message;
         break;
     case ERL_NIF_TRACE_SEND:
@@ -311,7 +331,7 @@ static atomic_bool registered;
 
 bool nif_raw_register(ErlNifEnv *env)
 {
-    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, 0, raw_enabled, raw_event_2};
+    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, ERL_NIF_TRACER_STOPPED, raw_enabled, raw_event_2};
     const char *how = getenv("KYMO_EVENTS");
     ErlNifTracerRegister *set;
     *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);
@@ -320,6 +340,7 @@ bool nif_raw_register(ErlNifEnv *env)
         /* A runtime serves all versions up to its own. */
         while (!(raw = set(env, &tracer) == 0) && tracer.version > 1) {
             tracer.version--;
+            tracer.flags = 0;
             tracer.event = raw_event;
         }
     }
@@ -330,7 +351,9 @@ bool nif_raw_register(ErlNifEnv *env)
 
 uint32_t nif_raw_exact(void)
 {
-    return tells_more() ? KYMO_EXACT_MESSAGES | KYMO_EXACT_TAKEN | KYMO_EXACT_RUNNABLE | KYMO_EXACT_CALLS : 0;
+    return tells_more() ? KYMO_EXACT_MESSAGES | KYMO_EXACT_TAKEN | KYMO_EXACT_RUNNABLE | KYMO_EXACT_CALLS |
+                              KYMO_EXACT_STOPPED
+                        : 0;
 }
 
 bool nif_raw_registered(void)

@@ -31,6 +31,7 @@
     X(NIF_RUNNING_PROCS, in_exiting, IN_EXITING)                               \
     X(NIF_RUNNING_PROCS, out_exiting, OUT_EXITING)                             \
     X(NIF_RUNNING_PROCS, out_exited, OUT_EXITED)                               \
+    X(NIF_RUNNING_PROCS, stopped, STOPPED)                                     \
     X(NIF_RUNNING_PORTS, in, PORT_IN) X(NIF_RUNNING_PORTS, out, PORT_OUT)      \
     X(NIF_RUNNING_PORTS, in_exiting, PORT_IN_EXITING)                          \
     X(NIF_RUNNING_PORTS, out_exiting, PORT_OUT_EXITING)                        \

@@ -44,7 +44,8 @@ int kymo_event_cell(const struct kymo_table_source *s, const struct kymo_event_r
     case EVENTS_function: return kymo_cell_function(c, s, mfa);
     case EVENTS_module: return kymo_cell_module(c, s, mfa);
     case EVENTS_initial_call: return kymo_cell_function(c, s, kymo_reader_canonical(s->r, ev->initial));
-    case EVENTS_duration_ns: return ev->id == KYMO_E_SLOW ? kymo_cell_count(c, ev->value) : kymo_cell_null(c);
+    case EVENTS_duration_ns:
+        return kymo_has_duration(ev->id) ? kymo_cell_count(c, ev->value) : kymo_cell_null(c);
     case EVENTS_atom: return kymo_cell_atom(c, s, has(ev, 'A') ? ev->atom : 0);
     case EVENTS_words:
         return has(ev, 'S') && ev->size != KYMO_SIZE_UNKNOWN ? kymo_cell_count(c, ev->size & ~KYMO_SIZE_MORE)

@@ -417,6 +417,7 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
             e->who = rc_num(p, 8);
             p += 8;
             break;
+        case 'B':
         case 'N':
         case 'P': p += 8; break;
         case 'Q':
@@ -431,7 +432,8 @@ static inline size_t rc_record(const uint8_t *p, size_t left, uint64_t *ticks, s
         case 'A':
         case 'I':
         case 'J':
-        case 'L': p += 4; break;
+        case 'L':
+        case 'O': p += 4; break;
         case 'C': p += 2 + rc_num(p, 2) * 12; break;
         case 'R': p += 9; break;
         case 'S':

@@ -258,6 +258,19 @@ static inline void ts_slow(struct testseg *s, uint64_t ts, uint64_t who, uint32_
     ts_record(s, ts, depth != UINT32_MAX ? KYMO_E_SLOW_DEPTH : KYMO_E_SLOW, body, n, false);
 }
 
+/* All schedulers were stopped for ns, from `ago` before ts on. */
+static inline void ts_stopped(struct testseg *s, uint64_t ts, uint64_t who, uint32_t cause, uint64_t ns,
+                              uint64_t ago, uint32_t omitted)
+{
+    uint8_t body[32];
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &cause, 4);
+    memcpy(body + 12, &ns, 8);
+    memcpy(body + 20, &ago, 8);
+    memcpy(body + 28, &omitted, 4);
+    ts_record(s, ts, KYMO_E_STOPPED, body, sizeof body, false);
+}
+
 static inline void ts_send(struct testseg *s, uint64_t ts, unsigned id, uint64_t who, uint64_t peer,
                            uint32_t size)
 {

@@ -21,7 +21,7 @@ static size_t body(uint8_t *p, const char *fields, unsigned variant)
     size_t n = 0;
     for (const char *f = fields; *f != '\0'; f++) {
         uint64_t v = *f == 'W' || *f == 'P' ? KYMO_IDENT(KYMO_I_PID, 42) : 3;
-        size_t size = *f == 'K' ? 1 : strchr("MASIJ", *f) != NULL ? 4 : 8;
+        size_t size = *f == 'K' ? 1 : strchr("MASIJO", *f) != NULL ? 4 : 8;
         if (*f == 'R')
             p[n++] = KYMO_MSG_CALL;
         if (*f == 'G') {

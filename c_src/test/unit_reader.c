@@ -81,7 +81,12 @@ static size_t body(uint8_t *p, size_t i, unsigned variant)
             v = 0x7766554433221100ull + i;
             size = 8;
             break;
+        case 'B':
+            v = 0x6655443322110077ull + i;
+            size = 8;
+            break;
         case 'L': v = 700 + i; break;
+        case 'O': v = 900 + i; break;
         case 'D': n += tr_put_depth(p + n, depth_of(i, variant)); continue;
         case 'G':
             p[n++] = KYMO_GC_SIZES;
@@ -147,6 +152,8 @@ static void check(const struct kymo_event *ev, size_t i, unsigned variant)
     assert_int_equal(ev->number, strchr(f, 'N') ? 0x7766554433221100ull + i : 0);
     assert_int_equal(ev->depth, strchr(f, 'D') ? depth_of(i, variant) : KYMO_DEPTH_UNKNOWN);
     assert_int_equal(ev->passed, strchr(f, 'L') ? 700 + i : 0);
+    assert_int_equal(ev->begun, strchr(f, 'B') ? 0x6655443322110077ull + i : 0);
+    assert_int_equal(ev->omitted, strchr(f, 'O') ? 900 + i : 0);
     assert_int_equal(ev->who, strchr(f, 'W') ? who_of(i) : KYMO_IDENT_NONE);
     assert_int_equal(ev->peer, strchr(f, 'P') ? KYMO_IDENT(KYMO_I_PORT, i) : KYMO_IDENT_NONE);
     assert_int_equal(ev->mfa, strchr(f, 'M') ? 100 + i : 0);
