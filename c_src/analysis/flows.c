@@ -341,9 +341,11 @@ static uint64_t from_afar(struct kymo_flows *f, const struct kymo_message *m)
 }
 
 /* The messages that the sender of entry i has sent before it to the same receiver have been
- * received unseen: they go. */
+ * received unseen: they go. Those to aliases are for different receivers. */
 static void drop_before(struct kymo_flows *f, uint32_t i)
 {
+    if (KYMO_IDENT_KIND(entry(f, i)->to) == KYMO_I_REF)
+        return;
     const struct queue *q = kymo_map_get(&f->queues, entry(f, i)->to);
     uint64_t from = entry(f, i)->from;
     for (uint32_t k = q->first, looked = 0; k != i && looked < LOOK_MAX; looked++) {

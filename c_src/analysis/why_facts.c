@@ -112,6 +112,16 @@ static bool wanted(const struct kymo_why *w, int64_t start, int64_t end)
 
 /* ---- facts ---- */
 
+static void on_stop(struct kymo_why *w, const struct kymo_event *ev)
+{
+    struct kymo_why_stop s = {.node = kymo_timeline_of_slot(w->r, ev->slot), .cause = ev->atom};
+    if (__builtin_sub_overflow(ev->ns, ev->begun, &s.start) ||
+        __builtin_add_overflow(s.start, ev->value, &s.end) || s.end > ev->ns)
+        return; /* no recorder writes that */
+    if (wanted(w, s.start, s.end))
+        APPEND(w->stops, s);
+}
+
 static void on_event(void *arg, const struct kymo_event *ev)
 {
     struct kymo_why *w = arg;
@@ -133,6 +143,7 @@ static void on_event(void *arg, const struct kymo_event *ev)
         else if (*acted == 0)
             *acted = ev->ns;
         return;
+    case KYMO_E_STOPPED: on_stop(w, ev); return;
     default: return;
     }
 }
@@ -235,6 +246,7 @@ void kymo_why_free(struct kymo_why *w)
     free(w->path.p);
     free(w->held_up.p);
     free(w->suspensions.p);
+    free(w->stops.p);
     kymo_map_free(&w->replies);
     kymo_map_free(&w->suspends);
     kymo_map_free(&w->acted);
@@ -323,6 +335,7 @@ bool kymo_why_sort(struct kymo_why *w)
         memcpy(w->slots.p, w->runs.p, w->runs.n * sizeof *w->slots.p);
     w->slots.n = w->runs.n;
     SORT(w->slots, BY(slot), BY_TIME(start));
+    SORT(w->stops, BY(node), BY_TIME(start));
     SORT(w->collections, BY(process), BY_TIME(start));
     SORT(w->spans, BY(process), BY(id));
     SORT(w->mails, BY(to), BY_TIME(fetched));
@@ -388,6 +401,19 @@ struct kymo_why_range kymo_why_slot(const struct kymo_why *w, uint32_t slot)
 struct kymo_why_range kymo_why_collections(const struct kymo_why *w, uint64_t process)
 {
     return RANGE(w->collections, struct kymo_collection, process, process);
+}
+
+size_t kymo_why_collection_from(const struct kymo_why *w, struct kymo_why_range c, int64_t time)
+{
+    size_t low = c.first, high = c.end;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (w->collections.p[mid].end <= time)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
 }
 
 struct kymo_why_range kymo_why_spans(const struct kymo_why *w, uint64_t process)
@@ -494,6 +520,22 @@ int64_t kymo_why_all_running(const struct kymo_why *w, uint32_t slot, int64_t st
             sum += overlap(&w->slots.p[k], start, end);
     }
     return sum;
+}
+
+const struct kymo_why_stop *kymo_why_stopped(const struct kymo_why *w, uint32_t slot, int64_t start,
+                                             int64_t end)
+{
+    struct kymo_why_range range =
+        RANGE(w->stops, struct kymo_why_stop, node, kymo_timeline_of_slot(w->r, slot));
+    size_t low = range.first, high = range.end;
+    while (low < high) { /* stops of a node do not overlap */
+        size_t mid = low + (high - low) / 2;
+        if (w->stops.p[mid].end <= start)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < range.end && w->stops.p[low].start < end ? &w->stops.p[low] : NULL;
 }
 
 /* The number of suspensions and resumptions that began at `end` or before. */

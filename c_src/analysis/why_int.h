@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The facts of the windows, ordered by process, for kymo_why_explain. why_facts.c collects and
- * finds facts, why_path.c walks the critical path, why_parts.c sums the path up. Each of these
- * files calls only those before it.
+ * finds facts, why_messages.c finds out which messages ended waits, why_stretch.c adds stretches to
+ * the path, why_path.c walks the critical path, why_parts.c sums the path up. Each of these files
+ * calls only those before it.
  */
 #ifndef KYMO_WHY_INT_H
 #define KYMO_WHY_INT_H
@@ -54,6 +55,13 @@ struct kymo_why_span {
     uint32_t mfa;
 };
 
+/* All schedulers of a node were stopped. */
+struct kymo_why_stop {
+    uint32_t node;  /* index of the timeline */
+    uint32_t cause; /* atom */
+    int64_t start, end;
+};
+
 struct kymo_why_window {
     int64_t start, end;
 };
@@ -64,6 +72,7 @@ struct kymo_why {
     KYMO_WHY_LIST(struct kymo_why_run) runs;           /* by process and start */
     KYMO_WHY_LIST(struct kymo_why_run) slots;          /* the same by thread and start */
     KYMO_WHY_LIST(struct kymo_collection) collections; /* by process and start */
+    KYMO_WHY_LIST(struct kymo_why_stop) stops;         /* by node and start */
     KYMO_WHY_LIST(struct kymo_why_span) spans;         /* by process and id */
     KYMO_WHY_LIST(struct kymo_mail) mails;             /* by receiver and time of fetching */
     KYMO_WHY_LIST(struct kymo_mail) to_ports;          /* by sender and time of sending */
@@ -88,6 +97,9 @@ bool kymo_why_sort(struct kymo_why *w);
 struct kymo_why_range kymo_why_runs(const struct kymo_why *w, uint64_t process);
 struct kymo_why_range kymo_why_slot(const struct kymo_why *w, uint32_t slot);
 struct kymo_why_range kymo_why_collections(const struct kymo_why *w, uint64_t process);
+/* The index of the first collection in the range that ends after `time`. Collections of a process
+ * do not overlap. */
+size_t kymo_why_collection_from(const struct kymo_why *w, struct kymo_why_range c, int64_t time);
 struct kymo_why_range kymo_why_spans(const struct kymo_why *w, uint64_t process);
 struct kymo_why_range kymo_why_mails(const struct kymo_why *w, uint64_t to);
 struct kymo_why_range kymo_why_to_ports(const struct kymo_why *w, uint64_t from);
@@ -103,6 +115,11 @@ double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int
                      uint64_t *who, int64_t *ns);
 /* The running time on all threads of the node of `slot` from start to end. */
 int64_t kymo_why_all_running(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end);
+
+/* The first stop of the node of `slot` that overlaps the time from start to end; NULL if there is
+ * none. */
+const struct kymo_why_stop *kymo_why_stopped(const struct kymo_why *w, uint32_t slot, int64_t start,
+                                             int64_t end);
 
 /* Maximum time between an action and its effect: a process acts just before it is scheduled out,
  * or another process acts just before this one is scheduled in. */
@@ -129,6 +146,67 @@ static inline int64_t kymo_earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
+
+/* Whether the message is the timeout of a receive. */
+bool kymo_why_is_timeout(const struct kymo_mail *m);
+/* Whether run `next` began with fetching a request that arrived during the wait before it, while
+ * another request was being handled. Then the wait was in a receive that the request does not
+ * match. */
+bool kymo_why_looked_at_request(const struct kymo_why *w, const struct kymo_why_run *before,
+                                const struct kymo_why_run *next);
+/* The message that probably ended the wait before run `next`, or NULL. Candidates are the messages
+ * that were fetched in this run before the process did other work; the one sent first is chosen.
+ * Requests that arrived while the process handled another one do not count. Messages from senders
+ * in `seen` (a set, may be NULL), whose earlier messages did not end the wait, count only if there
+ * is no other candidate. */
+const struct kymo_mail *kymo_why_waker(const struct kymo_why *w, const struct kymo_why_run *next,
+                                       const struct kymo_map *seen);
+/* The reply to the newest request of the process, if it was fetched in run `next`. The process
+ * waited for it, even if other messages arrived. NULL if there is none. */
+const struct kymo_request *kymo_why_reply_in(const struct kymo_why *w, const struct kymo_why_run *next);
+/* The number of requests that the server handled, or was handling, between the time q was sent and
+ * the time it began to handle q. */
+uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_request *q);
+/* Whether a run did not end the wait before it (a glance): the process only handled a signal, or
+ * looked at messages that its receive does not match, and went on waiting in the same receive until
+ * `end`. There must be a run after it. */
+bool kymo_why_is_glance(const struct kymo_why *w, const struct kymo_why_run *run, int64_t end);
+/* Goes back from run `before` over glances to the run after which the wait really began; returns
+ * its index. Unless a message ended the wait (by_message), stops at glances at messages. Adds the
+ * senders of these messages to `seen`. */
+size_t kymo_why_without_glances(struct kymo_why *w, struct kymo_why_range range, size_t before, int64_t start,
+                                bool by_message, struct kymo_map *seen);
+/* The cause of a wait that ended with a message whose sender is not a process or whose send is not
+ * known. */
+uint8_t kymo_why_cause_of_sender(const struct kymo_mail *m);
+/* For a receive that began at `out`, and whose timeout made `run` begin: returns since when the
+ * process could not run until `end`. It would have run when a message arrived, and fetched it. A
+ * process that is suspended fetches messages, but takes none of them. `glance`: the first known run of
+ * the process, if it was in that receive, which began earlier then; NULL otherwise. */
+int64_t kymo_why_timeout_end(const struct kymo_why *w, const struct kymo_why_run *run,
+                             const struct kymo_why_run *glance, int64_t out, int64_t end);
+
+/* Each of these adds what happened from start to end to w->path, or to w->held_up while w->queue is
+ * set. They add nothing if end <= start. They set w->failed if there is no memory, and w->path_cut
+ * if the path is too long.
+ *
+ * One stretch, and one that is described by these members. */
+void kymo_why_add(struct kymo_why *w, struct kymo_why_stretch s);
+void kymo_why_add_simple(struct kymo_why *w, uint8_t cause, uint64_t process, int64_t start, int64_t end,
+                         uint32_t mfa);
+/* A part of a run, with its collections as separate stretches. */
+void kymo_why_add_run(struct kymo_why *w, const struct kymo_why_run *run, int64_t start, int64_t end);
+/* A wait in which the process would have run if it had not been suspended or waiting for a
+ * scheduler; then run `next` began. */
+void kymo_why_add_runnable(struct kymo_why *w, uint64_t process, int64_t start, int64_t end,
+                           const struct kymo_why_run *next);
+/* The wait from `start`, when `from` sent a message, to `end`, when the message had made its
+ * receiver run. */
+void kymo_why_add_delivered(struct kymo_why *w, uint64_t from, const struct kymo_why_run *next, int64_t start,
+                            int64_t end);
+/* A wait between the runs `before` and `next` that no message explains. */
+void kymo_why_add_silent(struct kymo_why *w, const struct kymo_why_run *before,
+                         const struct kymo_why_run *next, int64_t start, int64_t end);
 
 /* Fills w->path with the critical path of `process` from start to end. */
 void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end);

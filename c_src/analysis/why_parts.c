@@ -13,7 +13,7 @@ const char *kymo_why_cause_name(uint8_t cause)
 {
     static const char *const names[KYMO_WHY_CAUSES] = {
         "unknown", "running", "running_dirty", "gc",   "queue",  "scheduler", "dirty_queue",
-        "port",    "timer",   "suspended",     "node", "active", "network"};
+        "port",    "timer",   "suspended",     "node", "active", "network",   "stopped"};
     return names[cause < KYMO_WHY_CAUSES ? cause : 0];
 }
 

@@ -21,6 +21,7 @@ int kymo_window_init(struct kymo_window *w, uint32_t n_threads)
     memset(w, 0, sizeof *w);
     kymo_map_init(&w->functions, sizeof(struct kymo_window_function));
     kymo_map_init(&w->processes, sizeof(struct kymo_window_process));
+    kymo_slow_calls_init(&w->slow);
     w->start = w->now = KYMO_NO_TIME;
     w->n_threads = n_threads;
     w->threads = calloc((size_t)n_threads + 1, sizeof *w->threads);
@@ -43,6 +44,7 @@ void kymo_window_free(struct kymo_window *w)
 {
     drop_functions(w);
     kymo_map_free(&w->processes);
+    kymo_slow_calls_free(&w->slow);
     free(w->threads);
     w->threads = NULL;
 }
@@ -155,19 +157,39 @@ static void on_out(struct kymo_window *w, struct kymo_window_process *p, const s
     p->scheduled = OUT;
 }
 
-static void on_call(struct kymo_window *w, struct kymo_window_process *p, const struct kymo_event *ev)
+static void count_call(struct kymo_window *w, struct kymo_window_process *p, struct kymo_window_function *f)
 {
-    struct kymo_window_function *f = function_row(w, kymo_canonical(w->r, ev->mfa));
     w->calls++;
     if (f != NULL)
         f->calls++;
     p->calls++;
 }
 
+static void on_call(struct kymo_window *w, struct kymo_window_process *p, const struct kymo_event *ev)
+{
+    uint32_t mfa = kymo_canonical(w->r, ev->mfa);
+    if (!kymo_slow_calls_called(&w->slow, mfa))
+        w->failed = true;
+    count_call(w, p, function_row(w, mfa));
+}
+
+static void on_slow(struct kymo_window *w, struct kymo_window_process *p, const struct kymo_event *ev)
+{
+    uint32_t mfa = kymo_canonical(w->r, ev->mfa);
+    int64_t start;
+    if (!kymo_slow_calls_shows(&w->slow, ev, mfa, &start))
+        return;
+    struct kymo_window_function *f = function_row(w, mfa);
+    count_call(w, p, f);
+    if (f != NULL && !kymo_histogram_add(&f->times, (int64_t)ev->value))
+        w->failed = true;
+}
+
 static void on_event_of(struct kymo_window *w, struct kymo_window_process *p, const struct kymo_event *ev)
 {
     switch (ev->id) {
     case KYMO_E_CALL: on_call(w, p, ev); break;
+    case KYMO_E_SLOW: on_slow(w, p, ev); break;
     case KYMO_E_SEND:
     case KYMO_E_SEND_NE:
         w->messages++;

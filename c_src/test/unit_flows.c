@@ -254,12 +254,33 @@ static void numbered_or_not(void **state)
     kymo_flows_free(&f);
 }
 
+/* A server replies to two clients, by their aliases; the second one is the first to receive. */
+static void replies_overtake(void **state)
+{
+    struct kymo_message reply[2] = {message(1, 2, 7), message(1, 3, 7)};
+    struct kymo_flows f;
+    uint64_t sent[2];
+
+    (void)state;
+    open_flows(&f);
+    for (unsigned i = 0; i < 2; i++) {
+        struct kymo_message m = reply[i];
+        m.to = KYMO_IDENT(KYMO_I_REF, 70 + i);
+        m.number = reply[i].number = 5 + i;
+        sent[i] = kymo_flows_send(&f, &m);
+    }
+    assert_int_equal(kymo_flows_receive(&f, &reply[1]), sent[1]);
+    assert_int_equal(kymo_flows_receive(&f, &reply[0]), sent[0]);
+    assert_int_equal(n_told, 0);
+    kymo_flows_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_deep_mailbox),  cmocka_unit_test(the_oldest_goes),
         cmocka_unit_test(like_a_list),     cmocka_unit_test(numbers_survive_losses),
-        cmocka_unit_test(numbered_or_not),
+        cmocka_unit_test(numbered_or_not), cmocka_unit_test(replies_overtake),
     };
     return cmocka_run_group_tests_name("flows", tests, NULL, NULL);
 }

@@ -4,46 +4,14 @@
  */
 #include <errno.h>
 
-#include "kymo_why.h"
 #include "order.h"
-#include "scene.h"
-
-/* Explains the time of PID(1) from START to START + ns. */
-static void explain_first(struct scene *x, int64_t ns, struct kymo_why_answer *answer)
-{
-    struct kymo_why *w = NULL;
-    struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
-    char err[256] = "";
-    open_recording(x);
-    w = kymo_why_new(x->r);
-    assert_non_null(w);
-    struct kymo_analysis_sink sinks[2] = {sink_of(x), kymo_why_sink(w)};
-    assert_int_equal(kymo_analyse(x->r, &o, sinks, 2, &x->res, err, sizeof err), 0);
-    assert_int_equal(kymo_why_explain(w, PID(1), START, START + ns, answer), 0);
-    assert_int_equal(answer->ns, ns);
-    kymo_why_free(w);
-}
-
-static void explain(struct scene *x, struct kymo_why_answer *answer)
-{
-    explain_first(x, 1000000, answer);
-}
-
-static const struct kymo_why_part *part(const struct kymo_why_answer *answer, uint8_t cause, uint64_t process)
-{
-    for (size_t i = 0; i < answer->n; i++) {
-        if (answer->part[i].cause == cause && answer->part[i].process == process)
-            return &answer->part[i];
-    }
-    return NULL;
-}
+#include "why_scene.h"
 
 static void waits_for_a_server(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     open_scene(&x);
     wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
     message(&x, 0, 50000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
@@ -85,8 +53,7 @@ static void waits_in_a_mailbox(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     open_scene(&x);
     message(&x, 1, 10, KYMO_E_SEND, PID(2), PID(9), KYMO_MSG_CALL, 88);
     wm(&x, 1, 20, KYMO_E_IN, PID(9), x.b);
@@ -123,8 +90,7 @@ static void waits_for_a_waiting_server(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     open_scene(&x);
     message(&x, 1, 10, KYMO_E_SEND, PID(2), PID(9), KYMO_MSG_CALL, 88);
     wm(&x, 1, 20, KYMO_E_IN, PID(9), x.b);
@@ -159,40 +125,6 @@ static void waits_for_a_waiting_server(void **state)
     free(answer);
 }
 
-/* A receive that timed out. */
-static void timeout(struct scene *x, uint32_t slot, uint64_t at, uint64_t who)
-{
-    message(x, slot, at, KYMO_E_RECEIVE, who, KYMO_IDENT_NONE, KYMO_MSG_TIMEOUT, 0);
-}
-
-/* PID(1) calls PID(9), which begins to handle it and waits from 40000 on. */
-static void calls_a_waiting_server(struct scene *x)
-{
-    open_scene(x);
-    wm(x, 0, 0, KYMO_E_IN, PID(1), x->a);
-    message(x, 0, 10000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
-    wm(x, 0, 11000, KYMO_E_OUT, PID(1), x->a);
-    wm(x, 0, 20000, KYMO_E_IN, PID(9), x->a);
-    message(x, 0, 21000, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
-    wm(x, 0, 22000, KYMO_E_CALL, PID(9), x->handle_call);
-    message(x, 0, 30000, KYMO_E_SEND, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
-    wm(x, 0, 40000, KYMO_E_OUT, PID(9), x->b);
-}
-
-/* The server goes on at `at` and replies, until at + 200000. */
-static void server_replies(struct scene *x, uint64_t at)
-{
-    wm(x, 0, at, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
-    message(x, 0, at + 10000, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
-    wm(x, 0, at + 20000, KYMO_E_CALL, PID(9), x->handle_call);
-    wm(x, 0, at + 30000, KYMO_E_RETURN_FROM, PID(9), x->handle_call);
-    message(x, 0, at + 40000, KYMO_E_SEND, PID(9), PID(5), KYMO_MSG_REPLY, 55);
-    wm(x, 0, at + 50000, KYMO_E_OUT, PID(9), x->a);
-    wm(x, 0, at + 100000, KYMO_E_IN, PID(1), x->a);
-    message(x, 0, at + 110000, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
-    wm(x, 0, at + 200000, KYMO_E_OUT, PID(1), x->a);
-}
-
 /* PID(5) sends requests to the waiting server, which examines each of them. */
 static void disturb(struct scene *x, uint64_t at, uint64_t ref)
 {
@@ -215,8 +147,7 @@ static void bystanders_and_an_answer(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     calls_a_waiting_server(&x);
     wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
     disturb(&x, 200000, 55);
@@ -248,8 +179,7 @@ static void bystanders_and_a_timeout(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     calls_a_waiting_server(&x);
     disturb(&x, 200000, 55);
     disturb(&x, 400000, 56);
@@ -297,8 +227,7 @@ static void collects_on_another_scheduler(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     open_scene(&x);
     x.t.slots[1].thread_kind = KYMO_T_DIRTY_CPU;
     wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
@@ -321,8 +250,7 @@ static void bystander_and_a_collection(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     long_look_at_a_request(&x, true);
     explain_first(&x, 5000000, answer);
     assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 4700000 - 40000);
@@ -337,8 +265,7 @@ static void long_look_is_no_wait_for_a_scheduler(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     long_look_at_a_request(&x, false);
     explain_first(&x, 5000000, answer);
     assert_int_equal(part(answer, KYMO_WHY_UNKNOWN, PID(9))->ns, 2000000 - 40000);
@@ -352,8 +279,7 @@ static void message_after_a_timeout(void **state)
 {
     (void)state;
     struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
+    struct kymo_why_answer *answer = new_answer();
     calls_a_waiting_server(&x);
     wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
     wm(&x, 0, 2500000, KYMO_E_IN, PID(9), x.b);
@@ -371,211 +297,6 @@ static void message_after_a_timeout(void **state)
     free(answer);
 }
 
-/* erlang:NAME/1. */
-static uint32_t of_erlang(struct scene *x, const char *name)
-{
-    return tr_mfa(&x->t, tr_atom(&x->t, "erlang"), tr_atom(&x->t, name), 1);
-}
-
-/* A timeout that was over while the process was suspended did not end the wait. */
-static void suspended_beyond_a_timeout(void **state)
-{
-    (void)state;
-    struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
-    calls_a_waiting_server(&x);
-    uint32_t suspend = of_erlang(&x, "suspend_process");
-    uint32_t resume = of_erlang(&x, "resume_process");
-    wm(&x, 1, 35000, KYMO_E_IN, PID(7), x.b);
-    wm(&x, 1, 500000, KYMO_E_CALL, PID(7), suspend);
-    wm(&x, 1, 501000, KYMO_E_RETURN_FROM, PID(7), suspend);
-    wm(&x, 1, 2740000, KYMO_E_CALL, PID(7), resume);
-    wm(&x, 1, 2741000, KYMO_E_RETURN_FROM, PID(7), resume);
-    wm(&x, 1, 2742000, KYMO_E_OUT, PID(7), x.b);
-    wm(&x, 0, 2750000, KYMO_E_IN, PID(9), x.b);
-    timeout(&x, 0, 2750500, PID(9));
-    server_replies(&x, 2800000);
-    explain_first(&x, 3000000, answer);
-    assert_int_equal(part(answer, KYMO_WHY_SUSPENDED, PID(9))->ns, 2750000 - 500000);
-    assert_int_equal(part(answer, KYMO_WHY_SUSPENDED, PID(9))->blame, PID(7));
-    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 500000 - 40000);
-    close_scene(&x);
-    free(answer);
-}
-
-/* While it was suspended, the process fetched a message, and handled two signals one right after the
- * other. No scheduler was free when it was resumed. */
-static void suspended_and_signalled(void **state)
-{
-    (void)state;
-    struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
-    calls_a_waiting_server(&x);
-    wm(&x, 1, 100000, KYMO_E_IN, PID(7), x.b);
-    wm(&x, 1, 100000, KYMO_E_CALL, PID(7), of_erlang(&x, "suspend_process"));
-    message(&x, 1, 200000, KYMO_E_SEND, PID(7), PID(9), KYMO_MSG_PLAIN, 0);
-    wm(&x, 0, 201000, KYMO_E_IN, PID(9), x.b);
-    message(&x, 0, 201500, KYMO_E_RECEIVE, PID(9), PID(7), KYMO_MSG_PLAIN, 0);
-    wm(&x, 0, 202000, KYMO_E_OUT, PID(9), x.b);
-    wm(&x, 0, 1000000, KYMO_E_IN, PID(9), x.b);
-    wm(&x, 0, 1001300, KYMO_E_OUT, PID(9), x.b);
-    wm(&x, 0, 1002500, KYMO_E_IN, PID(9), x.b);
-    wm(&x, 0, 1003800, KYMO_E_OUT, PID(9), x.b);
-    wm(&x, 1, 4000000, KYMO_E_CALL, PID(7), of_erlang(&x, "resume_process"));
-    wm(&x, 1, 4001000, KYMO_E_OUT, PID(7), x.b);
-    wm(&x, 0, 5500000, KYMO_E_IN, PID(9), x.b);
-    timeout(&x, 0, 5500500, PID(9));
-    server_replies(&x, 5510000);
-    explain_first(&x, 6000000, answer);
-    assert_int_equal(part(answer, KYMO_WHY_SUSPENDED, PID(9))->ns, 4000000 - 100000);
-    assert_int_equal(part(answer, KYMO_WHY_TIMER, PID(9))->ns, 100000 - 40000);
-    close_scene(&x);
-    free(answer);
-}
-
-/* A suspension that took less time than the clock can tell, at the end of a wait for a scheduler. */
-static void suspended_for_no_time(void **state)
-{
-    (void)state;
-    struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
-    open_scene(&x);
-    uint32_t suspend = of_erlang(&x, "suspend_process");
-    uint32_t resume = of_erlang(&x, "resume_process");
-    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
-    out_for(&x, 0, 100000, PID(1), x.a, KYMO_OUT_REDUCTIONS);
-    wm(&x, 1, 800000, KYMO_E_IN, PID(7), x.b);
-    wm(&x, 1, 900000, KYMO_E_CALL, PID(7), suspend);
-    wm(&x, 1, 900000, KYMO_E_RETURN_FROM, PID(7), suspend);
-    wm(&x, 1, 900000, KYMO_E_CALL, PID(7), resume);
-    wm(&x, 1, 900000, KYMO_E_RETURN_FROM, PID(7), resume);
-    in_from_queue(&x, 0, 900000, PID(1), x.a, KYMO_RUNNABLE_OUT, 800000);
-    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
-    explain(&x, answer);
-    assert_null(part(answer, KYMO_WHY_SUSPENDED, PID(1)));
-    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(1))->ns, 200000);
-    close_scene(&x);
-    free(answer);
-}
-
-/* A process that was scheduled out and in without a message waited for no timer. */
-static void preempted_waits_for_no_timer(void **state)
-{
-    (void)state;
-    struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
-    open_scene(&x);
-    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
-    message(&x, 0, 10, KYMO_E_RECEIVE, PID(1), PID(2), KYMO_MSG_PLAIN, 0);
-    wm(&x, 0, 10000, KYMO_E_OUT, PID(1), x.b);
-    wm(&x, 0, 20000, KYMO_E_IN, PID(2), x.a);
-    wm(&x, 0, 600000, KYMO_E_OUT, PID(2), x.a);
-    wm(&x, 0, 800000, KYMO_E_IN, PID(1), x.b);
-    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
-    explain(&x, answer);
-    assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
-    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 790000);
-    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->blame, PID(2));
-    close_scene(&x);
-    free(answer);
-}
-
-/* Neither did a process that polled for a message with a timeout of 0. */
-static void polling_waits_for_no_timer(void **state)
-{
-    (void)state;
-    struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
-    open_scene(&x);
-    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
-    timeout(&x, 0, 10, PID(1));
-    wm(&x, 0, 400000, KYMO_E_OUT, PID(1), x.b);
-    wm(&x, 0, 410000, KYMO_E_IN, PID(2), x.a);
-    wm(&x, 0, 490000, KYMO_E_OUT, PID(2), x.a);
-    wm(&x, 0, 500000, KYMO_E_IN, PID(1), x.b);
-    timeout(&x, 0, 700000, PID(1));
-    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
-    explain(&x, answer);
-    assert_null(part(answer, KYMO_WHY_TIMER, PID(1)));
-    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 100000);
-    close_scene(&x);
-    free(answer);
-}
-
-/* No thread is busy and no message explains the wait, but the runtime records its cause. */
-static void run_queue_is_known(void **state)
-{
-    static const struct {
-        uint8_t by, cause;
-    } known[] = {{KYMO_RUNNABLE_TIMER, KYMO_WHY_TIMER}, {KYMO_RUNNABLE_MESSAGE, KYMO_WHY_UNKNOWN}};
-    (void)state;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        struct scene x;
-        open_scene(&x);
-        wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
-        out_for(&x, 0, 100000, PID(1), x.a, KYMO_OUT_WAITING);
-        wm(&x, 0, 100010, KYMO_E_IN, PID(2), x.b);
-        wm(&x, 0, 200000, KYMO_E_OUT, PID(2), x.b);
-        in_from_queue(&x, 0, 900000, PID(1), x.a, known[i].by, 300000);
-        wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
-        explain(&x, answer);
-        assert_int_equal(part(answer, known[i].cause, PID(1))->ns, 500000);
-        assert_int_equal(part(answer, KYMO_WHY_NODE, PID(1))->ns, 300000);
-        assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(1))->ns, 200000);
-        close_scene(&x);
-    }
-    free(answer);
-}
-
-/* A process that was resumed had been suspended by a busy port if it was writing to one. */
-static void busy_port_is_known(void **state)
-{
-    (void)state;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
-    for (int writes = 0; writes < 2; writes++) {
-        struct scene x;
-        open_scene(&x);
-        uint32_t f =
-            writes ? tr_mfa(&x.t, tr_atom(&x.t, "erts_internal"), tr_atom(&x.t, "port_command"), 3) : x.a;
-        wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
-        out_for(&x, 0, 100000, PID(1), f, KYMO_OUT_SUSPENDED);
-        in_from_queue(&x, 0, 900000, PID(1), f, KYMO_RUNNABLE_RESUME, 300000);
-        wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
-        explain(&x, answer);
-        assert_int_equal(part(answer, writes ? KYMO_WHY_PORT : KYMO_WHY_SUSPENDED, PID(1))->ns, 500000);
-        close_scene(&x);
-    }
-    free(answer);
-}
-
-/* The process used up its reductions: it was runnable all of the time. */
-static void preempted_is_known(void **state)
-{
-    (void)state;
-    struct scene x;
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
-    assert_non_null(answer);
-    open_scene(&x);
-    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
-    out_for(&x, 0, 100000, PID(1), x.a, KYMO_OUT_REDUCTIONS);
-    wm(&x, 0, 100010, KYMO_E_IN, PID(2), x.b);
-    wm(&x, 0, 300000, KYMO_E_OUT, PID(2), x.b);
-    in_from_queue(&x, 0, 900000, PID(1), x.a, KYMO_RUNNABLE_OUT, 799900);
-    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
-    explain(&x, answer);
-    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 800000);
-    close_scene(&x);
-    free(answer);
-}
-
 /* Facts outside the windows are not kept, and are not needed to explain times inside them. */
 static void windows(void **state)
 {
@@ -583,9 +304,8 @@ static void windows(void **state)
     enum { APART = 100000000 };
     struct scene x;
     struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    struct kymo_why_answer *answer = new_answer();
     char err[256] = "";
-    assert_non_null(answer);
     open_scene(&x);
     for (uint64_t at = 0; at <= 2 * APART; at += APART) {
         wm(&x, 0, at, KYMO_E_IN, PID(1), x.b);
@@ -617,7 +337,7 @@ static void explains_a_cast(void **state)
     (void)state;
     struct scene x;
     struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
-    struct kymo_why_answer *answer = malloc(sizeof *answer);
+    struct kymo_why_answer *answer = new_answer();
     struct kymo_request q = {.client = PID(1),
                              .server = PID(9),
                              .kind = KYMO_REQ_CAST,
@@ -705,14 +425,6 @@ int main(void)
         T(bystander_and_a_collection),
         T(long_look_is_no_wait_for_a_scheduler),
         T(message_after_a_timeout),
-        T(suspended_beyond_a_timeout),
-        T(suspended_and_signalled),
-        T(suspended_for_no_time),
-        T(preempted_waits_for_no_timer),
-        T(polling_waits_for_no_timer),
-        T(run_queue_is_known),
-        T(busy_port_is_known),
-        T(preempted_is_known),
         T(windows),
         T(explains_a_cast),
         T(keys_in_order),

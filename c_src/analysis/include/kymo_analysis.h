@@ -43,6 +43,13 @@ static inline int64_t kymo_since(int64_t a, int64_t b)
     return a == KYMO_NO_TIME || b == KYMO_NO_TIME ? KYMO_NO_TIME : b - a;
 }
 
+/* The beginning of a call that the runtime has reported as slow (KYMO_E_SLOW), in *start. Returns
+ * false if the duration is damaged. */
+static inline bool kymo_slow_start(const struct kymo_event *ev, int64_t *start)
+{
+    return ev->value <= INT64_MAX && !__builtin_sub_overflow(ev->ns, (int64_t)ev->value, start);
+}
+
 /* ---- call spans ---- */
 
 /* How a call ended. */

@@ -35,7 +35,9 @@ enum kymo_why_cause {
     KYMO_WHY_ACTIVE = 11,     /* it ran or waited: its scheduling was not recorded */
     KYMO_WHY_NETWORK = 12,    /* a message from another node was in transit, or had arrived while the
                                  receiver waited for a scheduler: the arrival is not recorded */
-    KYMO_WHY_CAUSES = 13
+    KYMO_WHY_STOPPED = 13,    /* it could run while all schedulers were stopped; blame is the cause of
+                                 that, an atom */
+    KYMO_WHY_CAUSES = 14
 };
 
 /* What took most of the time that a request waited behind others: the server, which handled

@@ -8,6 +8,9 @@
  * of the window times the number of processes, and the sums of all windows add up to the whole. The
  * duration of a call counts in the window in which the call ends.
  *
+ * A call that the runtime reports as slow counts as a call that has ended, unless calls of the
+ * function are recorded too.
+ *
  * Memory: KYMO_WINDOW_FUNCTIONS functions and KYMO_WINDOW_PROCESSES processes; facts of further
  * ones are counted in `others`.
  */
@@ -17,6 +20,7 @@
 #include "kymo_analysis.h"
 #include "kymo_histogram.h"
 #include "kymo_map.h"
+#include "kymo_slow_calls.h"
 
 #define KYMO_WINDOW_FUNCTIONS 20000u
 #define KYMO_WINDOW_PROCESSES 100000u
@@ -49,6 +53,7 @@ struct kymo_window_thread {
 };
 
 struct kymo_window {
+    struct kymo_slow_calls slow;
     int64_t start; /* of this window, CLOCK_MONOTONIC; KYMO_NO_TIME before the first cut */
     uint64_t events, calls, messages, collections;
     uint64_t others;           /* facts of functions and processes for which there was no room */
