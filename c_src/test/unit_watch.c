@@ -83,23 +83,66 @@ static void slow_calls(void **state)
     free(starts);
 }
 
-/* A call whose return is recorded too fires once. */
-static void slow_calls_with_returns(void **state)
+/* Plants CAUSES slow calls with `plant', which returns when the call began; each fires once. */
+static void each_fires(uint64_t (*plant)(struct film *x, unsigned i))
 {
-    (void)state;
     struct film x;
     uint64_t *starts = calloc(CAUSES, sizeof *starts);
     open_film(&x);
     add(&x, "call,m:f/_,5us");
-    for (unsigned i = 0; i < CAUSES; i++) {
-        wm(&x, 100, KYMO_E_CALL, PID(i % 7 + 1), x.f);
-        starts[i] = x.now;
-        wm(&x, size_of(i), KYMO_E_RETURN_FROM, PID(i % 7 + 1), x.f);
-        slow(&x, 1, PID(i % 7 + 1), x.f, size_of(i));
-    }
+    for (unsigned i = 0; i < CAUSES; i++)
+        starts[i] = plant(&x, i);
     struct kymo_reader *r = judged(&x, starts, false);
     close_film(&x, r);
     free(starts);
+}
+
+static uint64_t report_after_return(struct film *x, unsigned i)
+{
+    wm(x, 100, KYMO_E_CALL, PID(i % 7 + 1), x->f);
+    uint64_t start = x->now;
+    wm(x, size_of(i), KYMO_E_RETURN_FROM, PID(i % 7 + 1), x->f);
+    slow(x, 1, PID(i % 7 + 1), x->f, size_of(i));
+    return start;
+}
+
+/* A call whose return is recorded too fires once. */
+static void slow_calls_with_returns(void **state)
+{
+    (void)state;
+    each_fires(report_after_return);
+}
+
+static uint64_t report_before_return(struct film *x, unsigned i)
+{
+    wm(x, 100, KYMO_E_CALL, PID(i % 7 + 1), x->f);
+    uint64_t start = x->now;
+    slow(x, size_of(i), PID(i % 7 + 1), x->f, size_of(i));
+    wm(x, 0, KYMO_E_RETURN_FROM, PID(i % 7 + 1), x->f);
+    return start;
+}
+
+/* The runtime may report a call before its return. */
+static void slow_calls_before_returns(void **state)
+{
+    (void)state;
+    each_fires(report_before_return);
+}
+
+static uint64_t report_beside_return_to(struct film *x, unsigned i)
+{
+    wm(x, 50, KYMO_E_CALL, PID(100), x->g);
+    wm(x, 50, KYMO_E_RETURN_TO, PID(100), x->f);
+    uint64_t start = x->now;
+    slow(x, size_of(i), PID(i % 7 + 1), x->f, size_of(i));
+    return start;
+}
+
+/* The calls of another function end with return_to; those of this one are only reported. */
+static void slow_calls_beside_return_to(void **state)
+{
+    (void)state;
+    each_fires(report_beside_return_to);
 }
 
 static void requests(void **state)
@@ -294,11 +337,18 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {IN_FOLDER(slow_calls),     IN_FOLDER(slow_calls_with_returns),
-                                       IN_FOLDER(calls),          IN_FOLDER(requests),
-                                       IN_FOLDER(collections),    IN_FOLDER(schedules),
-                                       IN_FOLDER(dirty),          IN_FOLDER(exits),
-                                       IN_FOLDER(unknown_reason), IN_FOLDER(mailboxes),
+    const struct CMUnitTest tests[] = {IN_FOLDER(slow_calls),
+                                       IN_FOLDER(slow_calls_with_returns),
+                                       IN_FOLDER(slow_calls_before_returns),
+                                       IN_FOLDER(slow_calls_beside_return_to),
+                                       IN_FOLDER(calls),
+                                       IN_FOLDER(requests),
+                                       IN_FOLDER(collections),
+                                       IN_FOLDER(schedules),
+                                       IN_FOLDER(dirty),
+                                       IN_FOLDER(exits),
+                                       IN_FOLDER(unknown_reason),
+                                       IN_FOLDER(mailboxes),
                                        cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,46 @@ static void first_call(void **state)
     close_film(&x, later);
 }
 
+/* Calls that the runtime has reported before any return of the function was recorded do not fire
+ * again at their ends; the next ones do. */
+static void first_slow_calls(void **state)
+{
+    (void)state;
+    enum { PROCESSES = 100 };
+    struct film x;
+    open_film(&x);
+    add(&x, "call,m:f/1,1ms");
+    wm(&x, 10, KYMO_E_EXIT, PID(1000), x.normal);
+    for (unsigned i = 0; i < PROCESSES; i++)
+        wm(&x, 10, KYMO_E_CALL, PID(i + 1), x.f);
+    x.now += 5 * MS;
+    for (unsigned i = 0; i < PROCESSES; i++)
+        slow(&x, 10, PID(i + 1), x.f, 5 * MS);
+    struct kymo_reader *r = developed(&x);
+    uint64_t given = give(&x, r, 0, UINT64_MAX);
+    assert_int_equal(x.n, PROCESSES);
+    ts_open(&x.s, &x.t, 0, ++x.seq, x.now);
+    wm(&x, 10, KYMO_E_RETURN_FROM, PID(1), x.f);
+    struct kymo_reader *first = developed(&x);
+    given = give(&x, first, given, UINT64_MAX); /* the others look open */
+    kymo_reader_close(r);
+    ts_open(&x.s, &x.t, 0, ++x.seq, x.now);
+    for (unsigned i = 1; i < PROCESSES; i++)
+        wm(&x, 10, KYMO_E_RETURN_FROM, PID(i + 1), x.f);
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        wm(&x, 10, KYMO_E_CALL, PID(i + 1), x.f);
+        slow(&x, 2 * MS, PID(i + 1), x.f, 2 * MS);
+        wm(&x, 10, KYMO_E_RETURN_FROM, PID(i + 1), x.f);
+    }
+    struct kymo_reader *later = developed(&x);
+    give(&x, later, given, UINT64_MAX);
+    kymo_reader_close(first);
+    assert_int_equal(x.n, 2 * PROCESSES);
+    for (unsigned i = 0; i < 2 * PROCESSES; i++)
+        assert_true(x.fired[i].process == PID(i % PROCESSES + 1) && !x.fired[i].open);
+    close_film(&x, later);
+}
+
 /* Events are missing in between: what looks like the end may be that of another call. */
 static void gap(void **state)
 {
@@ -229,8 +269,8 @@ static void cooldown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(open_ones), IN_FOLDER(without_exits), IN_FOLDER(without_ends),
-        IN_FOLDER(sensitive), IN_FOLDER(paused),        IN_FOLDER(first_call),
-        IN_FOLDER(gap),       IN_FOLDER(from_a_time),   IN_FOLDER(cooldown)};
+        IN_FOLDER(open_ones),   IN_FOLDER(without_exits), IN_FOLDER(without_ends),     IN_FOLDER(sensitive),
+        IN_FOLDER(paused),      IN_FOLDER(first_call),    IN_FOLDER(first_slow_calls), IN_FOLDER(gap),
+        IN_FOLDER(from_a_time), IN_FOLDER(cooldown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
