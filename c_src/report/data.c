@@ -10,11 +10,12 @@
 #include "health.h"
 #include "json.h"
 #include "mailboxes.h"
+#include "slow.h"
 #include "stats.h"
 #include "timeline.h"
 
 /* Maximum number of rows of each table, and of frames of each flame graph. */
-enum { FUNCTIONS = 500, PROCESSES = 500, SERVERS = 100, FRAMES = 8000 };
+enum { FUNCTIONS = 500, SLOW_CALLS = 500, PROCESSES = 500, SERVERS = 100, FRAMES = 8000 };
 
 struct report {
     struct cli_analysis *a;
@@ -27,6 +28,7 @@ struct report {
     struct report_timeline timeline;
     struct report_answers answers;
     struct report_charts charts;
+    struct report_slow slow;
     struct report_names names;
 };
 
@@ -43,6 +45,8 @@ static int init(struct report *x)
     report_charts_init(&x->charts, x->a, first, last);
     x->a->top = SERVERS;
     int status = cli_calls_init(&x->calls, x->a);
+    if (status == KYMO_EXIT_OK)
+        status = report_slow_init(&x->slow, x->a, SLOW_CALLS);
     if (status == KYMO_EXIT_OK)
         status = report_flame_init(&x->by_role, x->a, true);
     if (status == KYMO_EXIT_OK)
@@ -65,6 +69,7 @@ static void clear(struct report *x)
     report_answers_free(&x->answers);
     report_names_free(&x->names);
     report_charts_free(&x->charts);
+    report_slow_free(&x->slow);
 }
 
 static int read_all(struct report *x)
@@ -74,7 +79,8 @@ static int read_all(struct report *x)
         cli_stats_sink(&x->roles),         cli_calls_sink(&x->calls),
         cli_mailboxes_sink(&x->mailboxes), report_flame_sink(&x->by_role),
         report_flame_sink(&x->by_process), report_timeline_sink(&x->timeline),
-        report_answers_sink(&x->answers),  report_charts_sink(&x->charts)};
+        report_answers_sink(&x->answers),  report_charts_sink(&x->charts),
+        report_slow_sink(&x->slow)};
     int status = cli_analysis_run(x->a, sinks, sizeof sinks / sizeof *sinks);
     if (status != KYMO_EXIT_OK)
         return status;
@@ -98,6 +104,7 @@ static int write_tables(struct report *x)
         status = table(x, "processes", &x->processes, CLI_RUNNING, PROCESSES);
     if (status == KYMO_EXIT_OK)
         status = table(x, "roles", &x->roles, CLI_RUNNING, PROCESSES);
+    report_slow_json(&x->slow, "slow_calls");
     x->a->top = SERVERS;
     if (status == KYMO_EXIT_OK) {
         cli_json_key("calls");

@@ -9,14 +9,20 @@ static int64_t length(const struct report_stretch *s)
     return s->end - s->start;
 }
 
+bool report_heap_init(struct report_heap *h, uint32_t room)
+{
+    *h = (struct report_heap){calloc(room, sizeof *h->item), 0, room};
+    return h->item != NULL;
+}
+
 bool report_largest_init(struct report_largest *l, uint32_t most, uint32_t parts, uint32_t each,
                          int64_t first, int64_t last)
 {
     *l = (struct report_largest){.first = first, .last = last};
-    l->all = (struct report_heap){calloc(most, sizeof *l->all.item), 0, most};
+    bool all = report_heap_init(&l->all, most);
     l->part = calloc(parts, sizeof *l->part);
     l->items = calloc((size_t)parts * each, sizeof *l->items);
-    if (l->all.item == NULL || l->part == NULL || l->items == NULL)
+    if (!all || l->part == NULL || l->items == NULL)
         return false;
     l->parts = parts;
     for (uint32_t i = 0; i < parts; i++)
@@ -45,7 +51,7 @@ static void sink_down(struct report_heap *h, const struct report_stretch *s)
     h->item[i] = *s;
 }
 
-static void heap_add(struct report_heap *h, const struct report_stretch *s)
+void report_heap_add(struct report_heap *h, const struct report_stretch *s)
 {
     if (h->n == h->room) {
         if (length(s) > length(&h->item[0]))
@@ -61,12 +67,12 @@ static void heap_add(struct report_heap *h, const struct report_stretch *s)
 void report_largest_add(struct report_largest *l, const struct report_stretch *s)
 {
     l->seen++;
-    heap_add(&l->all, s);
+    report_heap_add(&l->all, s);
     if (l->last <= l->first)
         return;
     double at = (double)(s->start - l->first) / (double)(l->last - l->first) * l->parts;
     uint32_t part = at <= 0 ? 0 : at >= l->parts ? l->parts - 1 : (uint32_t)at;
-    heap_add(&l->part[part], s);
+    report_heap_add(&l->part[part], s);
 }
 
 static int by_start(const void *a, const void *b)
@@ -77,6 +83,19 @@ static int by_start(const void *a, const void *b)
     if (x->process != y->process)
         return x->process < y->process ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    const struct report_stretch *x = a, *y = b;
+    if (length(x) != length(y))
+        return length(x) > length(y) ? -1 : 1;
+    return by_start(x, y);
+}
+
+void report_heap_sort(struct report_heap *h)
+{
+    qsort(h->item, h->n, sizeof *h->item, longest_first);
 }
 
 struct report_stretch *report_largest_list(const struct report_largest *l, size_t *n)

@@ -24,6 +24,12 @@ struct report_heap {
     uint32_t n, room;
 };
 
+/* Keeps the `room` longest stretches. Returns false if there is no memory. The caller frees item. */
+bool report_heap_init(struct report_heap *h, uint32_t room);
+void report_heap_add(struct report_heap *h, const struct report_stretch *s);
+/* Sorts the stretches, the longest first. None can be added afterwards. */
+void report_heap_sort(struct report_heap *h);
+
 struct report_largest {
     struct report_heap all;
     struct report_heap *part;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that report/largest.c keeps the longest of many stretches, compared with sorting all of them.
+ * Tests that report/largest.c keeps the longest of many stretches, compared with all of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,12 +97,33 @@ static void takes_no_time(void **state)
     (void)state;
 }
 
+static void sorts_the_longest_first(void **state)
+{
+    struct report_largest l;
+    struct report_heap h;
+    fill(&l);
+    assert_true(report_heap_init(&h, MOST));
+    for (uint32_t i = 0; i < N; i++)
+        report_heap_add(&h, &all[i]);
+    report_heap_sort(&h);
+    assert_int_equal(h.n, MOST);
+    assert_int_equal(longer(&h.item[0], 0, LAST), 0);
+    for (uint32_t i = 1; i < MOST; i++) {
+        assert_true(h.item[i - 1].end - h.item[i - 1].start >= h.item[i].end - h.item[i].start);
+        assert_in_range(longer(&h.item[i], 0, LAST), 0, i);
+    }
+    free(h.item);
+    report_largest_free(&l);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_the_longest),
         cmocka_unit_test(lists_each_once_by_start),
         cmocka_unit_test(takes_no_time),
+        cmocka_unit_test(sorts_the_longest_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

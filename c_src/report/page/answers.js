@@ -19,7 +19,7 @@ function sentence(part) {
 
 export function health(report) {
   const problems = shortcomings(report);
-  const missing = lacks(report.has);
+  const missing = lacks(report);
   const unknown = missing.length > 0 && el("p", { class: "lacks" }, "Not recorded: ",
     missing.map(([events, what], i) => [i > 0 && "; ", el("strong", null, events), " – " + what]), ".");
   if (problems.length === 0) {
@@ -124,7 +124,8 @@ export function answers(report, show) {
     section.append(el("p", { class: "empty" }, report.events === 0
       ? "The recording has no events, so there is nothing to explain."
       : "The recording has no request with a reply and no call with a known end, so there is nothing to explain. "
-        + "Record messages, or calls with return_to."));
+        + "Record messages, or calls with return_to.",
+      report.slow_calls && [" See the ", el("a", { href: "#slow" }, "slow calls"), "."]));
     return section;
   }
   report.answers.forEach((answer, i) => {

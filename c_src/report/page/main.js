@@ -8,7 +8,7 @@ import { answers, head } from "./answers.js";
 import { flame } from "./flame.js";
 import { timeline } from "./timeline.js";
 import { counters } from "./counters.js";
-import { about, collections, functions, mailboxes, processes, requests, schedulers } from "./sections.js";
+import { about, collections, functions, mailboxes, processes, requests, schedulers, slowCalls } from "./sections.js";
 
 function section(id, title, ...children) {
   return el("section", { id, "aria-labelledby": id + "-title" }, el("h2", { id: id + "-title", tabindex: "-1" }, title), children);
@@ -24,11 +24,13 @@ function build(report, page) {
     heading.scrollIntoView();
     heading.focus({ preventScroll: true });
   };
+  const slow = slowCalls(report);
   const sections = [
     ["answers", "Why", answers(report, show)],
     ["timeline", "Timeline", section("timeline", "Timeline", lanes.node)],
     ["flame", "Flame graph", section("flame", "Flame graph: where the time went", stacks.node)],
     ["functions", "Functions", section("functions", "Functions", functions(report))],
+    ...(slow ? [["slow", "Slow calls", section("slow", "Slow calls", slow)]] : []),
     ["requests", "Requests", section("requests", "Requests", requests(report))],
     ["mailboxes", "Mailboxes", section("mailboxes", "Mailboxes", mailboxes(report))],
     ["processes", "Processes", section("processes", "Processes", processes(report))],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of the report: functions, requests, mailboxes, processes, collections,
+// The tables of the report: functions, slow calls, requests, mailboxes, processes, collections,
 // schedulers, and what is known about the recording.
 
 import { count, date, duration, percent, since } from "./format.js";
@@ -7,7 +7,7 @@ import { button, code, el, replace, svg } from "./dom.js";
 import { shares, stretches } from "./data.js";
 import { histogram } from "./histogram.js";
 import { table } from "./table.js";
-import { exact } from "./words.js";
+import { exact, process } from "./words.js";
 
 const time = (key, title, hint) => ({ key, title, hint, number: true, text: (r) => duration(r[key]) });
 const number = (key, title, hint) => ({ key, title, hint, number: true, text: (r) => count(r[key]) });
@@ -33,6 +33,20 @@ export function functions(report) {
     columns: [number("calls", "Calls"), time("total_ns", "Total", "with the calls they made"), time("self_ns", "Self", "without the calls they made"),
       time("running_ns", "Running", "of the total, scheduled in"), time("p50_ns", "p50"), time("p99_ns", "p99"), time("max_ns", "Max"), time("gc_ns", "GC", "collections during the calls")],
   });
+}
+
+const processName = ({ name, pid }) => [code(name), pid && el("span", { class: "pid" }, " " + pid)];
+
+// Calls that the runtime has reported as slow: null if there are none.
+export function slowCalls(report) {
+  const calls = report.slow_calls;
+  return calls ? table({
+    caption: "The slowest of the calls that the runtime reported as slow", rows: calls.rows, inAll: calls.rows_in_all, sort: "total_ns",
+    filter: (r) => `${r.function} ${r.process} ${r.process_pid}`,
+    columns: [{ key: "start_ns", title: "Start", number: true, text: (r) => since(r.start_ns, 1000) }, time("total_ns", "Time"),
+      { key: "process", title: "Process", text: (r) => processName(process(r.process, r.process_pid)) },
+      { key: "function", title: "Function", text: (r) => (r.function === null ? "–" : code(r.function)) }],
+  }) : null;
 }
 
 export function requests(report) {

@@ -9,7 +9,7 @@ export const CAUSES = {
   queue: "waiting in a mailbox", scheduler: "waiting for a scheduler",
   dirty_queue: "waiting for a dirty scheduler", port: "waiting for a port", timer: "waiting for a timer",
   suspended: "suspended", node: "no process of the node ran", active: "running or waiting",
-  network: "on the way between nodes",
+  network: "on the way between nodes", stopped: "all schedulers stopped",
   unknown: "not known",
 };
 
@@ -50,6 +50,7 @@ const PHRASES = {
   port: (p) => [busy(p), " waited for ", p.blame !== null ? blamed(p) : "a port"],
   timer: (p) => [busy(p), " waited for a time to pass", ...mostlyIn({ ...p, function_ns: 0 }, ", in ")],
   suspended: (p) => [busy(p), " was suspended by ", blamed(p)],
+  stopped: (p) => [busy(p), " could run while all schedulers were stopped: ", blamed(p)],
   node: (p) => [busy(p), " could run, but no process of the node ran"],
   network: (p) => ["messages to ", busy(p), " were on their way from another node, or it waited for a scheduler"],
   unknown: (p) => ["nothing in the recording says what ", busy(p), " waited for"],
@@ -96,9 +97,9 @@ export function exact(has) {
 }
 
 // Kinds of events that the recording lacks, and what is unknown because of that.
-export function lacks(has) {
+export function lacks({ has, slow_calls: slow }) {
   const list = [];
-  if (!has.calls) list.push(["calls", "there are no functions to show"]);
+  if (!has.calls) list.push([slow ? "calls other than slow ones" : "calls", "there are no functions to show"]);
   else if (!has.returns) list.push(["return_to or return events", "durations of calls are unknown"]);
   if (!has.running) list.push(["running events", "it is unknown when processes ran or waited for a scheduler"]);
   if (!has.messages) list.push(["messages", "there are no mailboxes and no requests"]);
