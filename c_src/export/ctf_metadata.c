@@ -100,6 +100,7 @@ static void say_fields(struct kymo_out *out, uint8_t id, const char *fields)
             say(out, id == KYMO_E_SEQ_TRACE     ? " u64 label;"
                      : id == KYMO_E_MONITOR     ? " u64 value;"
                      : id == KYMO_E_IN_RUNNABLE ? " u64 waited_ns;"
+                     : kymo_has_duration(id)    ? " u64 duration_ns;"
                                                 : " u64 count;");
             break;
         case 'U': say(out, " u32 serial_previous; u32 serial_current;"); break;
@@ -109,6 +110,8 @@ static void say_fields(struct kymo_out *out, uint8_t id, const char *fields)
         case 'C': say(out, " u16 values_count; struct counter values[values_count];"); break;
         case 'N': say(out, " x64 number;"); break;
         case 'L': say(out, " u32 passed;"); break;
+        case 'B': say(out, " u64 began_ns_ago;"); break;
+        case 'O': say(out, " u32 omitted;"); break;
         case 'D': say(out, " struct depth depth;"); break;
         case 'G': say(out, " u8 gc_count; u64 gc[gc_count];"); break;
         default: break;

@@ -385,6 +385,11 @@ static void write_drop(struct dbg *x, uint64_t lost)
     }
 }
 
+static bool dbg_has(uint8_t id)
+{
+    return id < KYMO_E_FIRST_NOTE && id != KYMO_E_TAKEN && id != KYMO_E_STOPPED;
+}
+
 static int run(struct dbg *x, struct kymo_feed *feed, char *err, size_t err_size)
 {
     struct kymo_event ev;
@@ -392,7 +397,7 @@ static int run(struct dbg *x, struct kymo_feed *feed, char *err, size_t err_size
     while (x->out.error == 0 && !x->term.failed && (rc = kymo_feed_next(feed, &ev)) == 1) {
         if (ev.id == KYMO_E_LOST) {
             write_drop(x, ev.value);
-        } else if (ev.id < KYMO_E_FIRST_NOTE && ev.id != KYMO_E_TAKEN) { /* dbg has no such event */
+        } else if (dbg_has(ev.id)) {
             write_event(x, &ev);
             feed->res->written++;
         }

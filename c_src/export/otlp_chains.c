@@ -38,6 +38,13 @@ void kymo_otlp_trace_id(const struct kymo_otlp_chains *c, const struct kymo_otlp
     id[1] = kymo_otlp_part_id(c->q[q->root].key, UINT64_MAX);
 }
 
+void kymo_otlp_slow_trace(const struct kymo_otlp_chains *c, uint64_t process, uint32_t mfa, int64_t start,
+                          uint64_t id[2])
+{
+    id[0] = mix(mix(of_recording(c), process), (uint64_t)start);
+    id[1] = kymo_otlp_part_id(id[0], mfa);
+}
+
 /* Computes the key from the data of the request, not from its position in the recording, so that
  * the request has the same id in a later snapshot of the node. */
 static uint64_t key_of(const struct kymo_otlp_chains *c, const struct kymo_request *q)

@@ -62,6 +62,9 @@ size_t kymo_otlp_ahead(const struct kymo_otlp_chains *c, const struct kymo_otlp_
 /* Ids: the halves of a trace id, which are not both 0; the id of part `part` of the span `key`,
  * which is never 0. */
 void kymo_otlp_trace_id(const struct kymo_otlp_chains *c, const struct kymo_otlp_request *q, uint64_t id[2]);
+/* The trace of a slow call that belongs to no request. */
+void kymo_otlp_slow_trace(const struct kymo_otlp_chains *c, uint64_t process, uint32_t mfa, int64_t start,
+                          uint64_t id[2]);
 uint64_t kymo_otlp_part_id(uint64_t key, uint64_t part);
 
 #endif

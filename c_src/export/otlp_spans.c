@@ -4,13 +4,15 @@
  * the server, and the transfer of the reply. Calls and collections become spans if they are part of
  * the handling of a request. A part whose beginning or end is unknown is left out. A request or call
  * without a recorded end becomes a span up to the time at which it was last seen, and is marked as
- * incomplete.
+ * incomplete. A call that the runtime has reported as slow becomes a span if calls of its function are
+ * not recorded: below the request in whose handling it began, or else in a trace of its own.
  */
 #include "otlp_spans.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "kymo_lesson.h"
 #include "kymo_timeline.h"
 
 enum { LINKS_MAX = 8 };
@@ -99,10 +101,43 @@ static void put_end(struct kymo_otlp_spans *x, const char *incomplete, const cha
 
 /* ---- calls and collections ---- */
 
+static void write_slow(struct kymo_otlp_spans *x, const struct kymo_event *ev, uint32_t mfa)
+{
+    char name[2300];
+    int64_t start;
+    if (!kymo_slow_calls_shows(&x->slow, ev, mfa, &start))
+        return;
+    struct kymo_otlp_request *r = kymo_otlp_handled_at(x->chains, ev->who, start, KYMO_NO_TIME, 0);
+    struct kymo_otlp_span span = {
+        .name = name, .kind = KYMO_OTLP_INTERNAL, .start = wall(x, start), .end = wall(x, ev->ns)};
+    if (r != NULL) {
+        span.id = next_inner_id(r);
+        span.parent = handling_id(r);
+        kymo_otlp_trace_id(x->chains, r, span.trace);
+    } else {
+        kymo_otlp_slow_trace(x->chains, ev->who, mfa, start, span.trace);
+        span.id = kymo_otlp_part_id(span.trace[0], span.trace[1]);
+        x->traces++;
+    }
+    kymo_name_function(x->naming, mfa, name, sizeof name);
+    begin(x, ev->who, &span);
+    put_function(x, mfa);
+    put_own(x, ev->who);
+    kymo_otlp_text(x->w, "kymo.call.ended", "slow");
+    kymo_otlp_span_end(x->w, &span, 0);
+}
+
 static void on_event(void *arg, const struct kymo_event *ev)
 {
     struct kymo_otlp_spans *x = arg;
     x->newest = ev->ns > x->newest ? ev->ns : x->newest;
+    if (ev->id != KYMO_E_CALL && ev->id != KYMO_E_SLOW)
+        return;
+    uint32_t mfa = kymo_canonical(x->r, ev->mfa);
+    if (ev->id == KYMO_E_SLOW)
+        write_slow(x, ev, mfa);
+    else if (!kymo_slow_calls_called(&x->slow, mfa))
+        x->failed = true;
 }
 
 static void on_span_open(void *arg, const struct kymo_span *s)
@@ -376,11 +411,13 @@ void kymo_otlp_spans_init(struct kymo_otlp_spans *x, struct kymo_reader *r, stru
     *x = (struct kymo_otlp_spans){
         .r = r, .chains = chains, .naming = naming, .writers = writers, .w = writers, .newest = INT64_MIN};
     kymo_map_init(&x->open, sizeof(struct kymo_otlp_open));
+    kymo_slow_calls_init(&x->slow);
 }
 
 void kymo_otlp_spans_free(struct kymo_otlp_spans *x)
 {
     kymo_map_free(&x->open);
+    kymo_slow_calls_free(&x->slow);
 }
 
 struct kymo_analysis_sink kymo_otlp_spans_sink(struct kymo_otlp_spans *x)

@@ -6,6 +6,7 @@
 #define KYMO_OTLP_SPANS_H
 
 #include "kymo_naming.h"
+#include "kymo_slow_calls.h"
 #include "otlp_chains.h"
 #include "otlp_json.h"
 
@@ -16,7 +17,8 @@ struct kymo_otlp_spans {
     struct kymo_otlp_writer *writers; /* by node */
     struct kymo_otlp_writer *w;       /* of the node of the span being written */
     struct kymo_map open; /* id of a span of the analysis -> struct kymo_otlp_open (otlp_spans.c) */
-    int64_t newest;       /* time of the newest event */
+    struct kymo_slow_calls slow;
+    int64_t newest; /* time of the newest event */
     uint64_t requests, traces;
     bool failed; /* no memory */
 };

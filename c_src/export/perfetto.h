@@ -31,6 +31,7 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
 #define KYMO_PF_CATEGORIES(X) \
     X(CALL, "call") \
     X(SLOW, "slow") \
+    X(STOPPED, "stopped") \
     X(MESSAGE, "message") \
     X(GC, "gc") \
     X(PROCESS, "process") \
@@ -81,7 +82,8 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
     X(RUNNABLE_BY, "runnable_by") \
     X(RUN_QUEUE_NS, "run_queue_ns") \
     X(OUT_REASON, "out_reason") \
-    X(DURATION, "duration_ns")
+    X(DURATION, "duration_ns") \
+    X(OMITTED, "omitted")
 
 /* X(SYMBOL, "name of an event that is not the name of a record") */
 #define KYMO_PF_NAMES(X) \

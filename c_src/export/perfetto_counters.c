@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exports the node's counters as counter tracks, and the reports of its system monitor as instants.
+ * Exports the node's counters as counter tracks, the reports of its system monitor as instants, and
+ * stops of all schedulers as slices.
  */
 #include <stdio.h>
 
@@ -86,5 +87,34 @@ void kymo_pfx_monitor(struct kymo_pfx *x, const struct kymo_event *ev)
     kymo_pf_dict(&x->w, KYMO_PF_K_IN, ev->in_mfa);
     kymo_pf_dict(&x->w, KYMO_PF_K_AT, ev->mfa);
     kymo_pf_emit(&x->w, ev->ns);
+    x->slices++;
+}
+
+void kymo_pfx_stopped(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    static const char name[] = "all schedulers stopped";
+    struct kymo_pfx_node *node = kymo_pfx_node_of_slot(x, ev->slot);
+    int64_t start, end;
+    if (__builtin_sub_overflow(ev->ns, ev->begun, &start) || start < 0)
+        start = 0;
+    if (__builtin_add_overflow(start, ev->value, &end) || end > ev->ns)
+        end = ev->ns;
+    /* Times of two reports differ a little. */
+    if (end <= node->stopped_end || start + (end - start) / 2 < node->stopped_end)
+        return;
+    if (node->stopped_track == 0) {
+        node->stopped_track = x->next_track++;
+        kymo_pf_track(&x->w, node->stopped_track, node->track, name, sizeof name - 1);
+    }
+    kymo_pf_event(&x->w, KYMO_PF_BEGIN, node->stopped_track, KYMO_PF_CAT_STOPPED);
+    kymo_pf_name(&x->w, ev->id);
+    kymo_pf_dict(&x->w, KYMO_PF_K_CAUSE, ev->atom);
+    kymo_pf_uint(&x->w, KYMO_PF_K_DURATION, ev->value);
+    if (ev->omitted != 0)
+        kymo_pf_uint(&x->w, KYMO_PF_K_OMITTED, ev->omitted);
+    kymo_pf_emit(&x->w, start > node->stopped_end ? start : node->stopped_end);
+    kymo_pf_event(&x->w, KYMO_PF_END, node->stopped_track, KYMO_PF_CAT_NONE);
+    kymo_pf_emit(&x->w, end);
+    node->stopped_end = end;
     x->slices++;
 }

@@ -212,6 +212,7 @@ static void event_of(struct kymo_pfx *x, struct kymo_pfx_process *p, const struc
     case KYMO_E_SEND_NE: kymo_pfx_send(x, p, ev); break;
     case KYMO_E_RECEIVE: kymo_pfx_receive(x, p, ev); break;
     case KYMO_E_SLOW: kymo_pfx_slow(x, p, ev); break;
+    case KYMO_E_STOPPED: kymo_pfx_stopped(x, ev); break;
     case KYMO_E_TAKEN: kymo_pfx_taken(x, p, ev); break;
     case KYMO_E_IN:
     case KYMO_E_IN_EXITING:

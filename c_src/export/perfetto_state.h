@@ -5,7 +5,7 @@
  *   perfetto_events.c    dispatches events by their kind
  *   perfetto_messages.c  messages, their arrows, and receives that wait for their send
  *   perfetto_slow.c      slow calls
- *   perfetto_counters.c  the node's counters and its system monitor
+ *   perfetto_counters.c  the node's counters, its system monitor, and stops of all schedulers
  *   perfetto_tracks.c    tracks of threads and processes, and the slices open on them
  *   perfetto.c           the encoding
  * Each calls those below it only.
@@ -87,6 +87,8 @@ struct kymo_pfx_node {
     struct kymo_shed_span shed_span; /* the next one, or the open one */
     uint64_t shed_track;
     bool shed_has, shed_open;
+    uint64_t stopped_track; /* when all schedulers were stopped; 0 = not described yet */
+    int64_t stopped_end;    /* of the newest slice; no slice: 0 */
 };
 
 struct kymo_pfx_thread {
@@ -208,6 +210,8 @@ void kymo_pfx_slow(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
 void kymo_pfx_counters(struct kymo_pfx *x, const struct kymo_event *ev);
 /* Writes a record `system_monitor` as an instant on the track of its process, if that has one. */
 void kymo_pfx_monitor(struct kymo_pfx *x, const struct kymo_event *ev);
+/* All schedulers were stopped. Ignores a stop that another session has reported before. */
+void kymo_pfx_stopped(struct kymo_pfx *x, const struct kymo_event *ev);
 
 /* ---- events (perfetto_events.c) ---- */
 

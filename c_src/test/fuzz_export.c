@@ -107,8 +107,10 @@ static size_t body_of(struct script *s, unsigned id, uint8_t *body)
             *p++ = next(s) % 8;
             p = put(p, next(s) % 8, 8);
             break;
+        case 'B':
         case 'N': p = put(p, next(s) % 8, 8); break;
         case 'L':
+        case 'O':
         case 'I':
         case 'J':
         case 'M':
