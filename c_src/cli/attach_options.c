@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attach_options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 
 enum kind {
     PASSED, /* passed on unchanged; checked by the node, or not at all */
+    SLOW,
     MEMORY,
     COOKIE,
     ERL,
@@ -26,6 +28,7 @@ static const struct {
     enum kind kind;
     bool selects;
 } table[] = {{"functions", "functions", PASSED, true},
+             {"slow", "slow", SLOW, true},
              {"events", "events", PASSED, true},
              {"process", "process", PASSED, true},
              {"calls", "calls", PASSED, true},
@@ -42,6 +45,9 @@ static const struct {
              {"ssl-dist-optfile", NULL, SSL_DIST_OPTFILE, false},
              {NULL, "port", PORT, false}, /* attach_options_add names it */
              {"pid", "pid", PID, false}};
+/* kymo_options:most_slow() */
+#define MOST_SLOW_US INT64_C(134217727)
+
 enum { N = sizeof table / sizeof *table };
 _Static_assert(sizeof table / sizeof *table <= ATTACH_OPTIONS, "room for all");
 
@@ -74,6 +80,27 @@ static int number(struct attach_options *a, int i, const char *text, uint64_t ma
     return KYMO_EXIT_OK;
 }
 
+/* Passes on PATTERN=TIME with the time in microseconds, rounded up. A pattern may contain = itself. A
+ * time without a unit would be seconds here, and is microseconds in kymo:trace/2, so it is refused. */
+static int slow(struct attach_options *a, const char *value)
+{
+    const char *time = strrchr(value, '=');
+    char *text = NULL;
+    int64_t ns;
+    if (time == NULL || strspn(value, ", ") >= (size_t)(time - value) ||
+        isdigit((unsigned char)value[strlen(value) - 1]) || !cli_parse_duration(time + 1, &ns) ||
+        ns > MOST_SLOW_US * 1000)
+        return cli_usage(a->command,
+                         "--slow takes functions and a time up to 134s with its unit, such as "
+                         "'lists:sort/1=10ms', not '%s'",
+                         value);
+    if (asprintf(&text, "%.*s=%" PRId64, (int)(time - value), value, (ns + 999) / 1000) < 0)
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    attach_args_pair(&a->child, "slow", text);
+    free(text);
+    return KYMO_EXIT_OK;
+}
+
 /* Copies the cookie, and erases it from the arguments, which other users can see. */
 static int take_cookie(struct attach_options *a, char *value)
 {
@@ -90,8 +117,9 @@ int attach_options_take(struct attach_options *a, int option, char *value)
     int i = option - ATTACH_OPTION;
     a->given = true;
     a->selects |= table[i].selects;
-    a->functions |= table[i].key != NULL && strcmp(table[i].key, "functions") == 0;
+    a->functions |= table[i].kind == SLOW || (table[i].key != NULL && strcmp(table[i].key, "functions") == 0);
     switch (table[i].kind) {
+    case SLOW: return slow(a, value);
     case MEMORY: return number(a, i, value, INT64_MAX);
     case COOKIE: return take_cookie(a, value);
     case ERL: a->erl = value; return KYMO_EXIT_OK;

@@ -196,7 +196,8 @@ static int check(const struct attach *a, int n_nodes)
     if (a->limits != NULL && a->triggers == 0)
         return cli_usage("attach", "--%s limits the snapshots of triggers: add --trigger", a->limits);
     if (a->calls_watched && !a->o.functions)
-        return cli_usage("attach", "a trigger of calls needs --functions: it sees what is recorded");
+        return cli_usage("attach",
+                         "a trigger of calls needs --functions or --slow: it sees what is recorded");
     if (!records && a->o.selects)
         return cli_usage("attach", "--%s takes no options that choose what to record",
                          action_names[a->action]);

@@ -128,6 +128,13 @@ static double per_second(const struct side *s, double v)
     return s != NULL && s->seconds > 0 ? v / s->seconds : 0;
 }
 
+/* As an integer, of which a function that was recorded for some nanoseconds may need a larger one. */
+static int64_t whole_ns(double ns)
+{
+    const double most = 9.2e18;
+    return (int64_t)(ns > most ? most : ns < -most ? -most : ns);
+}
+
 static struct change compare(const struct side *a, const struct side *b)
 {
     struct change c = {.a = a, .b = b};
@@ -190,7 +197,7 @@ static void text_change(const struct change *c)
     ratio(c->times, times, sizeof times);
     ratio(c->rate, rate, sizeof rate);
     printf("%s%9s %9s %9s %8s %8s  %-7s  %s\n", c->per_second < 0 ? "-" : "+",
-           CLI_DURATION((int64_t)fabs(c->per_second)), mean(c->a, before, sizeof before),
+           CLI_DURATION(whole_ns(fabs(c->per_second))), mean(c->a, before, sizeof before),
            mean(c->b, after, sizeof after), times, rate, verdict(c), name_of(c));
 }
 
@@ -218,7 +225,7 @@ static void json_change(const struct change *c)
     cli_json_open(NULL, '{');
     cli_json_text("function", name_of(c));
     cli_json_text("verdict", verdict(c));
-    cli_json_int("self_ns_per_second", (int64_t)c->per_second);
+    cli_json_int("self_ns_per_second", whole_ns(c->per_second));
     json_side("a", c->a);
     json_side("b", c->b);
     cli_json_close('}');

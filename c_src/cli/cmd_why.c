@@ -187,6 +187,9 @@ static void text_cause(const struct why *w, const struct kymo_why_part *p)
         printf("messages to %s were on their way from another node, or it waited for a scheduler", who);
         break;
     case KYMO_WHY_NODE: printf("%s could run, but no process of the node ran", who); break;
+    case KYMO_WHY_STOPPED:
+        printf("%s could run while all schedulers were stopped: %s", who, PROCESS(w, p->blame));
+        break;
     default: printf("nothing in the recording says what %s waited for", who);
     }
 }

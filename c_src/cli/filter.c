@@ -40,6 +40,8 @@ static const struct {
     {"ports", KYMO_E_OPEN, KYMO_E_CLOSED},
     {"running", KYMO_E_IN, KYMO_E_PORT_OUT_EXITED},
     {"running_procs", KYMO_E_IN, KYMO_E_OUT_EXITED},
+    {"running", KYMO_E_STOPPED, KYMO_E_STOPPED},
+    {"running_procs", KYMO_E_STOPPED, KYMO_E_STOPPED},
     {"running_ports", KYMO_E_PORT_IN, KYMO_E_PORT_OUT_EXITED},
     {"gc", KYMO_E_GC_MINOR_START, KYMO_E_GC_MAJOR_END},
 };

@@ -85,7 +85,8 @@ static const char print[] =
     "                         ends or Ctrl-C\n" ALL COMMON "\n"
     "With --tree: calls and their durations, indented below their callers. Takes --json,\n"
     "-n, --from, --to, --pid, --module, --function and\n"
-    "      --slower TIME      only calls that took at least TIME: 10ms, 1.5s, ...\n"
+    "      --slower TIME      only calls that took at least TIME: 10ms, 1.5s, ... Calls that\n"
+    "                         the runtime reported as slow are shown too, with (slow)\n"
     "\n" FILTERS;
 
 #define ANALYSIS \
@@ -186,8 +187,8 @@ static const char report[] =
     "\n" \
     "Options for a NODE, with the same meaning as in kymo help attach:\n" \
     "  what is recorded:\n" \
-    "      --functions F, --events EVENT,..., --process NAME, --calls arguments,\n" \
-    "      --messages WHAT, --budget BUDGET, --memory BYTES\n" \
+    "      --functions F, --slow F=TIME, --events EVENT,..., --process NAME,\n" \
+    "      --calls arguments, --messages WHAT, --budget BUDGET, --memory BYTES\n" \
     "  how to connect (--node-port is the --port of attach):\n" \
     "      --cookie-file FILE, --cookie COOKIE, --erl ERL, --node-port PORT, --pid PID,\n" \
     "      --proto-dist NAME, --ssl-dist-optfile FILE, --node-dir DIR\n"
@@ -199,7 +200,8 @@ static const char top[] =
     "functions with calls, own time, 99th percentile and maximum; processes with running\n"
     "time, messages in and out, and waiting requests; the load of the schedulers; run queue,\n"
     "process count, memory and reports of the system monitor, if they are recorded; and\n"
-    "lost events. It only reads the recording, which costs the node nothing.\n"
+    "lost events. Calls that the runtime reported as slow count as calls. It only reads the\n"
+    "recording, which costs the node nothing.\n"
     "On a terminal it updates the screen and takes keys. With --count, --once or --json, or\n"
     "when the output is not a terminal, it prints one table after another.\n"
     "NODE, name@host, is a running node of this machine. kymo attaches to it, and detaches\n"
@@ -278,10 +280,13 @@ static const char attach[] =
     "      --for TIME         end the recording after TIME: 10s, 5m, ...\n"
     "      --functions F      record calls of these functions, such as 'lists:_/_', and\n"
     "                         their returns; may be repeated\n"
+    "      --slow F=TIME      record only calls of F that took at least TIME, such as\n"
+    "                         'lists:sort/1=10ms', with their durations; needs a node with\n"
+    "                         the patched runtime; may be repeated\n"
     "      --events EVENT,... record messages, procs, ports, running, garbage_collection,\n"
     "                         ...; with calls in the list, returns are not recorded.\n"
-    "                         Default if no functions are given: messages, running, procs,\n"
-    "                         garbage_collection\n"
+    "                         Default if neither --functions nor --slow is given: messages,\n"
+    "                         running, procs, garbage_collection\n"
     "      --process NAME     record only this registered process; may be repeated\n"
     "      --policy POLICY    overwrite: keep the newest events; discard: keep all\n"
     "      --memory BYTES     memory of the recorder in the node (48 MiB)\n"

@@ -76,6 +76,7 @@ struct cli_exact cli_info_exact(const struct cli_info *in)
     return (struct cli_exact){.messages = (exact & KYMO_EXACT_MESSAGES) != 0,
                               .taken = in->tags[KYMO_E_TAKEN] != 0,
                               .run_queues = (exact & KYMO_EXACT_RUNNABLE) != 0,
+                              .stops = (exact & KYMO_EXACT_STOPPED) != 0 && in->tags[KYMO_E_IN] != 0,
                               .calls =
                                   (exact & KYMO_EXACT_CALLS) != 0 && in->tags[KYMO_E_CALL] != 0 && !sampled};
 }

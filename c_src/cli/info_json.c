@@ -63,6 +63,7 @@ static void head(const struct cli_info *in)
     cli_json_bool("taken", exact.taken);
     cli_json_bool("run_queues", exact.run_queues);
     cli_json_bool("calls", exact.calls);
+    cli_json_bool("stops", exact.stops);
     cli_json_close('}');
     cli_json_text("policy", m->policy == KYMO_DISCARD ? "discard" : "overwrite");
     cli_json_text("clock", m->clock == KYMO_CLOCK_COUNTER ? "counter" : "monotonic");
@@ -138,6 +139,7 @@ static void threads(const struct cli_info *in)
                       s->thread_kind < sizeof kinds / sizeof *kinds ? kinds[s->thread_kind] : "other");
         cli_json_uint("number", s->thread_no);
         cli_json_text("name", s->thread_name);
+        cli_json_uint("os_thread", s->os_thread);
         cli_json_uint("events", in->slot_events[i]);
         cli_json_uint("incomplete_events", in->slot_incomplete[i]);
         cli_json_uint("recorded", s->events);

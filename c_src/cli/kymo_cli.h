@@ -172,8 +172,9 @@ const char *cli_format_duration(int64_t ns, char *buf, size_t size);
  * run queues, which calls are open. */
 struct cli_exact {
     bool messages, taken, run_queues, calls;
+    bool stops; /* when all schedulers were stopped */
 };
-/* "derived" if nothing is. 100 bytes are enough. */
+/* "derived" if nothing is. 128 bytes are enough. */
 const char *cli_exact_text(struct cli_exact e, char *buf, size_t size);
 /* Text that kymo did not write, such as the name of a folder, for a terminal: control characters
  * and bytes that are not UTF-8 become \x{..}. Cut to size. Returns buf. */

@@ -127,8 +127,12 @@ static void put_exact(const struct kymo_event *ev)
         fputs(" passed=many", stdout);
     else if (ev->id == KYMO_E_TAKEN)
         printf(" passed=%" PRIu32, ev->passed);
-    if (ev->id == KYMO_E_SLOW)
+    if (kymo_has_duration(ev->id))
         printf(" duration_ns=%" PRIu64, ev->value);
+    if (ev->id == KYMO_E_STOPPED)
+        printf(" began_ns_ago=%" PRIu64, ev->begun);
+    if (ev->omitted != 0)
+        printf(" omitted=%" PRIu32, ev->omitted);
     if (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN)
         printf(" runnable_by=%s waited_ns=%" PRIu64, kymo_runnable_name(ev->kind), ev->value);
     if (ev->id == KYMO_E_OUT && ev->kind != KYMO_OUT_UNKNOWN)
@@ -185,6 +189,7 @@ const char *cli_atom_key(uint8_t id)
     case KYMO_E_EXIT:
     case KYMO_E_CLOSED: return "reason";
     case KYMO_E_OTHER: return "tag";
+    case KYMO_E_STOPPED: return "cause";
     default: return "op";
     }
 }

@@ -93,8 +93,12 @@ static void put_fields(const struct kymo_reader *r, const struct kymo_event *ev)
         cli_json_uint("passed", ev->passed);
     if (ev->depth != KYMO_DEPTH_UNKNOWN)
         cli_json_uint("stack_words", ev->depth);
-    if (ev->id == KYMO_E_SLOW)
+    if (kymo_has_duration(ev->id))
         cli_json_uint("duration_ns", ev->value);
+    if (ev->id == KYMO_E_STOPPED) {
+        cli_json_uint("began_ns_ago", ev->begun);
+        cli_json_uint("omitted", ev->omitted);
+    }
     if (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN) {
         cli_json_text("runnable_by", kymo_runnable_name(ev->kind));
         cli_json_uint("waited_ns", ev->value);

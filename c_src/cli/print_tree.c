@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kymo print --tree: calls with their durations, indented below their callers. An outermost
- * call is printed with everything below it when it has ended, in the order of the calls.
+ * call is printed with everything below it when it has ended, in the order of the calls. A call that
+ * the runtime has reported as slow, and that is not recorded otherwise, is a line of its own.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 
 #include "analyse.h"
 #include "json.h"
+#include "kymo_lesson.h"
+#include "kymo_slow_calls.h"
 
 /* The maximum number of spans kept until their outermost call ends. Further spans are printed as
  * they end. */
@@ -23,6 +26,7 @@ struct kept {
 struct tree {
     struct cli_analysis a;
     struct kymo_map kept; /* process -> struct kept */
+    struct kymo_slow_calls slow;
     size_t n_kept;
     int64_t slower; /* ns */
     uint64_t limit, printed;
@@ -162,17 +166,56 @@ static void on_life(void *arg, const struct kymo_life *life)
     forget(t, life->process, k);
 }
 
+static void print_slow(struct tree *t, const struct kymo_event *ev, uint32_t mfa, int64_t start)
+{
+    char thread[32] = "?", process[1200], function[2300];
+    t->printed++;
+    if (t->a.json) {
+        cli_json_open(NULL, '{');
+        cli_json_process(&t->a, "process", ev->who);
+        cli_json_function(&t->a, "function", mfa);
+        cli_json_since(&t->a, "start_ns", start);
+        cli_json_ns("total_ns", (int64_t)ev->value);
+        cli_json_text("ended", "slow");
+        cli_json_close('}');
+        cli_json_end();
+        return;
+    }
+    if (ev->slot < t->n_slots)
+        kymo_format_thread(&t->slots[ev->slot], ev->slot, thread, sizeof thread);
+    kymo_name_process(t->a.naming, ev->who, process, sizeof process);
+    kymo_name_function(t->a.naming, mfa, function, sizeof function);
+    printf("%s %s %s %9s %s  (slow)\n", CLI_SINCE(&t->a, start), thread, process,
+           CLI_DURATION((int64_t)ev->value), function);
+}
+
+/* Calls are recorded before they end. */
+static void on_event(void *arg, const struct kymo_event *ev)
+{
+    struct tree *t = arg;
+    if (ev->id != KYMO_E_CALL && ev->id != KYMO_E_SLOW)
+        return;
+    uint32_t mfa = kymo_canonical(t->a.r, ev->mfa);
+    int64_t start;
+    if (ev->id == KYMO_E_CALL)
+        t->failed = !kymo_slow_calls_called(&t->slow, mfa) || t->failed;
+    else if (t->printed < t->limit && kymo_slow_calls_shows(&t->slow, ev, mfa, &start) &&
+             cli_wants_process(&t->a, ev->who) && cli_wants_function(&t->a, mfa) &&
+             (int64_t)ev->value >= t->slower)
+        print_slow(t, ev, mfa, start);
+}
+
 /* ---- the command ---- */
 
 static int run(struct tree *t)
 {
-    struct kymo_analysis_sink sink = {.arg = t, .span = on_span, .life = on_life};
+    struct kymo_analysis_sink sink = {.arg = t, .event = on_event, .span = on_span, .life = on_life};
     t->slots = kymo_reader_slots(t->a.r, &t->n_slots);
     int status = cli_analysis_run(&t->a, &sink, 1);
     if (status == KYMO_EXIT_OK && t->failed)
         status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     if (status == KYMO_EXIT_OK) {
-        cli_lacks_calls(&t->a, "there is no tree to show");
+        cli_lacks(&t->a, t->a.result.has_calls || t->a.result.has_slow, "calls", "there is no tree to show");
         if (t->a.result.has_calls)
             cli_lacks(&t->a, t->a.result.has_ends, "return_to or return events",
                       "durations of calls are unknown");
@@ -195,6 +238,7 @@ int cli_print_tree(int argc, char **argv)
     int status = KYMO_EXIT_OK;
     cli_analysis_init(&t.a, "print", UINT64_MAX);
     kymo_map_init(&t.kept, sizeof(struct kept));
+    kymo_slow_calls_init(&t.slow);
     for (int o; status == KYMO_EXIT_OK &&
                 (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT "f", options, NULL)) != -1;) {
         switch (o) {
@@ -224,5 +268,6 @@ int cli_print_tree(int argc, char **argv)
     for (struct kept *k; (k = kymo_map_next(&t.kept, &it, NULL)) != NULL;)
         free(k->p);
     kymo_map_free(&t.kept);
+    kymo_slow_calls_free(&t.slow);
     return cli_analysis_close(&t.a, status);
 }

@@ -119,9 +119,9 @@ void cli_json_string(const char *text)
 
 const char *cli_exact_text(struct cli_exact e, char *buf, size_t size)
 {
-    bool is[] = {e.messages, e.taken, e.run_queues, e.calls};
+    bool is[] = {e.messages, e.taken, e.run_queues, e.calls, e.stops};
     static const char *const names[] = {"senders of messages", "waits in mailboxes", "waits in run queues",
-                                        "call trees"};
+                                        "call trees", "stops of all schedulers"};
     size_t n = 0;
     snprintf(buf, size, "derived");
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
