@@ -70,8 +70,8 @@ static ERL_NIF_TERM count_to(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]
 }
 
 static ErlNifFunc functions[] = {
-    {"enabled", 3, enabled, 0},   {"enabled_call", 3, enabled, 0}, {"enabled_send", 3, enabled, 0},
-    {"trace", 5, trace, 0},       {"trace_call", 5, trace, 0},     {"trace_send", 5, trace, 0},
+    {"enabled", 3, enabled, 0},   {"enabled_call", 3, enabled, 0},  {"enabled_send", 3, enabled, 0},
+    {"trace", 5, trace, 0},       {"trace_call", 5, trace, 0},      {"trace_send", 5, trace, 0},
     {"cpu_time", 0, cpu_time, 0}, {"count_from", 0, count_from, 0}, {"count_to", 1, count_to, 0},
 };
 

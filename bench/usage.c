@@ -46,7 +46,8 @@ int main(int argc, char **argv)
     long long end = now();
     FILE *f = fopen(argv[1], "w");
     if (f == NULL ||
-        fprintf(f, "%lld %lld %ld\n", micros(u.ru_utime) + micros(u.ru_stime), end - begin, u.ru_maxrss) < 0 ||
+        fprintf(f, "%lld %lld %ld\n", micros(u.ru_utime) + micros(u.ru_stime), end - begin, u.ru_maxrss) <
+            0 ||
         fclose(f) != 0) {
         perror(argv[1]);
         return 2;
