@@ -192,6 +192,7 @@
     ports => none | all | existing | new | [port() | atom()],
     events => [event()],
     functions => kymo_pattern:pattern() | [kymo_pattern:pattern()],
+    slow => #{kymo_pattern:pattern() => Microseconds :: non_neg_integer()},
     scope => local | global,
     returns => boolean(),
     senders => boolean()
@@ -200,10 +201,14 @@
 %% <li>`processes': the processes to trace, by pid or registered name. Default: `all'.</li>
 %% <li>`ports': the ports to trace. Default: `all' if `ports' or `running_ports' is among the
 %%   events, else `none'.</li>
-%% <li>`events': the kinds of events to record. Default: `[calls]'. Required if there are no
-%%   `functions'; `calls' is added if there are.</li>
+%% <li>`events': the kinds of events to record. Default: `[calls]'. Required if there are neither
+%%   `functions' nor `slow'; `calls' is added if there are.</li>
 %% <li>`functions': the functions whose calls are recorded, see {@link kymo_pattern}. They
 %%   stay traced when their module is loaded again.</li>
+%% <li>`slow': functions of which only calls that take at least this many microseconds are
+%%   recorded, as events `slow' with their duration, for example `#{"gen_server:call/_" =>
+%%   5000}'. A faster call costs two readings of the clock and no event. Only on a runtime that
+%%   reports slow calls.</li>
 %% <li>`scope': `local' (default) records all calls, `global' only calls of exported
 %%   functions through the module name.</li>
 %% <li>`returns': `true' also records how the calls of these functions end. Default: `false'.
@@ -232,16 +237,18 @@
     | {no_port, port() | atom()}
     | {already_traced, pid() | port() | mfa() | new_processes | new_ports}
     | {too_many_patterns, mfa()}
+    | no_slow_calls
     | ended
     | already_stopped.
 %% <ul>
 %% <li>`bad_option', `unknown_option': as in {@link option_error()}.</li>
-%% <li>`missing_option': there are neither `events' nor `functions'.</li>
+%% <li>`missing_option': there are neither `events' nor `functions' nor `slow'.</li>
 %% <li>`no_process', `no_port': the pid, port or registered name does not exist.</li>
 %% <li>`already_traced': another tracer holds this process, port or function, or the flags
 %%   for new processes or ports. Only without trace sessions.</li>
 %% <li>`too_many_patterns': the patterns for this function have so many different conditions
 %%   that their union has more than 256 clauses.</li>
+%% <li>`no_slow_calls': this runtime does not report slow calls.</li>
 %% <li>`ended': the recorder has reached a limit. `already_stopped': it has ended for
 %%   another reason.</li>
 %% </ul>
@@ -688,6 +695,7 @@ record_spec(Options) ->
     case Spec of
         #{events := _} -> Spec;
         #{functions := _} -> Spec;
+        #{slow := _} -> Spec;
         _ -> Spec#{events => [procs, messages, running, garbage_collection, set_on_spawn]}
     end.
 
@@ -735,8 +743,9 @@ slow(Functions, Ms) -> slow(Functions, Ms, #{}).
 %% @doc Records for `time' milliseconds (10000), and prints at most `count' (20) calls of the
 %% functions that took at least `Ms' milliseconds. The recorder and its files are removed.
 %%
-%% The returns of the functions are traced: see `returns' of {@link trace_spec()}. Raises
-%% `badarg' if `Ms' is not a number of 0 or more, or `Options' is not a map.
+%% A runtime that reports slow calls reports only these, and the line ends with `(slow)'. On other
+%% runtimes all calls of the functions and their returns are recorded: see `returns' of {@link
+%% trace_spec()}. Raises `badarg' if `Ms' is not a number of 0 or more, or `Options' is not a map.
 -spec slow(kymo_pattern:pattern() | [kymo_pattern:pattern()], Ms :: number(), asked()) -> answer().
 slow(Functions, Ms, Options) when is_number(Ms), Ms >= 0, is_map(Options) ->
     loaded(fun() -> kymo_shell:slow(Functions, Ms, Options) end);
@@ -832,6 +841,9 @@ format_error({no_module, M}) ->
     io_lib:format("the module ~tp of kymo is neither loaded nor in the code path: add the folder ebin of kymo to it", [M]);
 format_error({already_started, Name}) ->
     io_lib:format("a recorder with the name ~tp is running: stop it, or choose another name", [Name]);
+format_error(no_slow_calls) ->
+    "this runtime does not report slow calls, which needs the patched one: record the functions with "
+    "returns => true instead, and read them with kymo print --tree --slower TIME";
 format_error(too_many_recorders) ->
     "64 recorders are open, which is the maximum: stop some of those in kymo:list()";
 format_error(already_stopped) ->

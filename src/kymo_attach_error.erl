@@ -167,6 +167,9 @@ format({not_here, Dir, Why}) ->
     io_lib:format("~ts: ~ts: run this command as the user of the node, or as root", [Dir, file:format_error(Why)]);
 format({start, Why}) ->
     kymo:format_error(Why);
+format({trace, no_slow_calls}) ->
+    "the runtime of the node does not report slow calls, which needs the patched one: name the functions with "
+    "--functions instead of --slow, and find their slow calls with kymo print --tree --slower TIME";
 format({trace, Why}) ->
     kymo:format_error(Why);
 format({fetch, Why}) ->

@@ -63,15 +63,19 @@ system_monitor(Text) -> throw({error, {bad_system_monitor, Text}}).
 
 %% @doc The trace specification. Without functions and events: the events that show how
 %% processes wait for each other. With functions, `return_to' is added, which gives calls their
-%% durations, unless `calls' is among the events. Triggers add the events that they need.
+%% durations, unless `calls' is among the events. Slow calls have theirs without it. Triggers add
+%% the events that they need.
 -spec spec([{string(), string()}]) -> map().
 spec(Args) ->
     Functions = [F || {"functions", F} <- Args],
+    Slow = slow([S || {"slow", S} <- Args]),
     Events = lists:append([[atom(E) || E <- string:lexemes(Es, ",")] || {"events", Es} <- Args]),
     Named = [atom(P) || {"process", P} <- Args],
     Watched = kymo_attach_watch:events([T || {"trigger", T} <- Args]),
-    maps:merge(
+    Recorded =
         case {Functions, Events} of
+            {[], []} when Slow =/= #{} ->
+                #{events => Watched};
             {[], []} ->
                 #{events => lists:usort(?DEFAULT_EVENTS ++ Watched)};
             {_, []} ->
@@ -82,10 +86,21 @@ spec(Args) ->
                 Ends = [return_to || not lists:member(calls, Events)],
                 #{functions => Functions, events => lists:usort(Events ++ Watched ++ Ends)}
         end,
-        case Named of
-            [] -> #{};
-            _ -> #{processes => Named}
-        end
+    maps:merge(
+        Recorded,
+        maps:from_list([{slow, Slow} || Slow =/= #{}] ++ [{processes, Named} || Named =/= []])
+    ).
+
+%% `Pattern=Microseconds'. Of several times for the same pattern the shortest applies.
+slow(Texts) ->
+    lists:foldl(
+        fun(Text, Slow) ->
+            [Pattern, Digits] = string:split(Text, "=", trailing),
+            Micros = list_to_integer(Digits),
+            maps:update_with(Pattern, fun(Other) -> min(Other, Micros) end, Micros, Slow)
+        end,
+        #{},
+        Texts
     ).
 
 atom(Text) ->

@@ -3,7 +3,10 @@
 %% for error messages.
 -module(kymo_options).
 
--export([start/0, trace/0, check_names/2, format_bad/2, format_unknown/1]).
+-export([start/0, trace/0, check_names/2, format_bad/2, format_unknown/1, most_slow/0]).
+
+%% Microseconds; what 32-bit systems accept, which is 134 seconds.
+-define(MOST_SLOW, 134217727).
 
 -type kind() ::
     {one_of, [atom()]}
@@ -61,10 +64,15 @@ trace_table() ->
         {ports, "all, existing, new, none, a list of local ports and registered names"},
         {events, {some_of, kymo_spec:events()}},
         {functions, "a pattern, a list of patterns"},
+        {slow, io_lib:format("a map of patterns to microseconds, each from 0 to ~b", [?MOST_SLOW])},
         {scope, {one_of, [local, global]}},
         {returns, {one_of, [true, false]}},
         {senders, {one_of, [true, false]}}
     ].
+
+%% @doc The longest time of the option `slow', in microseconds.
+-spec most_slow() -> pos_integer().
+most_slow() -> ?MOST_SLOW.
 
 %% @doc Returns an error for the first unknown name.
 -spec check_names(map(), [atom()]) -> ok | {error, {unknown_option, term()}}.

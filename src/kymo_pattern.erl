@@ -27,7 +27,7 @@
 %% exactly is loaded if necessary.
 -module(kymo_pattern).
 
--export([compile/1, load/1, functions/2, match_spec/2, source/1, is_same/2, format_error/1]).
+-export([compile/1, load/1, functions/2, match_spec/2, slow/2, has_slow/0, source/1, is_same/2, format_error/1]).
 -export_type([pattern/0, compiled/0, error/0, functions/0]).
 
 -type pattern() ::
@@ -225,6 +225,19 @@ add_action(Action, Body) ->
         true -> Body;
         false -> Body ++ [Action]
     end.
+
+%% @doc Returns a pattern that reports only calls of at least this many microseconds. Its own
+%% match specification decides which calls are timed.
+-spec slow(compiled(), Microseconds :: non_neg_integer()) -> compiled().
+slow(#{match_spec := []} = Compiled, Micros) ->
+    Compiled#{match_spec := [{'_', [], [{slow, Micros}]}]};
+slow(#{match_spec := MatchSpec} = Compiled, Micros) ->
+    Compiled#{match_spec := [{Head, Guards, add_action({slow, Micros}, Body)} || {Head, Guards, Body} <- MatchSpec]}.
+
+%% @doc Returns whether the runtime reports slow calls.
+-spec has_slow() -> boolean().
+has_slow() ->
+    element(1, erlang:match_spec_test([], [{'_', [], [{slow, 1}]}], trace)) =:= ok.
 
 %% @doc Returns the pattern as it was given.
 -spec source(compiled()) -> pattern().

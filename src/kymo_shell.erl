@@ -24,12 +24,20 @@ calls(Functions, Options) ->
 -spec slow(Patterns :: term(), number(), kymo:asked()) -> kymo:answer().
 slow(Functions, Ms, Options) ->
     asked(Options, #{time => 10000, count => 20}, fun(#{time := Time, count := Count} = Asked) ->
-        Spec = #{functions => Functions, returns => true, events => [running]},
-        Slower = lists:flatten(io_lib:format("~bus", [round(Ms * 1000)])),
+        Micros = round(Ms * 1000),
+        Spec = slow_spec(Functions, Micros),
+        Slower = lists:flatten(io_lib:format("~bus", [Micros])),
         Args = ["print", "--tree", "--quiet", "--slower", Slower, "--limit", integer_to_list(Count)],
         Nothing = io_lib:format("no call of these functions took ~w ms or more, in ~b ms", [Ms, Time]),
         recorded(Asked, #{}, Spec, fun(Recorder) -> ended(Recorder, Time) end, Args, Nothing)
     end).
+
+%% What records these calls: where the runtime reports slow calls, no others.
+slow_spec(Functions, Micros) ->
+    case kymo_pattern:has_slow() andalso Micros =< kymo_options:most_slow() of
+        true -> #{slow => maps:from_list([{P, Micros} || P <- kymo_spec:patterns(Functions)])};
+        false -> #{functions => Functions, returns => true, events => [running]}
+    end.
 
 %% Records for `time', then prints the causes of the slowest requests.
 -spec why(kymo:asked()) -> kymo:answer().

@@ -2,7 +2,7 @@
 %% @private Checks the argument of `kymo:trace/2' and converts it to trace flags and functions.
 -module(kymo_spec).
 
--export([parse/1, keys/0, events/0]).
+-export([parse/1, patterns/1, keys/0, events/0]).
 -export_type([t/0, functions/0]).
 
 -type functions() :: #{
@@ -46,7 +46,9 @@ checked(Spec) ->
     ok = named(kymo_options:check_names(Spec, keys())),
     Scope = one_of(scope, [local, global], local, Spec),
     Returns = one_of(returns, [true, false], false, Spec),
-    Functions = [functions(P, Scope, Returns) || P <- patterns(maps:get(functions, Spec, []))],
+    Functions =
+        [functions(compiled(P), Scope, Returns) || P <- patterns(maps:get(functions, Spec, []))] ++
+            [functions(P, Scope, false) || P <- slow(maps:get(slow, Spec, #{}))],
     Events = events(Spec, Functions),
     PortFlags = flags(Events, 3),
     DefaultPorts =
@@ -70,7 +72,8 @@ one_of(Key, Allowed, Default, Spec) ->
         false -> fail({bad_option, Key, Value})
     end.
 
-%% A single pattern need not be in a list. Text is a list as well.
+%% @doc A single pattern need not be in a list. Text is a list as well.
+-spec patterns(term()) -> list().
 patterns(Pattern) when is_binary(Pattern); is_tuple(Pattern); is_atom(Pattern) ->
     [Pattern];
 patterns([]) ->
@@ -83,8 +86,22 @@ patterns(Patterns) when is_list(Patterns), length(Patterns) >= 0 ->
 patterns(Other) ->
     fail({bad_option, functions, Other}).
 
-functions(Pattern, Scope, Returns) ->
-    Compiled = ok(kymo_pattern:compile(Pattern)),
+compiled(Pattern) -> ok(kymo_pattern:compile(Pattern)).
+
+%% Mistakes are reported on all runtimes; that a runtime has no slow calls, only for a correct map.
+slow(Slow) when Slow =:= #{} ->
+    [];
+slow(Slow) when is_map(Slow) ->
+    [fail({bad_option, slow, Micros}) || Micros <- maps:values(Slow), not is_threshold(Micros)],
+    Compiled = [{compiled(Pattern), Micros} || {Pattern, Micros} <- maps:to_list(Slow)],
+    kymo_pattern:has_slow() orelse fail(no_slow_calls),
+    [kymo_pattern:slow(Pattern, Micros) || {Pattern, Micros} <- Compiled];
+slow(Other) ->
+    fail({bad_option, slow, Other}).
+
+is_threshold(Micros) -> is_integer(Micros) andalso Micros >= 0 andalso Micros =< kymo_options:most_slow().
+
+functions(Compiled, Scope, Returns) ->
     kymo_pattern:load(Compiled),
     #{
         scope => Scope,
