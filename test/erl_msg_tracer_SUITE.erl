@@ -209,8 +209,9 @@ printed_session(Config) ->
                 {"Tracer = spawn(fun F() -> receive M -> io:format(\"~p~n\",[M]), F() end end).",
                  "<0\\.[0-9]+\\.0>\n"},
                 {"erlang:trace(new, true, [send,{tracer, erl_msg_tracer, Tracer}]).", "0\n"},
+                %% The tracer and the shell print in any order.
                 {"{ok, D} = file:open(\"" ++ Data ++ "\",[write]).",
-                 "\\{trace,<0\\.[0-9]+\\.0>,<0\\.[0-9]+\\.0>\\}(.|\n)*\\{ok,<0\\.[0-9]+\\.0>\\}\n"},
+                 "(?=(.|\n)*\\{ok,<0\\.[0-9]+\\.0>\\}\n)((.|\n)*\\{trace,<0\\.[0-9]+\\.0>,<0\\.[0-9]+\\.0>\\}\n){2}"},
                 {"tl([end_of, session]).", "\\[session\\]\n"}],
     Out = lists:foldl(fun({Line, Pattern}, Seen) ->
                               true = port_command(Port, [Line, "\n"]),

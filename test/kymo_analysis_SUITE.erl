@@ -336,8 +336,9 @@ why_queue(Config) ->
         {ok, S} = gen_server:start(?MODULE, none, []),
         First = gen_server:send_request(S, {hold, self()}),
         receive {held, S} -> ok end,
-        {_, Second} = spawn_monitor(fun() -> gen_server:call(S, {spin, 1}) end),
+        {Client, Second} = spawn_monitor(fun() -> gen_server:call(S, {spin, 1}) end),
         wait_until_queued(S),
+        wait_until_waiting(Client),
         S ! go,
         {reply, ok} = gen_server:wait_response(First, infinity),
         receive {'DOWN', Second, process, _, normal} -> ok end
@@ -350,6 +351,14 @@ wait_until_queued(Server) ->
     case process_info(Server, message_queue_len) of
         {_, 1} -> ok;
         _ -> erlang:yield(), wait_until_queued(Server)
+    end.
+
+%% A client that the kernel has stopped after the send counts as running, and does not wait for
+%% its turn.
+wait_until_waiting(Client) ->
+    case process_info(Client, status) of
+        {_, waiting} -> ok;
+        _ -> erlang:yield(), wait_until_waiting(Client)
     end.
 
 why_arguments(Config) ->

@@ -165,7 +165,7 @@ prepare(blocked, Ms, _) ->
     %% Stops all schedulers, as loading code or setting a breakpoint may do.
     S = server(),
     erts_debug:set_internal_state(available_internal_state, true),
-    {[node, running], S, fun nothing/0, S, {block, Ms}};
+    {[node, running, stopped], S, fun nothing/0, S, {block, Ms}};
 prepare(dirty, Ms, _) ->
     S = server(),
     Hogs = fun() ->

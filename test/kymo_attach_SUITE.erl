@@ -10,7 +10,7 @@
 -include_lib("kernel/include/file.hrl").
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([record/1, only_otp_stays/1, interrupt/1, kill_command/1, kill_runtime/1, disconnect/1, second_signal/1, guard_killed/1]).
+-export([record/1, slow/1, only_otp_stays/1, interrupt/1, kill_command/1, kill_runtime/1, disconnect/1, second_signal/1, guard_killed/1]).
 -export([keep/1, several_nodes/1, busy/1, embedded/1, long_names/1, no_epmd/1, tls/1, sent_library/1, noexec/1, other_release/1, container/1,
     sidecar/1, other_user/1]).
 -export([keep_for/1, pid_errors/1]).
@@ -21,7 +21,7 @@
 -export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, aborted_snapshot/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, output_full_kept/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
 
 all() ->
-    [record, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
+    [record, slow, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
         keep, several_nodes, busy, embedded, long_names, no_epmd, tls, sent_library, noexec, read_only, other_release, container, sidecar,
         other_user, keep_for, pid_errors,
         progress_line, keep_with_snapshots, keep_without_input, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
@@ -79,6 +79,35 @@ notes(Rec) ->
     {0, Json} = kymo_cli:run(["info", "--json", Rec]),
     #{<<"tags">> := Tags} = kymo_cli:json(unicode:characters_to_list(Json)),
     [Tag || Tag <- [<<"counters">>, <<"system_monitor">>], is_map_key(Tag, Tags)].
+
+%% Only calls that took long are recorded. On a runtime without slow calls nothing is, and the error
+%% names what to use instead.
+slow(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Sleep = "F = fun(G) -> timer:sleep(5), timer:sleep(0), G(G) end, F(F).",
+    {ok, Tokens, _} = erl_scan:string(Sleep),
+    {ok, Exprs} = erl_parse:parse_exprs(Tokens),
+    _ = peer:call(Peer, erlang, spawn, [erl_eval, exprs, [Exprs, []]]),
+    Out = sub(Config, rec),
+    {2, Bad} = run(["--slow", "lists:seq(=1ms", "-o", Out, Node]),
+    contains(Bad, ["bad pattern"]),
+    Before = warm_look(Peer, Node, Config),
+    Args = ["--slow", "timer:sleep/1=1m", "--slow", "timer:sleep/1=3ms", "--slow", "lists:seq/2=1m30s", "--for", "500ms", "-o", Out, Node],
+    case erlang:match_spec_test([], [{'_', [], [{slow, 1}]}], trace) of
+        {ok, _, _, _} ->
+            {0, Text} = run(Args),
+            contains(Text, ["2 functions"]),
+            {0, Print} = kymo_cli:run(["print", "-q", "--json", "--tag", "calls,return_to", Out]),
+            Calls = [kymo_cli:json(binary_to_list(Line) ++ "\n") || Line <- string:split(Print, "\n", all), Line =/= <<>>],
+            ?assert(Calls =/= []),
+            [?assertMatch(#{<<"event">> := <<"slow">>, <<"function">> := <<"timer:sleep/1">>, <<"duration_ns">> := Ns} when Ns >= 3000000, C)
+             || C <- Calls];
+        {error, _} ->
+            {6, Text} = run(Args),
+            contains(Text, ["does not report slow calls", "--functions instead of --slow", "print --tree --slower TIME"])
+    end,
+    same(Before, Peer, Config),
+    peer:stop(Peer).
 
 %% If the node has not used them before, modules of OTP are loaded on demand, and stay loaded.
 only_otp_stays(Config) ->
@@ -761,7 +790,7 @@ triggers_unseen(Config) ->
 trigger_refusals(Config) ->
     Out = sub(Config, rec),
     [begin
-         {2, Text} = run(Args),
+         {2, Text} = run_with_cookie(Args),
          contains(Text, Parts)
      end || {Args, Parts} <- [
         {["--trigger", "call,lists:seq/2,1ms", "-o", Out, "a@b"], ["--functions"]},
@@ -1032,6 +1061,9 @@ print(Config) ->
     {ok, _} = peer:call(Peer, kymo, stop, [attach]),
     {0, Info} = kymo_cli:run(["info", Out]),
     contains(Info, ["limit        60.000000000 s"]),
+    %% Times are in microseconds there, and the shortest of a pattern applies.
+    {0, Slow} = run(["--print", "--slow", "lists:seq(_, X) when X =:= 2=1.5us", "--slow", "lists:sort/1=1s", "--slow", "lists:sort/1=10ms", "-o", Out]),
+    contains(Slow, ["\"lists:seq(_, X) when X =:= 2\" => 2", "\"lists:sort/1\" => 10000", "events => []"]),
     peer:stop(Peer).
 
 list_recorders(Config) ->
@@ -1154,7 +1186,7 @@ no_folder(Config) ->
 usage(Config) ->
     Out = sub(Config, rec),
     [begin
-         {2, Text} = run(Args),
+         {2, Text} = run_with_cookie(Args),
          contains(Text, Parts)
      end || {Args, Parts} <- [
         {[], ["node"]},
@@ -1181,7 +1213,13 @@ usage(Config) ->
         {["-o", Out, "--events", "", "a@b"], ["--events"]},
         {["-o", Out, "--events", " , ", "a@b"], ["--events"]},
         {["-o", Out, "--functions", "", "a@b"], ["--functions"]},
-        {["-o", <<"/tmp/", 255>>, "a@b"], ["not UTF-8"]}]].
+        {["--detach", "--slow", "lists:seq/2=5ms", "a@b"], ["--detach"]},
+        {["-o", <<"/tmp/", 255>>, "a@b"], ["not UTF-8"]}]],
+    [begin
+         {2, Text} = run(["--slow", Slow, "-o", Out, "a@b"]),
+         contains(Text, ["--slow takes functions and a time up to 134s", "'lists:sort/1=10ms'", "not '" ++ Slow ++ "'"])
+     end || Slow <- ["", "lists:seq/2", "lists:seq/2=", "=5ms", " =5ms", "lists:seq/2=5000", "lists:seq/2=-5ms", "lists:seq/2=5 parsecs",
+                     "lists:seq/2=135s"]].
 
 %% A value that cannot be used as a cookie is not shown, and is in no crash dump.
 no_dump(Config) ->
@@ -1387,6 +1425,9 @@ settled(Before, Peer, Config, Except) ->
 %% ---- the command --------------------------------------------------------------------------------
 
 run(Args) -> kymo_cli:run(["attach", "--erl", erl() | Args]).
+
+%% Some errors are found after the cookie, which a new user does not have.
+run_with_cookie(Args) -> run(["--cookie", ?COOKIE | Args]).
 
 start(Args) ->
     open_port(

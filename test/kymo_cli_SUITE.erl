@@ -230,6 +230,8 @@ info_json(Config) ->
     ?assertEqual(20, maps:get(<<"send">>, Tags)),
     ?assertEqual(Events, lists:sum([N || {Tag, N} <- maps:to_list(Tags), not lists:prefix("kymo_", binary_to_list(Tag))])),
     ?assertEqual(Events, lists:sum([maps:get(<<"events">>, T) || T <- maps:get(<<"threads">>, Json)])),
+    [?assertEqual({ok, <<Name/binary, "\n">>}, file:read_file(["/proc/self/task/", integer_to_list(Id), "/comm"]))
+     || #{<<"name">> := Name, <<"os_thread">> := Id} <- maps:get(<<"threads">>, Json)],
     ?assertEqual(Events, lists:sum([maps:get(<<"events">>, P) || P <- maps:get(<<"processes">>, Json)])),
     ?assertEqual([{50, <<"kymo_cli_SUITE:traced/1">>}, {20, <<"lists:nth/2">>}],
                  [{N, F} || #{<<"calls">> := N, <<"function">> := F} <- maps:get(<<"functions">>, Json)]),
@@ -259,8 +261,9 @@ print_lines(Config) ->
     ?assertEqual([lists:flatten(io_lib:format("~s call kymo_cli_SUITE:traced(~b)", [Worker, N]))
                   || N <- lists:seq(1, 50)],
                  [after_thread(L) || L <- Calls]),
-    %% As many events as OTP reads from the dbg file.
-    ?assertEqual(length(kymo_cli:events(Dir)), length([L || L <- Lines, not contains(L, " - kymo_")])),
+    %% As many events as OTP reads from the dbg file, which has no `taken'.
+    ?assertEqual(length(kymo_cli:events(Dir)),
+                 length([L || L <- Lines, not contains(L, " - kymo_"), tag(L) =/= "taken"])),
     ?assertEqual(10, length([L || L <- Lines, contains(L, Worker ++ " send to="), contains(L, "(cli_suite_echo)"),
                                   contains(L, "msg={" ++ Worker)])),
     ?assertEqual(1, length([L || L <- Lines, contains(L, " register name=cli_suite_echo")])).
@@ -317,7 +320,7 @@ print_tags(Config) ->
     All = lines(["print", Dir]),
     [?assertEqual([L || L <- All, lists:member(tag(L), Tags)], lines(["print", Dir, "--tag", Option]))
      || {Option, Tags} <- [{"call", ["call"]}, {"send,receive", ["send", "receive"]},
-                           {"messages", ["send", "receive", "send_to_non_existing_process"]},
+                           {"messages", ["send", "receive", "taken", "send_to_non_existing_process"]},
                            {"calls,exit", ["call", "exit"]}, {"kymo_state", ["kymo_state"]},
                            {"gc", []}, {"spawned", ["spawned"]}]],
     ?assertEqual(70, length(lines(["print", Dir, "--tag", "call"]))).

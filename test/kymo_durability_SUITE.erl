@@ -297,14 +297,16 @@ not_permitted(Config) ->
 folder_removed(Config) ->
     [
         begin
-            {Peer, _} = start_node(),
+            {Peer, OsPid} = start_node(),
             Rec = sub(Config, atom_to_list(Policy)),
             R = start_load(Peer, #{
                 dir => Rec, policy => Policy, segment_size => 4096, memory => 1 bsl 20, file_size => 262144
             }),
             wait_for_steps(Peer, 10000),
-            %% The recorder may create a file at the same moment.
+            %% Stopped: on a busy machine the recorder creates files faster than they are removed here.
+            [] = os:cmd("kill -STOP " ++ OsPid),
             true = kymo_cli:until(fun() -> file:del_dir_r(Rec) =:= ok end),
+            [] = os:cmd("kill -CONT " ++ OsPid),
             wait_for_steps(Peer, 50000),
             #{state := active} = Info = peer:call(Peer, kymo, info, [R]),
             %% No file is left to continue with.

@@ -13,7 +13,7 @@
 -compile(nowarn_export_all).
 
 all() -> [numbers, taken, without_senders, losses, run_queues, run_queues_in_perfetto, perfetto, taken_as_a_tag, without_taken,
-          trees, trees_with_returns, trees_in_exports].
+          trees, trees_with_returns, trees_in_exports, stops, stops_without_running, stop_is_the_cause].
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -338,6 +338,118 @@ replace(Below, Holder, Spans, Returns) ->
         [] -> {Below, Spans#{Holder => {Function, Parent, <<"tail">>}}};
         _ -> {Holder, Spans}
     end.
+
+%% ---- stops of all schedulers ----
+
+%% The program stops them, and knows when and for how long at least.
+stops(Config) ->
+    {Dir, Truth} = in_peer(Config, record_stops, [?config(dir, Config), [running, procs]]),
+    Stops = events_of(Dir, <<"stopped">>),
+    #{<<"exact">> := #{<<"stops">> := Is}} = json(["info", "--json", "-q", Dir]),
+    ?assertEqual(is_exact(Dir), Is),
+    case Is of
+        false ->
+            ?assertEqual([], Stops);
+        true ->
+            ?assertMatch({match, _}, re:run(text(["info", "-q", Dir]), "^exact .*stops of all schedulers$", [multiline])),
+            ?assertEqual([Cause || {Cause, _, _, _} <- Truth], [C || #{<<"cause">> := C} <- Stops]),
+            [?assertEqual(0, N) || #{<<"omitted">> := N} <- Stops],
+            Times = [{T - Ago, D} || #{<<"ns">> := T, <<"began_ns_ago">> := Ago, <<"duration_ns">> := D} <- Stops],
+            [?assert(D >= Least andalso D =< To - From)
+             || {{_, Least, From, To}, {_, D}} <- lists:zip(Truth, Times)],
+            %% The clocks differ by a constant, of which each stop gives bounds.
+            %% A preempted thread reads one of them later than the other.
+            Bounds = [{From - Began, To - Began - D} || {{_, _, From, To}, {Began, D}} <- lists:zip(Truth, Times)],
+            ?assert(lists:max([A || {A, _} <- Bounds]) =< lists:min([B || {_, B} <- Bounds]) + 20000000),
+            same_stops(Dir, Stops)
+    end.
+
+%% Print, SQL and Perfetto show the same.
+same_stops(Dir, Stops) ->
+    Durations = [D || #{<<"duration_ns">> := D} <- Stops],
+    Lines = text(["print", "-q", "--tag", "stopped", Dir]),
+    {match, Printed} = re:run(Lines, "> stopped cause=[a-z_]+ duration_ns=([0-9]+) began_ns_ago=[0-9]+$",
+                              [multiline, global, {capture, all_but_first, binary}]),
+    ?assertEqual(Durations, [binary_to_integer(D) || [D] <- Printed]),
+    ?assertEqual([#{<<"atom">> => C, <<"duration_ns">> => D} || #{<<"cause">> := C, <<"duration_ns">> := D} <- Stops],
+                 rows(Dir, "select atom, duration_ns from events where event = 'stopped' order by id")),
+    File = Dir ++ ".pftrace",
+    {0, _} = kymo_cli:run(["export", "perfetto", "-q", "-o", File, Dir]),
+    [Slices] = kymo_trace_processor:query(kymo_trace_processor:find(), File, [
+        "select extract_arg(s.arg_set_id, 'debug.cause') as cause, s.dur, t.name from slice s "
+        "join track t on t.id = s.track_id where category = 'stopped' order by s.ts"]),
+    ?assertEqual([[C, D, <<"all schedulers stopped">>] || #{<<"cause">> := C, <<"duration_ns">> := D} <- Stops], Slices).
+
+%% They are recorded with the scheduling of processes only.
+stops_without_running(Config) ->
+    {Dir, _} = in_peer(Config, record_stops, [?config(dir, Config), [procs]]),
+    ?assertEqual([], events_of(Dir, <<"stopped">>)),
+    ?assertMatch(#{<<"exact">> := #{<<"stops">> := false}}, json(["info", "--json", "-q", Dir])).
+
+record_stops(Dir, Events) ->
+    {ok, R} = kymo:start(#{dir => Dir, policy => discard, memory => 32 bsl 20}),
+    Worker = spawn_link(fun echo/0),
+    {ok, _} = kymo:trace(R, #{processes => [Worker], events => Events}),
+    echo(Worker),
+    Truth = [F() || F <- [fun set_flag/0 | [fun() -> stop_schedulers(Ms) end || Ms <- [30, 100, 5]]]],
+    echo(Worker),
+    {ok, _} = kymo:stop(R),
+    {Dir, Truth}.
+
+echo() ->
+    receive {From, Ref} -> From ! Ref, echo() end.
+
+echo(Worker) ->
+    Ref = make_ref(),
+    Worker ! {self(), Ref},
+    receive Ref -> ok end.
+
+%% Returns the cause, for how many nanoseconds at least, and when it began and ended at most.
+stop_schedulers(Ms) ->
+    erts_debug:set_internal_state(available_internal_state, true),
+    {From, To} = timed(fun() -> erts_debug:set_internal_state(block, Ms) end),
+    {<<"debug_block">>, Ms * 1000000, From, To}.
+
+%% A flag that keeps its value.
+set_flag() ->
+    {_, Size} = erlang:system_info(min_heap_size),
+    {From, To} = timed(fun() -> erlang:system_flag(min_heap_size, Size) end),
+    {<<"min_heap_size">>, 0, From, To}.
+
+timed(Fun) ->
+    From = erlang:monotonic_time(nanosecond),
+    Fun(),
+    {From, erlang:monotonic_time(nanosecond)}.
+
+%% A request took long, also because all schedulers were stopped.
+stop_is_the_cause(Config) ->
+    Dir = in_peer(Config, record_stopped_server, [?config(dir, Config)]),
+    #{<<"answers">> := [#{<<"total_ns">> := Total, <<"parts">> := Parts}]} = json(["why", "--json", "-q", Dir]),
+    ?assertEqual(Total, lists:sum([N || #{<<"ns">> := N} <- Parts])),
+    Stopped = [{N, Blame} || #{<<"cause">> := <<"stopped">>, <<"ns">> := N, <<"blame">> := Blame} <- Parts],
+    ?assert(Total >= 200000000),
+    case is_exact(Dir) of
+        false ->
+            ?assertEqual([], Stopped);
+        true ->
+            ?assert(lists:sum([N || {N, _} <- Stopped]) >= 180000000),
+            [?assertEqual(<<"debug_block">>, Blame) || {_, Blame} <- Stopped],
+            ?assertMatch({match, _}, re:run(text(["why", "-q", Dir]),
+                                            " %  stopped +.* could run while all schedulers were stopped: debug_block$",
+                                            [multiline]))
+    end.
+
+%% A request of a second, in the middle of which all schedulers are stopped.
+record_stopped_server(Dir) ->
+    {ok, R} = kymo:start(#{dir => Dir, policy => discard, memory => 32 bsl 20}),
+    {ok, Server} = gen_server:start_link(kymo_analysis_SUITE, none, []),
+    {ok, _} = kymo:trace(R, #{processes => [Server, self()], events => [running, messages]}),
+    Request = gen_server:send_request(Server, {spin, 1000}),
+    true = kymo_cli:until(fun() -> process_info(Server, current_function) =/= {current_function, {gen_server, loop, 7}} end),
+    stop_schedulers(200),
+    {reply, 1000} = gen_server:wait_response(Request, infinity),
+    {ok, _} = kymo:stop(R),
+    Dir.
 
 %% ---- the recording ----
 

@@ -7,9 +7,9 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
--export([all_known/1, closed_sets/1, ranges/1, others/1, trace_options/1, names/1]).
+-export([all_known/1, closed_sets/1, ranges/1, others/1, trace_options/1, slow_calls/1, names/1]).
 
-all() -> [all_known, closed_sets, ranges, others, trace_options, names].
+all() -> [all_known, closed_sets, ranges, others, trace_options, slow_calls, names].
 
 init_per_testcase(Case, Config) ->
     [{dir, filename:join(?config(priv_dir, Config), Case)} | Config].
@@ -100,6 +100,30 @@ trace_options(Config) ->
     {words, Events} = allowed(events),
     ["a list of calls" | _] = Events,
     {ok, _} = kymo:trace(R, #{processes => [self()], events => kymo_spec:events()}),
+    {ok, _} = kymo:stop(R).
+
+%% Slow calls need the runtime; the rest of the option is checked on all of them.
+slow_calls(Config) ->
+    {ok, R} = kymo:start(small(Config)),
+    Trace = fun(Slow) -> kymo:trace(R, #{processes => [self()], slow => Slow}) end,
+    [
+        begin
+            {error, {bad_option, slow, Bad} = Reason} = Trace(#{"lists:seq/2" => 5000, lists => Bad}),
+            "slow is " ++ _ = Text = text(Reason),
+            ?assertNotEqual(nomatch, string:find(Text, "allowed: a map of patterns to microseconds, each from 0 to "))
+        end
+     || Bad <- [-1, 5.0, "5ms", kymo_options:most_slow() + 1]
+    ],
+    {error, {bad_option, slow, ["lists:seq/2"]}} = Trace(["lists:seq/2"]),
+    {error, {bad_pattern, "lists:seq/x", _, _}} = Trace(#{"lists:seq/x" => 5000}),
+    {error, {missing_option, events}} = Trace(#{}),
+    case erlang:match_spec_test([], [{'_', [], [{slow, 1}]}], trace) of
+        {ok, _, _, _} ->
+            {ok, #{functions := 1}} = Trace(#{"lists:seq/2" => kymo_options:most_slow()});
+        {error, _} ->
+            {error, no_slow_calls} = Trace(#{"lists:seq/2" => 5000}),
+            ?assertNotEqual(nomatch, string:find(text(no_slow_calls), "returns => true"))
+    end,
     {ok, _} = kymo:stop(R).
 
 names(_) ->

@@ -147,7 +147,7 @@ causes(Config) ->
     {ok, Html} = file:read_file(Page),
     Causes = [
         running, running_dirty, gc, queue, scheduler, dirty_queue, port, timer, suspended, node, active, network,
-        unknown
+        stopped, unknown
     ],
     [
         {Cause, {match, _}} = {Cause, re:run(Html, Text ++ atom_to_list(Cause) ++ ":")}

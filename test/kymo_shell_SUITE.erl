@@ -88,7 +88,10 @@ slow(_) ->
     {ok, Text} = during([1, 60], fun() -> kymo:slow("kymo_shell_SUITE:work/1", 50, #{time => 3000, count => 1}) end),
     [Line] = [L || L <- string:lexemes(Text, "\n"), string:find(L, "kymo_shell_SUITE:work/1") =/= nomatch],
     {match, [Ms]} = re:run(Line, "([0-9.]+) ms", [{capture, all_but_first, list}]),
-    ?assert(binary_to_float(iolist_to_binary([Ms, [".0" || not lists:member($., Ms)]])) >= 50.0).
+    ?assert(binary_to_float(iolist_to_binary([Ms, [".0" || not lists:member($., Ms)]])) >= 50.0),
+    %% The line says whether the runtime has reported the call.
+    Reports = element(1, erlang:match_spec_test([], [{'_', [], [{slow, 1}]}], trace)) =:= ok,
+    ?assertEqual(Reports, lists:suffix("  (slow)", Line)).
 
 why(_) ->
     {ok, Server} = gen_server:start_link(?MODULE, [], []),

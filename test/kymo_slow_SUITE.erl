@@ -18,7 +18,7 @@
 -define(SHORT, 100).
 
 all() ->
-    [durations, tail_loops, contents, tags, sampled, paused, ended, shown, as_dbg_terms, in_perfetto, in_sql, combined, trigger].
+    [durations, tail_loops, contents, tags, sampled, paused, ended, shown, as_dbg_terms, in_perfetto, in_sql, combined, option, trigger].
 
 suite() -> [{timetrap, {minutes, 2}}].
 
@@ -84,7 +84,10 @@ tail_loops_with(Config) ->
     %% The commands that need all calls say so.
     [?assertEqual({0, <<"kymo: the recording has no calls other than slow ones, which kymo print --tag slow shows: ", What/binary, "\n">>},
                   kymo_cli:run(Args ++ [Dir]))
-     || {Args, What} <- [{["stats"], <<"functions cannot be shown">>}, {["print", "--tree"], <<"there is no tree to show">>}]],
+     || {Args, What} <- [{["stats"], <<"functions cannot be shown">>}]],
+    %% A tree shows what there is.
+    ?assertEqual([{F, D} || #{<<"function">> := F, <<"duration_ns">> := D} <- Events],
+                 [{F, D} || #{<<"function">> := F, <<"total_ns">> := D} <- json_lines(["print", "--tree", "--json", "-q", Dir])]),
     ?assertEqual([name(loop), name(ping)], lists:usort([F || #{<<"function">> := F} <- Events])).
 
 %% With the contents of everything else, time stamps and the result of the match specification.
@@ -212,6 +215,26 @@ combined_here(Dir) ->
     [measured(F, N) || {F, N} <- [{spins, ?SHORT}, {spins, ?LONG}, {inner, ?LONG}, {inner, ?SHORT}]],
     {ok, _} = kymo:stop(R),
     lists:reverse(get(truth)).
+
+%% The option slow of kymo:trace/2, until its pattern is withdrawn.
+option(Config) -> both(Config, fun option_with/1).
+
+option_with(Config) ->
+    Dir = ?config(dir, Config),
+    Truth = kymo_peer:call(Config, ?MODULE, option_here, [Dir]),
+    check([T || T <- Truth, element(1, T) =/= inner], events(Dir)).
+
+option_here(Dir) ->
+    {ok, R} = kymo:start(#{dir => Dir, policy => discard}),
+    put(truth, []),
+    Slow = #{"kymo_slow_SUITE:spins/1" => ?THRESHOLD, {?MODULE, throws, 1} => 2 * ?THRESHOLD},
+    {ok, #{functions := 2}} = kymo:trace(R, #{processes => [self()], slow => Slow}),
+    [measured(F, N) || {F, N} <- [{spins, ?SHORT}, {spins, ?LONG}, {throws, 4 * ?LONG}, {inner, ?LONG}]],
+    ok = kymo:untrace(R, #{processes => none, slow => Slow}),
+    Truth = lists:reverse(get(truth)),
+    measured(spins, ?LONG),
+    {ok, _} = kymo:stop(R),
+    Truth.
 
 %% A trigger for calls fires once for each slow call that exceeds its limit.
 trigger(Config) -> both(Config, fun trigger_with/1).

@@ -127,10 +127,11 @@ claims() ->
         {"tail ", ["^(customer [1-4] waited \\d+ ms\n?){4}$"]},
         {"kymo attach shop ", ["(?m)^state +closed: stopped$", "(?m)^lost +nothing$", "(?m)^damage +none$"]},
         {"kymo attach -q shop ", ["^$"]},
-        %% A customer's request to a cart, which was slow because of the work in prices. The
-        %% cart's request to prices may have been queued behind those of other carts.
+        %% A customer's request to a cart, which was slow because of the work in prices; or only the
+        %% cart's request to prices, if the recording ended between the two replies. The latter may
+        %% have been queued behind those of other carts.
         {"kymo why slow", [
-            "^<[\\d.]+> shop:customer/1.* -> <[\\d.]+> cart_[1-4]: ",
+            "(?m)^<[\\d.]+> (shop:customer/1.* -> <[\\d.]+> cart_[1-4]|cart_[1-4] -> <[\\d.]+> prices): ",
             "\n.* (running +|queue .* of it running: )<[\\d.]+> prices, mostly in (shop|maps|binary|lists|erlang):"
         ]},
         %% The requests of the carts to prices are below those of the customers.
