@@ -18,11 +18,12 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 
 VSN := $(shell sed -n 's/.*{vsn, *"\([^"]*\)"}.*/\1/p' src/kymo.app.src)
-BEAMS := $(patsubst src/%.erl,$(OUT)/ebin/%.beam,$(wildcard src/*.erl))
+SOURCES := $(wildcard src/*.erl)
+BEAMS := $(patsubst src/%.erl,$(OUT)/ebin/%.beam,$(SOURCES))
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 COMMA := ,
-MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(wildcard src/*.erl)))
+MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(SOURCES)))
 
 .PHONY: all help c erlang test test-all test-quick test-asan demo bench bench-erts lint fuzz clean install tarball deb hex \
   erts erts-stock erts-install erts-deb erts-prune patch-check patch-edit patch-refresh
@@ -56,14 +57,19 @@ endif
 app: $(OUT)/ebin/kymo.app $(EXAMPLE)
 	@:
 
-$(OUT)/ebin/%.beam: src/%.erl $(wildcard src/*.hrl)
-	@mkdir -p $(@D)
-	$(ERLC) $(ERLC_OPTS) -o $(@D) $<
+# One erlc for all of them: starting it takes longer than compiling a module.
+HEADERS := $(wildcard src/*.hrl)
+changed = $(if $(MISSING)$(filter $(HEADERS),$?),$(SOURCES),$(filter $(SOURCES),$?))
+MISSING := $(filter-out $(wildcard $(OUT)/ebin/*.beam),$(BEAMS))
+ifneq ($(MISSING),)
+.PHONY: $(OUT)/ebin/kymo.app
+endif
 
 # Also removes the files of modules that no longer exist.
-$(OUT)/ebin/kymo.app: src/kymo.app.src $(BEAMS)
+$(OUT)/ebin/kymo.app: src/kymo.app.src $(SOURCES) $(HEADERS)
 	@mkdir -p $(@D)
 	@rm -f $(filter-out $(BEAMS),$(wildcard $(OUT)/ebin/*.beam))
+	$(if $(changed),$(ERLC) $(ERLC_OPTS) -o $(@D) $(changed))
 	sed 's/{modules, *\[\]}/{modules, [$(MODULES)]}/' $< >$@
 
 test: ## install what is missing, then run every test
@@ -90,7 +96,7 @@ demo: ## record a web server under load, explain its slowest request, write a re
 bench: ## what tracing costs here, against other tracers, and what reading costs
 	@scripts/bootstrap build bench
 	@$(MAKE) --no-print-directory all
-	@status=0; for b in bench/run bench/reader_run bench/live_run bench/attach_run bench/perfetto_run bench/budget_run; do $$b || status=1; done; exit $$status
+	@status=0; for b in bench/run bench/native_run bench/reader_run bench/live_run bench/attach_run bench/perfetto_run bench/budget_run; do $$b || status=1; done; exit $$status
 
 bench-erts: ## what the patches gain: stock and patched side by side
 	@scripts/bootstrap build bench otp
