@@ -14,21 +14,6 @@ static NIF_RARE ERL_NIF_TERM refuse(const struct nif_handle *h, ERL_NIF_TERM tag
     return h == NULL || kymo_recorder_ended(h->rec) ? nif_am.remove : nif_am.trace;
 }
 
-/* True if the tracee is among the 1 in N that are recorded. The multiplication distributes
- * neighbouring pids. */
-static NIF_RARE bool chosen(const struct nif_handle *h, ERL_NIF_TERM tracee)
-{
-    if (!(nif_is_local_pid(tracee) || nif_is_local_port(tracee))) {
-        return true;
-    }
-    return (tracee * UINT64_C(0x9e3779b97f4a7c15) >> 32) % h->sample_process == 0;
-}
-
-static inline bool sampled(const struct nif_handle *h, ERL_NIF_TERM tracee)
-{
-    return NIF_LIKELY(h->sample_process <= 1) || chosen(h, tracee);
-}
-
 static inline __attribute__((always_inline)) ERL_NIF_TERM
 answer_class(ErlNifEnv *env, const ERL_NIF_TERM argv[], enum nif_class c)
 {
@@ -36,7 +21,7 @@ answer_class(ErlNifEnv *env, const ERL_NIF_TERM argv[], enum nif_class c)
     if (NIF_UNLIKELY(h == NULL) || NIF_UNLIKELY(!kymo_recorder_active(h->rec))) {
         return refuse(h, argv[0]);
     }
-    if (nif_wanted(h, c, nif_tag_event(c, argv[0])) && sampled(h, argv[2])) {
+    if (nif_wanted(h, c, nif_tag_event(c, argv[0])) && nif_sampled(h, argv[2])) {
         return nif_am.trace;
     }
     return argv[0] == nif_am.trace_status ? nif_am.trace : nif_am.discard;
@@ -67,7 +52,7 @@ static NIF_RARE ERL_NIF_TERM answer_any(ErlNifEnv *env, const struct nif_handle 
     for (enum nif_class c = 0; !known && c < NIF_CLASSES; c++) {
         wanted = wanted || nif_wanted(h, c, KYMO_E_OTHER);
     }
-    if (!wanted || !sampled(h, argv[2])) {
+    if (!wanted || !nif_sampled(h, argv[2])) {
         return nif_am.discard;
     }
     if (nif_is_local_port(argv[2]) && nif_tag_event(NIF_SEND, tag) != KYMO_E_OTHER) {

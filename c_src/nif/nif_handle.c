@@ -76,6 +76,15 @@ __attribute__((noinline)) struct nif_handle *nif_handle_slow(ErlNifEnv *env, ERL
     return enif_get_resource(env, state, nif_handle_type, &h) ? h : NULL;
 }
 
+/* The multiplication distributes neighbouring pids. */
+NIF_RARE bool nif_chosen(const struct nif_handle *h, ERL_NIF_TERM tracee)
+{
+    if (!(nif_is_local_pid(tracee) || nif_is_local_port(tracee))) {
+        return true;
+    }
+    return (tracee * UINT64_C(0x9e3779b97f4a7c15) >> 32) % h->sample_process == 0;
+}
+
 bool nif_handle_open_type(ErlNifEnv *env, ErlNifResourceFlags how)
 {
     ErlNifResourceTypeInit init = {.dtor = destroy, .down = owner_down};

@@ -102,6 +102,13 @@ static inline struct nif_handle *nif_handle_of(ErlNifEnv *env, ERL_NIF_TERM stat
     return NIF_LIKELY(h != NULL) ? h : nif_handle_slow(env, state);
 }
 
+/* True if the tracee is among the 1 in N processes that are recorded. */
+bool nif_chosen(const struct nif_handle *h, ERL_NIF_TERM tracee);
+static inline bool nif_sampled(const struct nif_handle *h, ERL_NIF_TERM tracee)
+{
+    return NIF_LIKELY(h->sample_process <= 1) || nif_chosen(h, tracee);
+}
+
 /* Opens the resource type, or takes it over from an older instance of this
  * library. Load and upgrade only. */
 bool nif_handle_open_type(ErlNifEnv *env, ErlNifResourceFlags how);

@@ -105,10 +105,9 @@ uint64_t nif_ident_slow(const struct nif_event *ev, ERL_NIF_TERM t)
 
 bool nif_mfa_term(const struct nif_event *ev, ERL_NIF_TERM t, uint32_t *id, ERL_NIF_TERM *args)
 {
-    const ERL_NIF_TERM *el;
-    int n;
+    const ERL_NIF_TERM *el = nif_mfa_elements(ev->env, t);
     unsigned arity;
-    if (enif_get_tuple(ev->env, t, &n, &el) == 0 || n != 3 || !nif_is_atom(el[0]) || !nif_is_atom(el[1])) {
+    if (el == NULL) {
         return false;
     }
     *args = 0;

@@ -83,6 +83,19 @@ static inline bool nif_arguments(ErlNifEnv *env, ERL_NIF_TERM t, unsigned *n)
     return t == NIF_NIL && *n <= MAX_ARITY;
 }
 
+/* The elements of {Module, Function, _}; NULL if t is something else. */
+static inline const ERL_NIF_TERM *nif_mfa_elements(ErlNifEnv *env, ERL_NIF_TERM t)
+{
+    const ERL_NIF_TERM *el;
+    int n;
+    if (NIF_LIKELY(nif_layout.header_ok)) {
+        el = nif_tuple(t, 3);
+    } else if (!enif_get_tuple(env, t, &n, &el) || n != 3) {
+        el = NULL;
+    }
+    return el != NULL && nif_is_atom(el[0]) && nif_is_atom(el[1]) ? el : NULL;
+}
+
 /* For t = {Module, Function, Arity | Arguments}, stores the id of the function, and the list of
  * arguments, or 0 if t has only their number. Returns false if t is something else. */
 bool nif_mfa_term(const struct nif_event *ev, ERL_NIF_TERM t, uint32_t *id, ERL_NIF_TERM *args);

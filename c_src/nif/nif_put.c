@@ -3,6 +3,8 @@
  * Makes the records of all events except plain calls and sends. */
 #include "nif_put.h"
 
+#include <string.h>
+
 #include "nif_boxed.h"
 #include "nif_tags.h"
 #include "nif_term.h"
@@ -138,14 +140,12 @@ uint64_t nif_cast_digest(const struct nif_event *ev, ERL_NIF_TERM msg)
 static void message_fields(struct nif_record *r, bool send, struct nif_message m, uint64_t number)
 {
     bool seen = m.kind != KYMO_MSG_PLAIN;
+    r->id = nif_message_form(send, seen, number != 0);
     if (seen) {
-        r->id = send ? KYMO_E_SEND_REF : KYMO_E_RECEIVE_REF;
         nif_field8(r, m.kind);
         nif_field64(r, m.ref);
     }
     if (number != 0) {
-        r->id = send ? (seen ? KYMO_E_SEND_REF_NUMBERED : KYMO_E_SEND_NUMBERED)
-                     : (seen ? KYMO_E_RECEIVE_REF_NUMBERED : KYMO_E_RECEIVE_NUMBERED);
         nif_field64(r, number);
     }
 }
@@ -176,23 +176,27 @@ static void send(const struct nif_event *ev, unsigned id, const struct nif_input
     nif_record_write(ev, &r);
 }
 
-/* The sender of a received message. The runtime does not pass it; but a trace pattern may return
- * {message, Sender}, which is recorded as the peer. */
+uint64_t nif_message_sender(const struct nif_event *ev, ERL_NIF_TERM msr)
+{
+    if (msr == 0 || nif_is_small(msr) || msr == NIF_NIL) {
+        return KYMO_IDENT_NONE;
+    }
+    enum nif_kind kind = nif_any_kind(msr);
+    if (!nif_is_immediate(msr) && kind != NIF_EXTERNAL_PID && kind != NIF_EXTERNAL_PORT) {
+        return KYMO_IDENT_NONE;
+    }
+    uint64_t peer = nif_ident(ev, msr);
+    return KYMO_IDENT_KIND(peer) > KYMO_I_ATOM ? KYMO_IDENT_NONE : peer;
+}
+
+/* The sender, which is recorded as the peer. It is then not also recorded as a result. */
 static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
 {
-    if (o->msr == 0 || (nif_is_small(o->msr) || o->msr == NIF_NIL)) {
-        return KYMO_IDENT_NONE;
+    uint64_t peer = nif_message_sender(ev, o->msr);
+    if (peer != KYMO_IDENT_NONE) {
+        o->msr = 0;
+        o->flags = (uint8_t)(o->flags & ~KYMO_O_MSR);
     }
-    enum nif_kind kind = nif_any_kind(o->msr);
-    if (!nif_is_immediate(o->msr) && kind != NIF_EXTERNAL_PID && kind != NIF_EXTERNAL_PORT) {
-        return KYMO_IDENT_NONE;
-    }
-    uint64_t peer = nif_ident(ev, o->msr);
-    if (KYMO_IDENT_KIND(peer) > KYMO_I_ATOM) {
-        return KYMO_IDENT_NONE;
-    }
-    o->msr = 0;
-    o->flags = (uint8_t)(o->flags & ~KYMO_O_MSR);
     return peer;
 }
 
@@ -201,17 +205,6 @@ static uint64_t sender(const struct nif_event *ev, struct nif_options *o)
 static bool is_timeout(uint64_t peer, const struct nif_input *in)
 {
     return in->term == nif_am.timeout && peer == KYMO_IDENT_NONE;
-}
-
-/* The kind of a received message. For a message from another node, the trace pattern returns
- * undefined as the sender. */
-static struct nif_message received(const struct nif_event *ev, bool from_afar, ERL_NIF_TERM msg)
-{
-    struct nif_message m = nif_message_look(msg);
-    if (m.kind == KYMO_MSG_CAST && from_afar) {
-        m.ref = nif_cast_digest(ev, msg);
-    }
-    return m;
 }
 
 static void receive(const struct nif_event *ev, struct nif_input *in)
@@ -224,7 +217,8 @@ static void receive(const struct nif_event *ev, struct nif_input *in)
     nif_field64(&r, peer);
     nif_field32(&r, nif_message_size(ev, in->term));
     message_fields(&r, false,
-                   timeout ? (struct nif_message){0, KYMO_MSG_TIMEOUT} : received(ev, from_afar, in->term),
+                   timeout ? (struct nif_message){0, KYMO_MSG_TIMEOUT}
+                           : nif_message_received(ev, from_afar, in->term),
                    in->number);
     if ((ev->h->detail & KYMO_D_MSG) != 0) {
         one_content(&r, in->term);
@@ -339,6 +333,41 @@ static void running_port(const struct nif_event *ev, unsigned id, const struct n
     nif_record_write(ev, &r);
 }
 
+/* The fast path: all names in the runtime's order, which is that of the sizes. */
+static bool sizes_in_order(ERL_NIF_TERM list, uint64_t sizes[static KYMO_GC_SIZES])
+{
+    for (size_t i = 0; i < KYMO_GC_SIZES; i++) {
+        const ERL_NIF_TERM *el;
+        if (!nif_is_list_cell(list) || (el = nif_tuple(nif_words(list)[0], 2)) == NULL ||
+            el[0] != nif_am.gc_sizes[i] || !nif_is_small(el[1]) || nif_small(el[1]) < 0) {
+            return false;
+        }
+        sizes[i] = (uint64_t)nif_small(el[1]);
+        list = nif_words(list)[1];
+    }
+    return list == NIF_NIL;
+}
+
+void nif_gc_sizes(const struct nif_event *ev, ERL_NIF_TERM list, uint64_t sizes[static KYMO_GC_SIZES])
+{
+    ERL_NIF_TERM head;
+    const ERL_NIF_TERM *el;
+    ErlNifUInt64 v;
+    int n;
+    if (NIF_LIKELY(nif_layout.header_ok) && NIF_LIKELY(sizes_in_order(list, sizes))) {
+        return;
+    }
+    memset(sizes, 0, KYMO_GC_SIZES * sizeof *sizes);
+    while (enif_get_list_cell(ev->env, list, &head, &list)) {
+        if (enif_get_tuple(ev->env, head, &n, &el) && n == 2 && enif_get_uint64(ev->env, el[1], &v)) {
+            int i = nif_gc_index(el[0]);
+            if (i >= 0) {
+                sizes[i] = v;
+            }
+        }
+    }
+}
+
 static void collection(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
     struct nif_record r;
@@ -348,20 +377,8 @@ static void collection(const struct nif_event *ev, unsigned id, const struct nif
         nif_record_write(ev, &r);
         return;
     }
-    uint64_t sizes[KYMO_GC_SIZES] = {0};
-    ERL_NIF_TERM list = in->term, head, tail;
-    const ERL_NIF_TERM *el;
-    int n;
-    while (enif_get_list_cell(ev->env, list, &head, &tail)) {
-        ErlNifUInt64 v;
-        if (enif_get_tuple(ev->env, head, &n, &el) && n == 2 && enif_get_uint64(ev->env, el[1], &v)) {
-            int i = nif_gc_index(el[0]);
-            if (i >= 0) {
-                sizes[i] = v;
-            }
-        }
-        list = tail;
-    }
+    uint64_t sizes[KYMO_GC_SIZES];
+    nif_gc_sizes(ev, in->term, sizes);
     nif_field8(&r, KYMO_GC_SIZES);
     for (size_t i = 0; i < KYMO_GC_SIZES; i++) {
         nif_field64(&r, sizes[i]);

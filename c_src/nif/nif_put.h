@@ -57,24 +57,37 @@ static inline uint32_t nif_message_size(const struct nif_event *ev, ERL_NIF_TERM
     return nif_size_words(msg, ev->h->size_limit);
 }
 
+/* A number as a field of 32 bits; larger ones are its maximum, which the format defines as "many". */
+static inline uint32_t nif_bounded(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
 /* Depth of a call or return that the runtime does not report. */
 #define NIF_NO_DEPTH UINT64_MAX
 
-/* A call without contents or options; m and f must be atoms. */
-static inline __attribute__((always_inline)) void nif_put_call(const struct nif_event *ev,
-                                                               ERL_NIF_TERM tracee, ERL_NIF_TERM m,
-                                                               ERL_NIF_TERM f, uint32_t arity, uint64_t depth)
+/* A call or return without contents or options, id if its depth is not known; m and f must be
+ * atoms. */
+static inline __attribute__((always_inline)) void
+nif_put_function(const struct nif_event *ev, unsigned id, unsigned id_with_depth, ERL_NIF_TERM tracee,
+                 ERL_NIF_TERM m, ERL_NIF_TERM f, uint32_t arity, uint64_t depth)
 {
     uint64_t who = nif_ident(ev, tracee);
     uint32_t mfa = nif_mfa_id(ev, m, f, arity);
     bool has_depth = depth <= KYMO_DEPTH_MAX;
-    uint8_t *p = kymo_reserve(ev->w, has_depth ? KYMO_E_CALL_DEPTH : KYMO_E_CALL,
-                              has_depth ? 12 + KYMO_DEPTH_BYTES : 12);
+    uint8_t *p = kymo_reserve(ev->w, has_depth ? id_with_depth : id, has_depth ? 12 + KYMO_DEPTH_BYTES : 12);
     if (p != NULL) {
         p = kymo_put64(p, who);
         p = kymo_put32(p, mfa);
         kymo_commit(ev->w, has_depth ? kymo_put_depth(p, depth) : p);
     }
+}
+
+static inline __attribute__((always_inline)) void nif_put_call(const struct nif_event *ev,
+                                                               ERL_NIF_TERM tracee, ERL_NIF_TERM m,
+                                                               ERL_NIF_TERM f, uint32_t arity, uint64_t depth)
+{
+    nif_put_function(ev, KYMO_E_CALL, KYMO_E_CALL_DEPTH, tracee, m, f, arity, depth);
 }
 
 /* The digest of a cast to or from another node: a hash of its contents, as far as they fit into
@@ -91,24 +104,24 @@ static inline struct nif_message nif_message_sent(const struct nif_event *ev, ER
     return m;
 }
 
-/* A message without contents or options. number: 0 = none. */
-static inline __attribute__((always_inline)) void nif_put_send(const struct nif_event *ev, unsigned id,
-                                                               ERL_NIF_TERM tracee, ERL_NIF_TERM msg,
-                                                               ERL_NIF_TERM to, uint64_t number)
+/* The form of the record of a message. seen: its kind is known. */
+static inline unsigned nif_message_form(bool send, bool seen, bool numbered)
 {
-    uint32_t size = nif_message_size(ev, msg);
-    struct nif_message m = nif_message_sent(ev, msg, to);
-    uint64_t who = nif_ident(ev, tracee);
-    uint64_t peer = nif_ident(ev, to);
-    bool seen = m.kind != KYMO_MSG_PLAIN && id == KYMO_E_SEND;
-    size_t len = seen ? 29 : 20;
-    if (number != 0) {
-        id = seen ? KYMO_E_SEND_REF_NUMBERED : KYMO_E_SEND_NUMBERED;
-        len += 8;
-    } else if (seen) {
-        id = KYMO_E_SEND_REF;
+    if (send) {
+        return seen ? (numbered ? KYMO_E_SEND_REF_NUMBERED : KYMO_E_SEND_REF)
+                    : (numbered ? KYMO_E_SEND_NUMBERED : KYMO_E_SEND);
     }
-    uint8_t *p = kymo_reserve(ev->w, id, len);
+    return seen ? (numbered ? KYMO_E_RECEIVE_REF_NUMBERED : KYMO_E_RECEIVE_REF)
+                : (numbered ? KYMO_E_RECEIVE_NUMBERED : KYMO_E_RECEIVE);
+}
+
+/* A message without contents or options. number: 0 = none. */
+static inline __attribute__((always_inline)) void nif_put_message(const struct nif_event *ev, unsigned form,
+                                                                  uint64_t who, uint64_t peer, uint32_t size,
+                                                                  struct nif_message m, uint64_t number)
+{
+    bool seen = m.kind != KYMO_MSG_PLAIN;
+    uint8_t *p = kymo_reserve(ev->w, form, 20 + (seen ? 9u : 0) + (number != 0 ? 8u : 0));
     if (p != NULL) {
         p = kymo_put64(p, who);
         p = kymo_put64(p, peer);
@@ -123,6 +136,40 @@ static inline __attribute__((always_inline)) void nif_put_send(const struct nif_
         kymo_commit(ev->w, p);
     }
 }
+
+static inline __attribute__((always_inline)) void nif_put_send(const struct nif_event *ev, unsigned id,
+                                                               ERL_NIF_TERM tracee, ERL_NIF_TERM msg,
+                                                               ERL_NIF_TERM to, uint64_t number)
+{
+    uint32_t size = nif_message_size(ev, msg);
+    uint64_t who = nif_ident(ev, tracee);
+    if (NIF_LIKELY(id == KYMO_E_SEND)) {
+        struct nif_message m = nif_message_sent(ev, msg, to);
+        unsigned form = nif_message_form(true, m.kind != KYMO_MSG_PLAIN, number != 0);
+        nif_put_message(ev, form, who, nif_ident(ev, to), size, m, number);
+    } else {
+        nif_put_message(ev, id, who, nif_ident(ev, to), size, (struct nif_message){0, KYMO_MSG_PLAIN}, 0);
+    }
+}
+
+/* The kind of a received message. from_afar: the trace pattern has returned undefined as its
+ * sender, so it may be from another node. */
+static inline struct nif_message nif_message_received(const struct nif_event *ev, bool from_afar,
+                                                      ERL_NIF_TERM msg)
+{
+    struct nif_message m = nif_message_look(msg);
+    if (m.kind == KYMO_MSG_CAST && from_afar) {
+        m.ref = nif_cast_digest(ev, msg);
+    }
+    return m;
+}
+
+/* The sender of a received message, which the runtime does not pass; but a trace pattern may
+ * return {message, Sender}. KYMO_IDENT_NONE if msr, the result of the pattern, is something else. */
+uint64_t nif_message_sender(const struct nif_event *ev, ERL_NIF_TERM msr);
+
+/* The sizes of a garbage collection, from the runtime's list. Those that it does not have are 0. */
+void nif_gc_sizes(const struct nif_event *ev, ERL_NIF_TERM list, uint64_t sizes[static KYMO_GC_SIZES]);
 
 /* Records any event. id is that of its tag in its class. May change the options. */
 void nif_put_event(const struct nif_event *ev, enum nif_class c, unsigned id, struct nif_input *in);

@@ -12,6 +12,7 @@
 #include "erl_nif_tracer.h"
 #include "nif_callbacks.h"
 #include "nif_put.h"
+#include "nif_short.h"
 #include "nif_tags.h"
 
 static enum nif_class class_of(ErlNifTraceKind kind)
@@ -33,24 +34,13 @@ static enum nif_class class_of(ErlNifTraceKind kind)
 
 /* ---- filtering ------------------------------------------------------------------ */
 
-/* Calls the function of the behaviour, for events that the fast path does not decide. */
+/* Calls the function of the behaviour, for calls and messages that the fast path does not
+ * decide. */
 static NIF_RARE bool ask(ErlNifEnv *env, const ErlNifTraceEvent *e)
 {
     const ERL_NIF_TERM argv[] = {e->tag, e->state, e->tracee};
-    ERL_NIF_TERM answer;
-    switch (e->kind) {
-    case ERL_NIF_TRACE_CALL:
-    case ERL_NIF_TRACE_SLOW: answer = nif_enabled(env, 3, argv); break;
-    case ERL_NIF_TRACE_SEND: answer = nif_enabled_send(env, 3, argv); break;
-    case ERL_NIF_TRACE_RECEIVE:
-    case ERL_NIF_TRACE_TAKEN: answer = nif_enabled_receive(env, 3, argv); break;
-    case ERL_NIF_TRACE_PROCS: answer = nif_enabled_procs(env, 3, argv); break;
-    case ERL_NIF_TRACE_PORTS: answer = nif_enabled_ports(env, 3, argv); break;
-    case ERL_NIF_TRACE_RUNNING_PROCS:
-    case ERL_NIF_TRACE_STOPPED: answer = nif_enabled_running_procs(env, 3, argv); break;
-    case ERL_NIF_TRACE_RUNNING_PORTS: answer = nif_enabled_running_ports(env, 3, argv); break;
-    default: answer = nif_enabled_garbage_collection(env, 3, argv); break;
-    }
+    ERL_NIF_TERM answer =
+        e->kind == ERL_NIF_TRACE_SEND ? nif_enabled_send(env, 3, argv) : nif_enabled(env, 3, argv);
     /* A raw event is not followed by trace_send. */
     nif_send_expected = 0;
     return answer == nif_am.trace;
@@ -63,24 +53,34 @@ static NIF_RARE ErlNifTracerAnswer refused(const struct nif_handle *h)
     return h == NULL || kymo_recorder_ended(h->rec) ? ERL_NIF_TRACER_REMOVE : ERL_NIF_TRACER_DISCARD;
 }
 
-static inline ErlNifTracerAnswer wanted(ErlNifEnv *env, const struct nif_handle *h, const ErlNifTraceEvent *e)
+static inline bool wants(ErlNifEnv *env, const struct nif_handle *h, const ErlNifTraceEvent *e,
+                         enum nif_class c, unsigned id)
+{
+    ERL_NIF_TERM known = 0;
+    if (c != NIF_CALLS && c != NIF_SEND) {
+        return nif_wanted(h, c, id) && nif_sampled(h, e->tracee);
+    }
+    if (id == KYMO_E_CALL) {
+        known = h->on_call;
+    } else if (id == KYMO_E_SEND && nif_is_local_pid(e->tracee)) {
+        known = h->on_send;
+    }
+    return NIF_LIKELY(known != 0) ? known == nif_shortcut.trace : ask(env, e);
+}
+
+static inline ErlNifTracerAnswer wanted(ErlNifEnv *env, const struct nif_handle *h, const ErlNifTraceEvent *e,
+                                        enum nif_class c, unsigned id)
 {
     if (NIF_UNLIKELY(h == NULL) || NIF_UNLIKELY(!kymo_recorder_active(h->rec))) {
         return refused(h);
     }
-    ERL_NIF_TERM known = 0;
-    if (e->tag == nif_shortcut.call) {
-        known = h->on_call;
-    } else if (e->tag == nif_shortcut.send && nif_is_local_pid(e->tracee)) {
-        known = h->on_send;
-    }
-    bool yes = NIF_LIKELY(known != 0) ? known == nif_shortcut.trace : ask(env, e);
-    return yes ? ERL_NIF_TRACER_TRACE : ERL_NIF_TRACER_DISCARD;
+    return wants(env, h, e, c, id) ? ERL_NIF_TRACER_TRACE : ERL_NIF_TRACER_DISCARD;
 }
 
 static ErlNifTracerAnswer raw_enabled(ErlNifEnv *env, const ErlNifTraceEvent *e)
 {
-    return wanted(env, nif_handle_of(env, e->state), e);
+    enum nif_class c = class_of(e->kind);
+    return wanted(env, nif_handle_of(env, e->state), e, c, nif_tag_event_of(c, e->tag));
 }
 
 /* ---- reading an event ----------------------------------------------------------- */
@@ -171,11 +171,6 @@ static uint64_t ago(ErlNifTime start)
     return now > start ? (uint64_t)now - (uint64_t)start : 0;
 }
 
-static uint32_t bounded(ErlNifUInt64 n)
-{
-    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
-}
-
 /* What version 2 has more. */
 static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
 {
@@ -195,10 +190,10 @@ static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
     case ERL_NIF_TRACE_STOPPED:
         in->duration = e->duration;
         in->begun = ago(e->start);
-        in->omitted = bounded(e->missed);
+        in->omitted = nif_bounded(e->missed);
         break;
     case ERL_NIF_TRACE_TAKEN:
-        in->passed = bounded(e->passed);
+        in->passed = nif_bounded(e->passed);
         in->number = e->message;
         break;
     case ERL_NIF_TRACE_SEND:
@@ -245,31 +240,18 @@ static inline bool plain(const ErlNifTraceEvent *e)
 static __attribute__((noinline)) ErlNifTracerAnswer raw_any_event(ErlNifEnv *env, struct nif_handle *h,
                                                                   const ErlNifTraceEvent *e)
 {
-    ERL_NIF_TERM tag = e->tag;
     enum nif_class c = class_of(e->kind);
+    unsigned id = nif_tag_event_of(c, e->tag);
     struct nif_event ev;
-    unsigned id;
-    if (NIF_LIKELY(tag == nif_shortcut.call)) {
-        id = KYMO_E_CALL;
-    } else if (tag == nif_shortcut.send) {
-        id = KYMO_E_SEND;
-    } else {
-        id = nif_tag_event(c, tag);
-    }
     /* Returns need no check, because the call was wanted. A slow call has had none. */
     if (c != NIF_CALLS || id == KYMO_E_CALL || id == KYMO_E_SLOW) {
-        ErlNifTracerAnswer answer = wanted(env, h, e);
+        ErlNifTracerAnswer answer = wanted(env, h, e, c, id);
         if (NIF_UNLIKELY(answer != ERL_NIF_TRACER_TRACE)) {
             return answer;
         }
     }
     if (NIF_LIKELY(h != NULL) && nif_wanted(h, c, id) && nif_begin(&ev, env, h)) {
-        if (id == KYMO_E_CALL && plain(e) && (h->detail & KYMO_D_ARGS) == 0) {
-            nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity,
-                         depth_of(e));
-        } else if (id == KYMO_E_SEND && plain(e) && (h->detail & KYMO_D_MSG) == 0) {
-            nif_put_send(&ev, KYMO_E_SEND, e->tracee, e->term, e->extra, tells_more() ? e->message : 0);
-        } else {
+        if (NIF_UNLIKELY(!nif_short_put(&ev, id, e, tells_more()))) {
             put_any(&ev, e, c, id);
         }
         kymo_writer_put(ev.w);

@@ -55,6 +55,22 @@ static inline __attribute__((always_inline)) unsigned nif_tag_event(enum nif_cla
     return KYMO_E_OTHER;
 }
 
+/* The same for a class that is not constant. */
+static inline unsigned nif_tag_event_of(enum nif_class c, ERL_NIF_TERM tag)
+{
+    switch (c) {
+    case NIF_CALLS: return nif_tag_event(NIF_CALLS, tag);
+    case NIF_SEND: return nif_tag_event(NIF_SEND, tag);
+    case NIF_RECEIVE: return nif_tag_event(NIF_RECEIVE, tag);
+    case NIF_PROCS: return nif_tag_event(NIF_PROCS, tag);
+    case NIF_PORTS: return nif_tag_event(NIF_PORTS, tag);
+    case NIF_RUNNING_PROCS: return nif_tag_event(NIF_RUNNING_PROCS, tag);
+    case NIF_RUNNING_PORTS: return nif_tag_event(NIF_RUNNING_PORTS, tag);
+    case NIF_GC: return nif_tag_event(NIF_GC, tag);
+    default: return nif_tag_event(NIF_SEQ, tag);
+    }
+}
+
 static inline bool nif_wanted(const struct nif_handle *h, enum nif_class c, unsigned event)
 {
     return (h->mask[c] & NIF_BIT(event)) != 0;

@@ -19,23 +19,10 @@ enum { TAG, STATE, TRACEE, TERM, OPTIONS };
 
 /* ---- from the behaviour's arguments ------------------------------------------- */
 
-/* The elements of {Module, Function, _}; NULL when t is something else. */
-static inline const ERL_NIF_TERM *mfa_elements(ErlNifEnv *env, ERL_NIF_TERM t)
-{
-    const ERL_NIF_TERM *el;
-    int n;
-    if (NIF_LIKELY(nif_layout.header_ok)) {
-        el = nif_tuple(t, 3);
-    } else if (!enif_get_tuple(env, t, &n, &el) || n != 3) {
-        el = NULL;
-    }
-    return el != NULL && nif_is_atom(el[0]) && nif_is_atom(el[1]) ? el : NULL;
-}
-
 /* The fast path for a call without contents or options. */
 static inline void put_plain_call(const struct nif_event *ev, const ERL_NIF_TERM argv[])
 {
-    const ERL_NIF_TERM *el = mfa_elements(ev->env, argv[TERM]);
+    const ERL_NIF_TERM *el = nif_mfa_elements(ev->env, argv[TERM]);
     unsigned arity;
     if (NIF_UNLIKELY(el == NULL)) {
         kymo_lose(ev->w, KYMO_LOST_BAD_TERM);
