@@ -14,7 +14,7 @@
 %% size in bytes. Parts of a file that hold zeros only become holes.
 -spec fetch(kymo_attach_link:t(), Dir :: binary(), To :: file:filename_all()) ->
     {ok, Bytes :: non_neg_integer()}
-    | {error, {fetch, file:posix() | term()} | {copy, file:filename_all(), file:posix()} | disconnected}.
+    | {error, {fetch, file:posix() | term()} | {copy, file:filename_all(), file:posix()} | disconnected | aborted}.
 fetch(Link, Dir, To) ->
     try
         Files = from_node(kymo_attach_link:call(Link, {files, Dir})),

@@ -103,7 +103,7 @@ recorded(Asked, Start, Spec, Wait, Args, Nothing) ->
             Remover = remove_after(self(), Recorder, Dir),
             try kymo:trace(Recorder, maps:merge(Spec, maps:with([processes], Asked))) of
                 {ok, _} ->
-                    Wait(Recorder),
+                    _ = Wait(Recorder),
                     shown(Command, Port, [Nothing, $\n]);
                 {error, _} = Error ->
                     Error
