@@ -17,8 +17,8 @@
 
 %% {Kind, description, events per iteration of its loop, kind with the same costs except for
 %% events, target}. The target limits the ratio of the patched runtime's cost to the stock
-%% runtime's, per event and without the cost of the loop, or the nanoseconds on the patched
-%% runtime. kymo gets raw events on the patched runtime; it is compared with a NIF that does
+%% runtime's, per event and without the cost of the loop; or the nanoseconds on the patched
+%% runtime; or, there, the ratio to the cost of another kind. kymo gets raw events on the patched runtime; it is compared with a NIF that does
 %% nothing on the stock runtime. So is a call that is measured, but not slow: the stock runtime
 %% needs events of the call and of its return to find that out.
 kinds() ->
@@ -34,20 +34,30 @@ kinds() ->
      {call_slow, "call, not slow (stock: call and return_from)", 1, call_untraced, {ns, 30}},
      {call_kymo_discard, "call, kymo, discard (stock: the NIF)", 1, call_untraced, 0.2},
      {call_kymo_overwrite, "call, kymo, overwrite (stock: the NIF)", 1, call_untraced, 0.2},
+     {call_return_kymo, "call and return_from, kymo, discard", 2, call_untraced, {of_kind, call_return, 1.4}},
+     {call_return_to_kymo, "call and return_to, kymo, discard", 2, call_untraced, {of_kind, call_return_to, 1.4}},
      {call_process, "call, to a process", 1, call_untraced, 1.0},
      {send_untraced, "send, not traced", 1, none, none},
      {send_null, "send, NIF returns at once", 1, send_untraced, 1 / 3},
-     {send_kymo, "send, kymo, discard (stock: the NIF)", 1, send_untraced, none},
+     {send_kymo, "send, kymo, discard (stock: the NIF)", 1, send_untraced, {of_kind, call_kymo_discard, 1.5}},
      {send_process, "send, to a process", 1, send_untraced, 1.0},
      {send_request_untraced, "send of a gen_server's request, not traced", 1, none, none},
      {send_request_kymo, "the same, kymo, discard (stock: the NIF)", 1, send_request_untraced, none},
      {receive_null, "receive, NIF returns at once", 1, send_untraced, 1 / 3},
+     {receive_kymo, "receive and taken, kymo, discard", 2, send_untraced, {of_kind, call_kymo_discard, 1.5}},
      {send_messages_kymo, "send and receive, kymo, discard (stock: the NIF)", 1, send_untraced, none},
      {send_taken_kymo, "the same and taken, kymo, discard (stock: the NIF)", 1, send_untraced, none},
      {yield_untraced, "yield, not traced", 1, none, none},
      {running_null, "running, NIF returns at once", 2, yield_untraced, 1 / 3},
+     {running_kymo, "running, kymo, discard (stock: the NIF)", 2, yield_untraced, {of_kind, running_null, 1.4}},
      {gc_untraced, "collection, not traced", 1, none, none},
      {gc_null, "collection, NIF returns at once", 2, gc_untraced, 1 / 3},
+     {gc_kymo, "collection, kymo, discard (stock: the NIF)", 2, gc_untraced, {of_kind, gc_null, 1.4}},
+     {spawn_untraced, "spawn and exit, not traced", 1, none, none},
+     {spawn_null, "spawn, NIF returns at once", 1, spawn_untraced, none},
+     {spawn_kymo, "spawn, kymo, discard (stock: the NIF)", 1, spawn_untraced, {of_kind, spawn_null, 1.4}},
+     {spawn_exit_null, "spawn, spawned and exit, NIF returns at once", 3, spawn_untraced, none},
+     {spawn_exit_kymo, "spawn, spawned and exit, kymo, discard", 3, spawn_untraced, {of_kind, spawn_exit_null, 1.4}},
      {count, "call, call_count", 1, call_untraced, none}].
 
 %%
@@ -95,15 +105,24 @@ line({Kind, Text, Events, Base, Target}, Times, Counts, Heap) ->
     Counted = IS > 0,
     {Value, Limit} = case Target of
                          {ns, Ns} -> {P, Ns};
+                         {of_kind, Other, Most} -> {P / patched_time(Other, Times), Most};
                          1.0 when Counted -> {IP / IS, Target};
                          _ -> {P / S, Target}
                      end,
     Met = Target =:= none orelse Value =< Limit,
     io:format("~-42s ~8.1f ~8.1f ~6.2f   ~8.1f ~8.1f ~6.2f   ~7.1f ~7.1f  ~s~n",
               [Text, S, P, P / max(S, 0.1), IS, IP, if Counted -> IP / IS; true -> 0.0 end, HS, HP,
-               [io_lib:format("at most ~.2f ~s", [float(Limit), case Met of true -> "met"; false -> "MISSED" end])
+               [io_lib:format("~sat most ~.2f ~s", [found(Target, Value), float(Limit), case Met of true -> "met"; false -> "MISSED" end])
                 || Target =/= none]]),
     case Met of true -> 0; false -> 1 end.
+
+found({of_kind, Other, _}, Value) -> io_lib:format("~.2f of ~s, ", [Value, Other]);
+found(_, _) -> "".
+
+patched_time(Kind, Times) ->
+    {_, _, Events, Base, _} = lists:keyfind(Kind, 1, kinds()),
+    [_, P] = net(Kind, Base, Events, fun(K) -> proplists:get_value(K, Times) end),
+    P.
 
 net(Kind, none, Events, Get) ->
     [V / Events || V <- Get(Kind)];
@@ -177,9 +196,11 @@ run(Kind, Fun) ->
     Result.
 
 %% Large enough to avoid collections, or small if each iteration makes one.
-heap_size(gc_untraced) -> 233;
-heap_size(gc_null) -> 233;
-heap_size(_) -> 4000000.
+heap_size(Kind) ->
+    case loop_of(Kind) of
+        gc -> 233;
+        _ -> 4000000
+    end.
 
 time(Kind) ->
     Loop = loop_of(Kind),
@@ -190,12 +211,15 @@ time(Kind) ->
     (null_tracer:cpu_time() - T0) / ?EVENTS.
 
 %% Words of garbage per iteration, as measured by the collection that follows.
-heap(Kind) when Kind =:= gc_untraced; Kind =:= gc_null ->
-    0.0;
 heap(Kind) ->
+    heap_of(loop_of(Kind)).
+
+heap_of(gc) ->
+    0.0;
+heap_of(Loop) ->
     erlang:garbage_collect(),
     {_, Before, _} = statistics(garbage_collection),
-    loop(loop_of(Kind), 10000),
+    loop(Loop, 10000),
     erlang:garbage_collect(),
     {_, After, _} = statistics(garbage_collection),
     (After - Before) / 10000.
@@ -205,6 +229,7 @@ loop_of(Kind) ->
         "call" ++ _ -> call;
         "count" -> call;
         "send_request" ++ _ -> request;
+        "spawn" ++ _ -> spawn;
         "send" ++ _ -> send;
         "receive" ++ _ -> send;
         "yield" ++ _ -> yield;
@@ -227,7 +252,10 @@ loop(yield, N) ->
     loop(yield, N - 1);
 loop(gc, N) ->
     erlang:garbage_collect(self(), [{type, minor}]),
-    loop(gc, N - 1).
+    loop(gc, N - 1);
+loop(spawn, N) ->
+    {_, Ref} = spawn_opt(fun() -> ok end, [monitor, {scheduler, 1}]),
+    receive {'DOWN', Ref, _, _, _} -> loop(spawn, N - 1) end.
 
 callee(N) -> N.
 
@@ -261,6 +289,8 @@ trace(Kind, Pid) ->
         call_meta -> pattern(true, [{meta, null_tracer, trace}]);
         call_kymo_discard -> to_kymo(discard, Pid, [call, arity], pattern(true, [local]));
         call_kymo_overwrite -> to_kymo(overwrite, Pid, [call, arity], pattern(true, [local]));
+        call_return_kymo -> to_kymo(discard, Pid, [call, arity], pattern([{'_', [], [{return_trace}]}], [local]));
+        call_return_to_kymo -> to_kymo(discard, Pid, [call, arity, return_to], pattern(true, [local]));
         call_process -> to_process(Pid, [call, arity], pattern(true, [local]));
         send_null -> trace(Pid, Pid, [send], trace, nothing());
         send_kymo -> to_kymo(discard, Pid, [send], nothing());
@@ -269,8 +299,15 @@ trace(Kind, Pid) ->
         send_taken_kymo -> to_kymo(discard, Pid, [send, 'receive'], all, senders());
         send_process -> to_process(Pid, [send], nothing());
         receive_null -> trace(Pid, Pid, ['receive'], trace, nothing());
+        receive_kymo -> to_kymo(discard, Pid, ['receive'], nothing());
         running_null -> trace(Pid, Pid, [running], trace, nothing());
+        running_kymo -> to_kymo(discard, Pid, [running], nothing());
         gc_null -> trace(Pid, Pid, [garbage_collection], trace, nothing());
+        gc_kymo -> to_kymo(discard, Pid, [garbage_collection], nothing());
+        spawn_null -> trace(Pid, Pid, [procs], trace, nothing());
+        spawn_kymo -> to_kymo(discard, Pid, [procs], nothing());
+        spawn_exit_null -> trace(Pid, Pid, [procs, set_on_spawn], trace, nothing());
+        spawn_exit_kymo -> to_kymo(discard, Pid, [procs, set_on_spawn], nothing());
         count -> pattern(true, [call_count]);
         _ -> nothing()
     end.
