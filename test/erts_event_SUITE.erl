@@ -642,7 +642,7 @@ raw_registration(Config) ->
          ?assertEqual({How, [if Error =:= 0 -> raw_event; true -> enabled_send end]}, {How, lists:usort(Asked)}),
          stop(Tracee)
      end || {How, Error} <- [{0, 0}, {1, 22}, {2, 95}, {3, 95}, {4, 22}, {5, 22}, {6, 22}, {8, 22},
-                             {9, 95}, {10, 95}, {0, 0}]],
+                             {9, 95}, {10, 95}, {11, 95}, {0, 0}]],
     %% A module can register only once.
     load_code(?RAW, code_with(?RAW, ?config(raw_so, Config), 7)),
     ?assertEqual({22, 22}, ?RAW:registering()).

@@ -19,7 +19,8 @@
          depth_of_calls/1, depth_of_tail_calls/1, depth_of_exceptions/1, depth_of_spec/1,
          thread_and_cpu/1, thread_of_dirty/1,
          stopped/1, stopped_once/1, stopped_missed/1, stopped_before/1, stopped_not_asked/1,
-         stopped_under_load/1]).
+         stopped_under_load/1,
+         sizes/1, sizes_not_asked/1]).
 -export([leaf/1, inner/1, middle/1, outer/1, tail/1, loop/1, throws/1, catches/1, woken/1]).
 
 -import(erts_worker, [do/2, in/2, stop/1, told/1, flush/0]).
@@ -42,7 +43,8 @@ all() ->
      taken_many, taken_with_spec,
      depth_of_calls, depth_of_tail_calls, depth_of_exceptions, depth_of_spec,
      thread_and_cpu, thread_of_dirty,
-     stopped, stopped_once, stopped_missed, stopped_before, stopped_not_asked, stopped_under_load].
+     stopped, stopped_once, stopped_missed, stopped_before, stopped_not_asked, stopped_under_load,
+     sizes, sizes_not_asked].
 
 init_per_suite(Config) ->
     try erlang:system_info(kymo_series) of
@@ -857,6 +859,41 @@ stop_schedulers(0) ->
 stop_schedulers(Ms) ->
     _ = erts_debug:set_internal_state(block, Ms),
     ok.
+
+%%--------------------------------------------------------------------------
+%% Sizes of a garbage collection
+
+%% The numbers are those that a process gets for the same collections, and nobody is asked before.
+sizes(_Config) ->
+    {Plain, Raw} = collections(?MORE),
+    ?assertMatch([_, _, _, _ | _], Plain),
+    ?assertEqual(Plain, [{Tag, none, maps:get(sizes, Options)} || {Tag, 0, Options} <- Raw]).
+
+%% Without the flag there is a list, as in the behaviour.
+sizes_not_asked(_Config) ->
+    {Plain, Raw} = collections(?RAW2),
+    ?assertMatch([_, _, _, _ | _], Plain),
+    ?assertEqual(Plain, [{Tag, enabled, [N || {_, N} <- Sizes]} || {Tag, Sizes, Options} <- Raw, Options =:= #{}]).
+
+collections(Tracer) ->
+    Self = self(),
+    Tracee = spawn_link(fun erts_worker:worker/0),
+    Ss = [trace:session_create(?MODULE, T, []) || T <- [Self, {Tracer, {trace, trace, Self, Self}}]],
+    [1 = trace:process(S, Tracee, true, [garbage_collection]) || S <- Ss],
+    do(Tracee, fun() ->
+                       _ = lists:seq(1, 1000),
+                       garbage_collect(),
+                       garbage_collect(self(), [{type, minor}])
+               end),
+    Told = told(Tracee),
+    [true = trace:session_destroy(S) || S <- Ss],
+    stop(Tracee),
+    Asked = case [Tag || {asked, raw_enabled, Tag} <- Told] of
+                [] -> none;
+                _ -> enabled
+            end,
+    {[{Tag, Asked, [N || {_, N} <- Sizes]} || {trace, P, Tag, Sizes} <- Told, P =:= Tracee],
+     [{Tag, Term, Options} || {trace, Tag, P, Term, Options} <- Told, P =:= Tracee]}.
 
 session_of(Tracees) ->
     session(?MORE, [running], Tracees).

@@ -378,10 +378,12 @@ static void collection(const struct nif_event *ev, unsigned id, const struct nif
         return;
     }
     uint64_t sizes[KYMO_GC_SIZES];
-    nif_gc_sizes(ev, in->term, sizes);
+    if (in->sizes == NULL) {
+        nif_gc_sizes(ev, in->term, sizes);
+    }
     nif_field8(&r, KYMO_GC_SIZES);
     for (size_t i = 0; i < KYMO_GC_SIZES; i++) {
-        nif_field64(&r, sizes[i]);
+        nif_field64(&r, in->sizes != NULL ? in->sizes[i] : sizes[i]);
     }
     nif_record_write(ev, &r);
 }

@@ -27,8 +27,9 @@ struct nif_input {
     /* Of a slow call and of stopped: ns. Of a slow call it is ignored if there is `extra' among
      * the options, as in the behaviour. */
     int64_t duration;
-    uint64_t begun;   /* of stopped: how many ns ago it began */
-    uint32_t omitted; /* of stopped: how many before it are not reported */
+    uint64_t begun;            /* of stopped: how many ns ago it began */
+    uint32_t omitted;          /* of stopped: how many before it are not reported */
+    const ErlNifUInt64 *sizes; /* of a collection: KYMO_GC_SIZES; NULL if `term' has them */
     struct nif_options options;
 };
 

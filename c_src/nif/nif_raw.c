@@ -175,6 +175,7 @@ static uint64_t ago(ErlNifTime start)
 static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
 {
     _Static_assert((int)ERL_NIF_TRACE_OUT_PORT + 1 == (int)KYMO_OUTS, "another list of reasons");
+    _Static_assert((int)ERL_NIF_TRACE_SIZES == (int)KYMO_GC_SIZES, "other sizes");
     _Static_assert(KYMO_PASSED_MANY == UINT32_MAX, "not the largest number");
     _Static_assert((int)ERL_NIF_TRACE_BY_SIGNAL + 1 == (int)KYMO_RUNNABLES, "another list of causes");
     switch (e->kind) {
@@ -203,6 +204,7 @@ static void read_more(const ErlNifTraceEvent *e, struct nif_input *in)
         in->reason = (uint8_t)(e->tag == nif_am.in ? (unsigned)e->runnable_by : (unsigned)e->out_reason);
         in->waited = e->runnable_for;
         break;
+    case ERL_NIF_TRACE_GARBAGE_COLLECTION: in->sizes = e->sizes; break;
     default: break;
     }
 }
@@ -313,7 +315,8 @@ static atomic_bool registered;
 
 bool nif_raw_register(ErlNifEnv *env)
 {
-    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, ERL_NIF_TRACER_STOPPED, raw_enabled, raw_event_2};
+    ErlNifTracer tracer = {ERL_NIF_TRACER_VERSION, ERL_NIF_TRACER_STOPPED | ERL_NIF_TRACER_SIZES, raw_enabled,
+                           raw_event_2};
     const char *how = getenv("KYMO_EVENTS");
     ErlNifTracerRegister *set;
     *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);

@@ -90,21 +90,27 @@ static void put_out(const struct nif_event *ev, const ErlNifTraceEvent *e, bool 
     }
 }
 
-static void put_collection(const struct nif_event *ev, unsigned id, const ErlNifTraceEvent *e)
+static void put_collection(const struct nif_event *ev, unsigned id, const ErlNifTraceEvent *e, bool more)
 {
-    uint64_t sizes[KYMO_GC_SIZES];
+    uint64_t listed[KYMO_GC_SIZES];
+    const void *sizes = more ? (const void *)e->sizes : NULL;
     uint64_t who = nif_ident(ev, e->tracee);
-    uint8_t n = has_detail(ev, KYMO_D_GC_SIZES) ? KYMO_GC_SIZES : 0;
-    if (n != 0) {
-        nif_gc_sizes(ev, e->term, sizes);
-    }
-    uint8_t *p = kymo_reserve(ev->w, id, 9 + n * sizeof *sizes);
-    if (p != NULL) {
-        p = kymo_put8(kymo_put64(p, who), n);
-        if (n != 0) {
-            memcpy(p, sizes, sizeof sizes);
+    if (!has_detail(ev, KYMO_D_GC_SIZES)) {
+        uint8_t *none = kymo_reserve(ev->w, id, 9);
+        if (none != NULL) {
+            kymo_commit(ev->w, kymo_put8(kymo_put64(none, who), 0));
         }
-        kymo_commit(ev->w, p + n * sizeof *sizes);
+        return;
+    }
+    if (sizes == NULL) {
+        nif_gc_sizes(ev, e->term, listed);
+        sizes = listed;
+    }
+    uint8_t *p = kymo_reserve(ev->w, id, 9 + sizeof listed);
+    if (p != NULL) {
+        p = kymo_put8(kymo_put64(p, who), KYMO_GC_SIZES);
+        memcpy(p, sizes, sizeof listed);
+        kymo_commit(ev->w, p + sizeof listed);
     }
 }
 
@@ -171,7 +177,7 @@ bool nif_short_put(const struct nif_event *ev, unsigned id, const ErlNifTraceEve
     case KYMO_E_GC_MINOR_START:
     case KYMO_E_GC_MINOR_END:
     case KYMO_E_GC_MAJOR_START:
-    case KYMO_E_GC_MAJOR_END: put_collection(ev, id, e); return true;
+    case KYMO_E_GC_MAJOR_END: put_collection(ev, id, e, more); return true;
     case KYMO_E_SPAWN:
     case KYMO_E_SPAWNED: return !has_detail(ev, KYMO_D_TERMS) && put_spawn(ev, id, e);
     case KYMO_E_EXIT: return !has_detail(ev, KYMO_D_TERMS) && put_exit(ev, e);

@@ -213,6 +213,15 @@ static ErlNifTracerAnswer raw_event(ErlNifEnv *env, const ErlNifTraceEvent *e)
         options = put(env, options, "start", enif_make_int64(env, e->start));
         options = put(env, options, "duration", enif_make_int64(env, e->duration));
         break;
+    case ERL_NIF_TRACE_GARBAGE_COLLECTION:
+        if (e->sizes != NULL) {
+            ERL_NIF_TERM list = enif_make_list(env, 0);
+            for (int i = ERL_NIF_TRACE_SIZES; i-- > 0;) {
+                list = enif_make_list_cell(env, enif_make_uint64(env, e->sizes[i]), list);
+            }
+            options = put(env, options, "sizes", list);
+        }
+        break;
     default: break;
     }
 #endif
@@ -229,7 +238,7 @@ static void register_raw(ErlNifEnv *env, int how)
 {
     ErlNifTracer tracer = {RAW, ERL_NIF_TRACER_TIME, raw_enabled, raw_event};
 #ifdef MORE
-    tracer.flags |= ERL_NIF_TRACER_CPU | ERL_NIF_TRACER_STOPPED;
+    tracer.flags |= ERL_NIF_TRACER_CPU | ERL_NIF_TRACER_STOPPED | ERL_NIF_TRACER_SIZES;
 #endif
     ErlNifTracerRegister *set;
     *(void **)&set = dlsym(RTLD_DEFAULT, ERL_NIF_TRACER_REGISTER);
@@ -247,8 +256,11 @@ static void register_raw(ErlNifEnv *env, int how)
     case 8: register_result = set(env, NULL); return;
     case 9:
     case 10:
+    case 11:
         tracer.version = 1;
-        tracer.flags = how == 9 ? ERL_NIF_TRACER_CPU : ERL_NIF_TRACER_STOPPED;
+        tracer.flags = how == 9    ? ERL_NIF_TRACER_CPU
+                       : how == 10 ? ERL_NIF_TRACER_STOPPED
+                                   : ERL_NIF_TRACER_SIZES;
         break;
     default: break;
     }
