@@ -207,15 +207,7 @@ runnable_by(_Config) ->
               {timer, fun() -> Tracee ! {do, fun() -> receive never -> ok after 2 -> ok end end, Self} end},
               {port, fun() -> Tracee ! {do, fun from_port/0, Self} end},
               {signal, fun() -> _ = process_info(Tracee, [heap_size, messages]), Tracee ! {do, fun() -> ok end, Self} end}],
-    [begin
-         settle(Tracee),
-         Do(),
-         receive {done, Tracee} -> ok end,
-         By = [B || {trace, in, _, _, #{runnable_by := B}} <- told(Tracee)],
-         1 = erlang:trace(Tracee, false, [all]),
-         ?assertEqual({Cause, true, By}, {Cause, lists:member(Cause, By), By}),
-         ?assertEqual({Cause, false, By}, {Cause, lists:member(unknown, By), By})
-     end || {Cause, Do} <- Causes],
+    [?assertMatch({Cause, true, _}, caused(Tracee, Cause, Do, 20)) || {Cause, Do} <- Causes],
     trace(Tracee, [running, set_on_spawn]),
     do(Tracee, fun() -> {_, Ref} = spawn_monitor(fun() -> ok end), receive {'DOWN', Ref, _, _, _} -> ok end end),
     told(Tracee),
@@ -229,6 +221,19 @@ runnable_by(_Config) ->
     Told = told(Tracee),
     ?assertMatch([spawn | _], [By || {trace, in, P, _, #{runnable_by := By}} <- Told, P =:= Child]),
     stop(Tracee).
+
+%% A signal from the runtime can have made it runnable before: the first one counts.
+caused(Tracee, Cause, Do, Left) ->
+    settle(Tracee),
+    Do(),
+    receive {done, Tracee} -> ok end,
+    By = [B || {trace, in, _, _, #{runnable_by := B}} <- told(Tracee)],
+    1 = erlang:trace(Tracee, false, [all]),
+    ?assertEqual({Cause, false, By}, {Cause, lists:member(unknown, By), By}),
+    case {lists:member(Cause, By), By} of
+        {false, By} when By =:= [signal], Left > 0 -> caused(Tracee, Cause, Do, Left - 1);
+        {Is, By} -> {Cause, Is, By}
+    end.
 
 from_port() ->
     Port = open_port({spawn, "cat"}, [binary]),

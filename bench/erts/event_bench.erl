@@ -33,7 +33,8 @@ kinds() ->
      {call_meta, "call, meta trace, same NIF", 1, call_untraced, none},
      {call_slow, "call, not slow (stock: call and return_from)", 1, call_untraced, {ns, 30}},
      {call_kymo_discard, "call, kymo, discard (stock: the NIF)", 1, call_untraced, 0.2},
-     {call_kymo_overwrite, "call, kymo, overwrite (stock: the NIF)", 1, call_untraced, 0.2},
+     {call_kymo_overwrite, "call, kymo, overwrite (stock: the NIF)", 1, call_untraced, {ns, 20}},
+     {call_kymo_unwanted, "call, kymo, not recorded (stock: the NIF)", 1, call_untraced, {ns, 8}},
      {call_return_kymo, "call and return_from, kymo, discard", 2, call_untraced, {of_kind, call_return, 1.4}},
      {call_return_to_kymo, "call and return_to, kymo, discard", 2, call_untraced, {of_kind, call_return_to, 1.4}},
      {call_process, "call, to a process", 1, call_untraced, 1.0},
@@ -289,6 +290,7 @@ trace(Kind, Pid) ->
         call_meta -> pattern(true, [{meta, null_tracer, trace}]);
         call_kymo_discard -> to_kymo(discard, Pid, [call, arity], pattern(true, [local]));
         call_kymo_overwrite -> to_kymo(overwrite, Pid, [call, arity], pattern(true, [local]));
+        call_kymo_unwanted -> to_kymo(discard, Pid, [call, arity], [send], pattern(true, [local]));
         call_return_kymo -> to_kymo(discard, Pid, [call, arity], pattern([{'_', [], [{return_trace}]}], [local]));
         call_return_to_kymo -> to_kymo(discard, Pid, [call, arity, return_to], pattern(true, [local]));
         call_process -> to_process(Pid, [call, arity], pattern(true, [local]));
