@@ -20,7 +20,7 @@
          thread_and_cpu/1, thread_of_dirty/1,
          stopped/1, stopped_once/1, stopped_missed/1, stopped_before/1, stopped_not_asked/1,
          stopped_under_load/1,
-         sizes/1, sizes_not_asked/1]).
+         sizes/1, sizes_not_asked/1, sizes_of_limit/1]).
 -export([leaf/1, inner/1, middle/1, outer/1, tail/1, loop/1, throws/1, catches/1, woken/1]).
 
 -import(erts_worker, [do/2, in/2, stop/1, told/1, flush/0]).
@@ -44,7 +44,7 @@ all() ->
      depth_of_calls, depth_of_tail_calls, depth_of_exceptions, depth_of_spec,
      thread_and_cpu, thread_of_dirty,
      stopped, stopped_once, stopped_missed, stopped_before, stopped_not_asked, stopped_under_load,
-     sizes, sizes_not_asked].
+     sizes, sizes_not_asked, sizes_of_limit].
 
 init_per_suite(Config) ->
     try erlang:system_info(kymo_series) of
@@ -880,16 +880,29 @@ sizes_not_asked(_Config) ->
     ?assertMatch([_, _, _, _ | _], Plain),
     ?assertEqual(Plain, [{Tag, enabled, [N || {_, N} <- Sizes]} || {Tag, Sizes, Options} <- Raw, Options =:= #{}]).
 
+%% A process that exceeds its limit is reported with a list, which has other numbers.
+sizes_of_limit(_Config) ->
+    {Plain, Raw} = collections(?MORE, fun() ->
+                                              Limit = #{size => 1000, kill => false, error_logger => false},
+                                              process_flag(max_heap_size, Limit),
+                                              length(lists:seq(1, 5000))
+                                      end),
+    [_ | _] = Expected = [Sizes || {gc_max_heap_size, _, Sizes} <- Plain],
+    ?assertEqual(Expected, [[N || {_, N} <- List] || {gc_max_heap_size, List, Options} <- Raw, Options =:= #{}]).
+
 collections(Tracer) ->
+    collections(Tracer, fun() ->
+                                _ = lists:seq(1, 1000),
+                                garbage_collect(),
+                                garbage_collect(self(), [{type, minor}])
+                        end).
+
+collections(Tracer, Fun) ->
     Self = self(),
     Tracee = spawn_link(fun erts_worker:worker/0),
     Ss = [trace:session_create(?MODULE, T, []) || T <- [Self, {Tracer, {trace, trace, Self, Self}}]],
     [1 = trace:process(S, Tracee, true, [garbage_collection]) || S <- Ss],
-    do(Tracee, fun() ->
-                       _ = lists:seq(1, 1000),
-                       garbage_collect(),
-                       garbage_collect(self(), [{type, minor}])
-               end),
+    do(Tracee, Fun),
     Told = told(Tracee),
     [true = trace:session_destroy(S) || S <- Ss],
     stop(Tracee),

@@ -207,18 +207,19 @@ typedef struct {
     /* For the tag stopped: how many stops before this one are not reported in this session,
      * because there were more than 16 between two events of the kind RUNNING_PROCS. */
     ErlNifUInt64 missed;
-    /* For garbage collections, with ERL_NIF_TRACER_SIZES: the ERL_NIF_TRACE_SIZES numbers
+    /* For the start and the end of a garbage collection, with ERL_NIF_TRACER_SIZES: the ERL_NIF_TRACE_SIZES numbers
      * of the list that is the fourth argument of trace_garbage_collection, in its order:
      * wordsize, old_heap_block_size, heap_block_size, mbuf_size, recent_size, stack_size,
      * old_heap_size, heap_size, bin_vheap_size, bin_vheap_block_size, bin_old_vheap_size,
-     * bin_old_vheap_block_size. NULL without the flag and for other events. */
+     * bin_old_vheap_block_size. NULL without the flag and for other events (gc_max_heap_size has
+     * a term). */
     const ErlNifUInt64 *sizes;
 } ErlNifTraceEvent;
 
 /* Flags of a tracer. TIME: events have enif_monotonic_time(ERL_NIF_NSEC). For version 2,
  * CPU: events of the tags in and in_exiting have the CPU. STOPPED: it gets events of the
- * kind STOPPED. SIZES: garbage collections have sizes and no term, and `enabled' is not
- * called for them. */
+ * kind STOPPED. SIZES: the start and the end of a garbage collection have sizes and no
+ * term, and `enabled' is not called for them. */
 #define ERL_NIF_TRACER_TIME             (1 << 0)
 #define ERL_NIF_TRACER_CPU              (1 << 1)
 #define ERL_NIF_TRACER_STOPPED          (1 << 2)
