@@ -375,6 +375,7 @@ fetched(Main, {Node, _, _} = Link, Dir, Output, Whose) ->
         {error, Why} -> not_fetched(Why, Link, Output, Whose)
     end.
 
+-spec not_fetched(term(), kymo_attach_link:t(), file:filename_all(), new | kept) -> no_return().
 %% The node removes the recording after this: what has been copied is all there is.
 not_fetched(Why, _, _, new) when Why =:= disconnected; Why =:= aborted ->
     throw({error, Why});
