@@ -159,11 +159,6 @@ static bool tells_more(void)
     return atomic_load_explicit(&version, memory_order_relaxed) >= 2;
 }
 
-static uint64_t depth_of(const ErlNifTraceEvent *e)
-{
-    return tells_more() ? e->depth : NIF_NO_DEPTH;
-}
-
 /* How many nanoseconds ago that was. */
 static uint64_t ago(ErlNifTime start)
 {
@@ -269,7 +264,7 @@ static NIF_RARE ErlNifTracerAnswer raw_plain_call(ErlNifEnv *env, struct nif_han
     if (!nif_begin(&ev, env, h)) {
         return kymo_recorder_active(h->rec) ? ERL_NIF_TRACER_TRACE : refused(h);
     }
-    nif_put_call(&ev, e->tracee, e->mfa->module, e->mfa->function, (uint32_t)e->mfa->arity, depth_of(e));
+    (void)nif_short_put(&ev, KYMO_E_CALL, e, tells_more());
     kymo_writer_put(ev.w);
     return ERL_NIF_TRACER_TRACE;
 }

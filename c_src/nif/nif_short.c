@@ -13,13 +13,6 @@ static bool has_detail(const struct nif_event *ev, uint32_t detail)
     return (ev->h->detail & detail) != 0;
 }
 
-/* The id of the function of a scheduled process; 0 = none. */
-static uint32_t scheduled_in(const struct nif_event *ev, const ErlNifTraceEvent *e)
-{
-    const ErlNifTraceMFA *mfa = e->mfa;
-    return mfa != NULL ? nif_mfa_id(ev, mfa->module, mfa->function, (uint32_t)mfa->arity) : 0;
-}
-
 /* A call or return. */
 static inline __attribute__((always_inline)) bool put_function(const struct nif_event *ev, unsigned id,
                                                                unsigned id_with_depth,
@@ -62,32 +55,30 @@ static void put_taken(const struct nif_event *ev, const ErlNifTraceEvent *e)
     }
 }
 
-static void put_in(const struct nif_event *ev, const ErlNifTraceEvent *e, bool more)
+/* A process that is scheduled in or out. id_with_reason: the form of version 2, whose fields after
+ * the function take `size` bytes. */
+static inline __attribute__((always_inline)) void put_scheduled(const struct nif_event *ev, unsigned id,
+                                                                unsigned id_with_reason, size_t size,
+                                                                const ErlNifTraceEvent *e, bool more)
 {
+    const ErlNifTraceMFA *function = e->mfa;
     uint64_t who = nif_ident(ev, e->tracee);
-    uint32_t mfa = scheduled_in(ev, e);
-    uint8_t *p = kymo_reserve(ev->w, more ? KYMO_E_IN_RUNNABLE : KYMO_E_IN, more ? 21 : 12);
-    if (p != NULL) {
-        p = kymo_put64(p, who);
-        p = kymo_put32(p, mfa);
-        if (more) {
-            p = kymo_put8(p, (uint8_t)e->runnable_by);
-            p = kymo_put64(p, (uint64_t)e->runnable_for);
-        }
-        kymo_commit(ev->w, p);
+    uint32_t mfa = function == NULL
+                       ? 0
+                       : nif_mfa_id(ev, function->module, function->function, (uint32_t)function->arity);
+    uint8_t *p = kymo_reserve(ev->w, more ? id_with_reason : id, more ? 12 + size : 12);
+    if (p == NULL) {
+        return;
     }
-}
-
-static void put_out(const struct nif_event *ev, const ErlNifTraceEvent *e, bool more)
-{
-    uint64_t who = nif_ident(ev, e->tracee);
-    uint32_t mfa = scheduled_in(ev, e);
-    uint8_t *p = kymo_reserve(ev->w, more ? KYMO_E_OUT_REASON : KYMO_E_OUT, more ? 13 : 12);
-    if (p != NULL) {
-        p = kymo_put64(p, who);
-        p = kymo_put32(p, mfa);
-        kymo_commit(ev->w, more ? kymo_put8(p, (uint8_t)e->out_reason) : p);
+    p = kymo_put64(p, who);
+    p = kymo_put32(p, mfa);
+    if (more && id == KYMO_E_IN) {
+        p = kymo_put8(p, (uint8_t)e->runnable_by);
+        p = kymo_put64(p, (uint64_t)e->runnable_for);
+    } else if (more) {
+        p = kymo_put8(p, (uint8_t)e->out_reason);
     }
+    kymo_commit(ev->w, p);
 }
 
 static void put_collection(const struct nif_event *ev, unsigned id, const ErlNifTraceEvent *e, bool more)
@@ -172,8 +163,8 @@ bool nif_short_put(const struct nif_event *ev, unsigned id, const ErlNifTraceEve
         nif_put_send(ev, id, e->tracee, e->term, e->extra, more ? e->message : 0);
         return true;
     case KYMO_E_TAKEN: put_taken(ev, e); return true;
-    case KYMO_E_IN: put_in(ev, e, more); return true;
-    case KYMO_E_OUT: put_out(ev, e, more); return true;
+    case KYMO_E_IN: put_scheduled(ev, KYMO_E_IN, KYMO_E_IN_RUNNABLE, 9, e, more); return true;
+    case KYMO_E_OUT: put_scheduled(ev, KYMO_E_OUT, KYMO_E_OUT_REASON, 1, e, more); return true;
     case KYMO_E_GC_MINOR_START:
     case KYMO_E_GC_MINOR_END:
     case KYMO_E_GC_MAJOR_START:
