@@ -36,7 +36,8 @@ load(Dir) -> erlang:load_nif(filename:join(Dir, "hog"), 0).
 -spec kinds() -> [atom()].
 kinds() ->
     [backlog, selective, collection, starved, port, ets, downstream, timer, suspended, resumed_late, blocked, dirty,
-     priority, asking, calling, disturbed, crowded].
+     priority, asking, calling, disturbed, crowded,
+     delegated].
 
 %% Returns the same variant for the same kind and seed on every runtime.
 -spec variant(atom(), integer()) -> variant().
@@ -105,6 +106,11 @@ load(Server, I) ->
 
 nothing() -> ok.
 
+%% Replies to one request after Ms milliseconds.
+worker() ->
+    receive {work, Ms, From} -> timer:sleep(Ms) end,
+    gen_server:reply(From, ok).
+
 %% {Names that `kymo why' may give to the cause, where it is, what the client does first, the
 %% server it calls, the request}
 prepare(backlog, Ms, N) ->
@@ -149,6 +155,11 @@ prepare(downstream, Ms, N) ->
 prepare(timer, Ms, _) ->
     S = server(),
     {[timer], S, fun nothing/0, S, {sleep, Ms}};
+prepare(delegated, Ms, _) ->
+    %% Another process replies.
+    S = server(),
+    Worker = spawn(fun worker/0),
+    {[timer], Worker, fun nothing/0, S, {delegate, Worker, Ms}};
 prepare(suspended, Ms, _) ->
     S = server(),
     Wait = suspend(S, Ms, fun nothing/0),
@@ -279,6 +290,9 @@ handle_call({pass, Request}, _, #{next := Next} = State) ->
     {reply, ?MODULE:ask(Next, Request), State};
 handle_call({sleep, Ms}, _, State) ->
     {reply, timer:sleep(Ms), State};
+handle_call({delegate, Worker, Ms}, From, State) ->
+    Worker ! {work, Ms, From},
+    {noreply, State};
 handle_call({query, Db}, _, State) ->
     Db ! {query, self()},
     receive {answer, Db} -> {reply, ok, State} end;

@@ -141,6 +141,7 @@ static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *
     append(x, &x->open, KYMO_AN_OPEN, a);
     a->taken = KYMO_NO_TIME;
     a->q = (struct kymo_request){.id = ++x->requests_made,
+                                 .replier = KYMO_IDENT_NONE,
                                  .sent = KYMO_NO_TIME,
                                  .fetched = KYMO_NO_TIME,
                                  .handled = KYMO_NO_TIME,
@@ -264,6 +265,7 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         return;
     a->q.replied = a->late && a->q.received < p->last ? a->q.received : p->last;
     a->q.reply_mail = a->late ? a->q.reply_mail : mail;
+    a->q.replier = p->ident;
     if (a->q.server != p->ident) { /* sent to an unknown name, or handled by another process */
         if (KYMO_IDENT_KIND(a->q.server) == KYMO_I_PID)
             return;
@@ -340,7 +342,7 @@ static struct kymo_an_request *request_of_far_child(struct kymo_an *x, struct ky
         return NULL;
     a->q.kind = KYMO_REQ_SPAWN;
     a->q.client = p->ident;
-    a->q.server = p->far_child;
+    a->q.server = a->q.replier = p->far_child;
     a->q.ref = ev->ref;
     a->q.sent = a->q.fetched = a->q.handled = p->far_start;
     a->q.handled_end = a->q.replied = p->far_end;

@@ -216,6 +216,14 @@ static void on_collection(void *arg, const struct kymo_collection *c)
         APPEND(w->collections, *c);
 }
 
+static void on_life(void *arg, const struct kymo_life *life)
+{
+    struct kymo_why *w = arg;
+    struct kymo_why_birth birth = {.process = life->process, .parent = life->parent, .at = life->start};
+    if (birth.at != KYMO_NO_TIME && birth.parent != KYMO_IDENT_NONE && wanted(w, birth.at, birth.at))
+        APPEND(w->births, birth);
+}
+
 struct kymo_why *kymo_why_new(const struct kymo_reader *r)
 {
     struct kymo_why *w = calloc(1, sizeof *w);
@@ -247,6 +255,7 @@ void kymo_why_free(struct kymo_why *w)
     free(w->held_up.p);
     free(w->suspensions.p);
     free(w->stops.p);
+    free(w->births.p);
     kymo_map_free(&w->replies);
     kymo_map_free(&w->suspends);
     kymo_map_free(&w->acted);
@@ -267,7 +276,8 @@ struct kymo_analysis_sink kymo_why_sink(struct kymo_why *w)
                                        .mail = on_mail,
                                        .request = on_request,
                                        .run = on_run,
-                                       .collection = on_collection};
+                                       .collection = on_collection,
+                                       .life = on_life};
 }
 
 /* ---- order ---- */
@@ -342,6 +352,7 @@ bool kymo_why_sort(struct kymo_why *w)
     SORT(w->to_ports, BY(from), BY_TIME(sent));
     SORT(w->asked, BY(client), BY_TIME(sent));
     SORT(w->handled, BY(server), BY_TIME(handled));
+    SORT(w->births, BY(process), BY_TIME(at));
     SORT(w->suspensions, BY_TIME(start), BY(id));
     if (w->failed)
         return false;
@@ -439,6 +450,12 @@ struct kymo_why_range kymo_why_asked(const struct kymo_why *w, uint64_t client)
 struct kymo_why_range kymo_why_handled(const struct kymo_why *w, uint64_t server)
 {
     return RANGE(w->handled, struct kymo_request, server, server);
+}
+
+const struct kymo_why_birth *kymo_why_birth(const struct kymo_why *w, uint64_t process)
+{
+    struct kymo_why_range range = RANGE(w->births, struct kymo_why_birth, process, process);
+    return range.first < range.end ? &w->births.p[range.first] : NULL;
 }
 
 /* ---- running processes ---- */

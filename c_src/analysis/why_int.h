@@ -55,6 +55,12 @@ struct kymo_why_span {
     uint32_t mfa;
 };
 
+/* The parts of struct kymo_life that are needed, of a process that was spawned. */
+struct kymo_why_birth {
+    uint64_t process, parent;
+    int64_t at;
+};
+
 /* All schedulers of a node were stopped. */
 struct kymo_why_stop {
     uint32_t node;  /* index of the timeline */
@@ -78,6 +84,7 @@ struct kymo_why {
     KYMO_WHY_LIST(struct kymo_mail) to_ports;          /* by sender and time of sending */
     KYMO_WHY_LIST(struct kymo_request) asked;          /* by client and time of sending */
     KYMO_WHY_LIST(struct kymo_request) handled;        /* by server and time of handling */
+    KYMO_WHY_LIST(struct kymo_why_birth) births;       /* by process */
     struct kymo_why_path path;
     struct kymo_why_path held_up; /* what happened during the KYMO_WHY_QUEUE stretches of path */
     uint64_t queue;               /* the server for which held_up is being filled, or KYMO_IDENT_NONE */
@@ -105,6 +112,8 @@ struct kymo_why_range kymo_why_mails(const struct kymo_why *w, uint64_t to);
 struct kymo_why_range kymo_why_to_ports(const struct kymo_why *w, uint64_t from);
 struct kymo_why_range kymo_why_asked(const struct kymo_why *w, uint64_t client);
 struct kymo_why_range kymo_why_handled(const struct kymo_why *w, uint64_t server);
+/* NULL if the process was not spawned in the windows, or by an unknown process. */
+const struct kymo_why_birth *kymo_why_birth(const struct kymo_why *w, uint64_t process);
 /* Whether the function belongs to the module of this name. */
 bool kymo_why_in_module(const struct kymo_why *w, uint32_t mfa, const char *module);
 
@@ -164,6 +173,12 @@ const struct kymo_mail *kymo_why_waker(const struct kymo_why *w, const struct ky
 /* The reply to the newest request of the process, if it was fetched in run `next`. The process
  * waited for it, even if other messages arrived. NULL if there is none. */
 const struct kymo_request *kymo_why_reply_in(const struct kymo_why *w, const struct kymo_why_run *next);
+/* The process that sent the reply to a request: the server, if another one is not known. */
+uint64_t kymo_why_replier(const struct kymo_request *q);
+/* For a request to which another process than the server replied: when the server first sent that
+ * process a message, from `start` to `end`; `start` if it did not. */
+int64_t kymo_why_handed_over(const struct kymo_why *w, const struct kymo_request *q, int64_t start,
+                             int64_t end);
 /* The number of requests that the server handled, or was handling, between the time q was sent and
  * the time it began to handle q. */
 uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_request *q);

@@ -111,6 +111,24 @@ const struct kymo_request *kymo_why_reply_in(const struct kymo_why *w, const str
     return NULL;
 }
 
+uint64_t kymo_why_replier(const struct kymo_request *q)
+{
+    return q->kind != KYMO_REQ_CAST && q->replier != KYMO_IDENT_NONE ? q->replier : q->server;
+}
+
+int64_t kymo_why_handed_over(const struct kymo_why *w, const struct kymo_request *q, int64_t start,
+                             int64_t end)
+{
+    struct kymo_why_range m = kymo_why_mails(w, q->replier);
+    int64_t first = end;
+    for (size_t i = fetched_from(w, m, start); i < m.end && w->mails.p[i].fetched <= end; i++) {
+        const struct kymo_mail *mail = &w->mails.p[i];
+        if (mail->from == q->server && mail->sent != KYMO_NO_TIME && mail->sent >= start)
+            first = kymo_earlier(first, mail->sent);
+    }
+    return first < end ? first : start;
+}
+
 uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_request *q)
 {
     struct kymo_why_range h = kymo_why_handled(w, q->server);

@@ -27,6 +27,18 @@ static size_t run_before(const struct kymo_why *w, struct kymo_why_range range, 
 
 static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end, unsigned depth);
 
+/* Walks the handling of a request from `turn`, when the server began with it, to its reply (end). If
+ * another process sent the reply, the path is in that process from when it was spawned for the request,
+ * or got a message from the server. */
+static void walk_handling(struct kymo_why *w, const struct kymo_request *q, int64_t turn, int64_t end,
+                          unsigned depth)
+{
+    uint64_t replier = kymo_why_replier(q);
+    int64_t from = replier != q->server ? kymo_why_handed_over(w, q, turn, end) : turn;
+    walk(w, replier, from, end, depth);
+    walk(w, q->server, turn, from, depth);
+}
+
 /* Walks a request from its send (start) to its reply (end): the wait in the mailbox, then its
  * handling. If other requests were ahead of it in the mailbox, what the server did for them is
  * walked too, into held_up instead of the path. */
@@ -34,7 +46,7 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
                          unsigned depth)
 {
     int64_t turn = q->handled != KYMO_NO_TIME ? kymo_earlier(kymo_later(q->handled, start), end) : start;
-    walk(w, q->server, turn, end, depth);
+    walk_handling(w, q, turn, end, depth);
     if (turn <= start)
         return;
     uint32_t others = w->queue == KYMO_IDENT_NONE ? kymo_why_handled_before(w, q) : 0;
@@ -65,6 +77,11 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
     const struct kymo_why_run *run = &w->runs.p[next];
     bool first = next == range.first; /* no earlier run is known */
     size_t before = first ? next : next - 1;
+    const struct kymo_why_birth *birth = first ? kymo_why_birth(w, run->process) : NULL;
+    if (birth != NULL && birth->at == start) { /* it could run from then on */
+        kymo_why_add_runnable(w, run->process, start, end, run);
+        return start;
+    }
     const struct kymo_request *q = kymo_why_reply_in(w, run);
     if (q != NULL && q->replied != KYMO_NO_TIME) {
         /* In runs after the send the process only looked at other messages. */
@@ -72,7 +89,7 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
             before--;
         int64_t from = first ? start : kymo_later(w->runs.p[before].end, start);
         int64_t sent = kymo_later(kymo_earlier(q->replied, end), from);
-        kymo_why_add_delivered(w, q->server, run, sent, end);
+        kymo_why_add_delivered(w, kymo_why_replier(q), run, sent, end);
         walk_request(w, q, from, sent, depth + 1);
         return from;
     }
@@ -154,6 +171,11 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
         kymo_why_add_simple(w, KYMO_IDENT_KIND(process) == KYMO_I_PORT ? KYMO_WHY_PORT : KYMO_WHY_UNKNOWN,
                             process, start, end, 0);
         return;
+    }
+    const struct kymo_why_birth *birth = kymo_why_birth(w, process);
+    if (birth != NULL && birth->at > start && birth->at < end) {
+        walk(w, birth->parent, start, birth->at, depth + 1);
+        start = birth->at;
     }
     if (range.first == range.end) {
         if (w->runs.n == 0)

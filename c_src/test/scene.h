@@ -123,6 +123,16 @@ static inline void atom(struct scene *x, uint32_t slot, uint64_t at, unsigned id
     wm(x, slot, at, id, who, name); /* the same fields with other letters */
 }
 
+static inline void spawned(struct scene *x, uint32_t slot, uint64_t at, uint64_t who, uint64_t parent,
+                           uint32_t mfa)
+{
+    uint8_t body[20];
+    memcpy(body, &who, 8);
+    memcpy(body + 8, &parent, 8);
+    memcpy(body + 16, &mfa, 4);
+    ts_record(&x->s[slot], START + at, KYMO_E_SPAWNED, body, sizeof body, false);
+}
+
 /* ---- facts ---- */
 
 #define KEEP(name, type, array, count) \

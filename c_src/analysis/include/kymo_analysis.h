@@ -137,6 +137,7 @@ enum kymo_request_end {
 struct kymo_request {
     uint64_t id;               /* from 1 */
     uint64_t client, server;   /* idents; server may be KYMO_IDENT_NONE or a name */
+    uint64_t replier;          /* the process that sent the reply; KYMO_IDENT_NONE = unknown, or none did */
     uint64_t ref;              /* hash of the reference, 0 = none */
     uint64_t mail, reply_mail; /* ids of the messages, 0 = not matched */
     uint64_t handler;          /* id of the span that handled it, 0 = unknown */
