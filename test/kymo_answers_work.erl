@@ -37,7 +37,7 @@ load(Dir) -> erlang:load_nif(filename:join(Dir, "hog"), 0).
 kinds() ->
     [backlog, selective, collection, starved, port, ets, downstream, timer, suspended, resumed_late, blocked, dirty,
      priority, asking, calling, disturbed, crowded,
-     delegated].
+     delegated, passed_on].
 
 %% Returns the same variant for the same kind and seed on every runtime.
 -spec variant(atom(), integer()) -> variant().
@@ -160,6 +160,11 @@ prepare(delegated, Ms, _) ->
     S = server(),
     Worker = spawn(fun worker/0),
     {[timer], Worker, fun nothing/0, S, {delegate, Worker, Ms}};
+prepare(passed_on, Ms, _) ->
+    %% Another server gets the request, and replies.
+    S = server(),
+    Other = server(),
+    {[timer], Other, fun nothing/0, S, {pass_on, Other, {sleep, Ms}}};
 prepare(suspended, Ms, _) ->
     S = server(),
     Wait = suspend(S, Ms, fun nothing/0),
@@ -292,6 +297,9 @@ handle_call({sleep, Ms}, _, State) ->
     {reply, timer:sleep(Ms), State};
 handle_call({delegate, Worker, Ms}, From, State) ->
     Worker ! {work, Ms, From},
+    {noreply, State};
+handle_call({pass_on, Other, Request}, From, State) ->
+    Other ! {'$gen_call', From, Request},
     {noreply, State};
 handle_call({query, Db}, _, State) ->
     Db ! {query, self()},

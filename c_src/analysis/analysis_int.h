@@ -106,6 +106,7 @@ struct kymo_an_request {
     struct kymo_request q;
     struct kymo_an_link link[KYMO_AN_LISTS];
     struct kymo_an_process *queued; /* in whose queue it is, NULL = none */
+    uint32_t outer;                 /* the request that was passed on as this one: index + 1; 0 = none */
     int64_t taken;                  /* out of the mailbox; KYMO_NO_TIME */
     bool used, counted;
     bool awaited; /* its `taken` event is expected */

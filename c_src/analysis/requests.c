@@ -7,6 +7,9 @@
  * order, it is assumed to have begun when it had fetched the request and had sent the previous
  * reply; such a time is marked as inferred. If the recording has `taken` events, they show with
  * which request the server has begun.
+ *
+ * A server may pass a request on to another process, which replies to the client. Such a request has
+ * the same reference and ends with the one that was passed on. by_ref has the newest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,8 +78,15 @@ static void uncount(struct kymo_an_process *server, struct kymo_an_request *a)
     a->counted = false;
 }
 
-/* Ends a request. */
-static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
+/* The request of the process that waits for the reply. */
+static struct kymo_an_request *outermost(const struct kymo_an *x, struct kymo_an_request *a)
+{
+    while (a->outer != 0)
+        a = request_at(x, a->outer);
+    return a;
+}
+
+static void close_one(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
 {
     struct kymo_an_process *server = kymo_an_known(x, a->q.server);
     if (a->q.handled == KYMO_NO_TIME)
@@ -87,7 +97,8 @@ static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t 
     uncount(server, a);
     if (server != NULL && server->handling == place_of(x, a))
         server->handling = 0;
-    struct kymo_an_process *client = a->q.kind != KYMO_REQ_CAST ? kymo_an_known(x, a->q.client) : NULL;
+    bool asks = a->q.kind != KYMO_REQ_CAST && !a->q.passed_on;
+    struct kymo_an_process *client = asks ? kymo_an_known(x, a->q.client) : NULL;
     if (client != NULL && client->asked > 0)
         client->asked--;
     if (!a->early)
@@ -98,6 +109,17 @@ static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t 
         kymo_map_remove(&x->by_mail, a->q.mail);
     drop(x, &x->open, KYMO_AN_OPEN, a);
     a->used = false;
+}
+
+/* Ends a request, and all with the same reference: those that it was passed on as, or was before. */
+static void close_request(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
+{
+    struct kymo_an_request *newest = a->q.ref != 0 ? find(x, &x->by_ref, a->q.ref) : NULL;
+    for (a = newest != NULL ? newest : a; a != NULL;) {
+        struct kymo_an_request *outer = request_at(x, a->outer);
+        close_one(x, a, ended);
+        a = outer;
+    }
 }
 
 /* Returns a place for the next request: a free one, or that of the oldest. */
@@ -118,10 +140,12 @@ static struct kymo_an_request *free_place(struct kymo_an *x)
     return &x->requests[i];
 }
 
-static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *map, uint64_t key)
+/* outer: the place of the request that is passed on, or 0. */
+static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *map, uint64_t key,
+                                            uint32_t outer)
 {
     struct kymo_an_request *a = find(x, map, key);
-    if (a != NULL) /* the same reference is used again */
+    if (a != NULL && outer == 0) /* the same reference is used again */
         close_request(x, a, KYMO_REQ_OPEN);
     a = free_place(x);
     if (a == NULL)
@@ -136,6 +160,8 @@ static struct kymo_an_request *open_request(struct kymo_an *x, struct kymo_map *
         return NULL;
     }
     memset(a, 0, sizeof *a);
+    if (outer != 0 && request_at(x, outer)->used)
+        a->outer = outer;
     *place = place_of(x, a);
     a->used = true;
     append(x, &x->open, KYMO_AN_OPEN, a);
@@ -177,8 +203,19 @@ static void sent_at_last(struct kymo_an_process *p, struct kymo_an_request *a)
     p->asked++;
 }
 
+/* The request of another process that p passes on, or NULL. */
+static struct kymo_an_request *passed_on(const struct kymo_an *x, const struct kymo_an_process *p,
+                                         const struct kymo_event *ev, uint8_t kind)
+{
+    bool refers = kind == KYMO_REQ_CALL || kind == KYMO_REQ_IO;
+    struct kymo_an_request *a = refers ? find(x, &x->by_ref, ev->ref) : NULL;
+    bool passes = a != NULL && !a->early && a->q.kind == kind && outermost(x, a)->q.client != p->ident;
+    return passes ? a : NULL;
+}
+
+/* outer: the place of the request that is passed on, or 0. */
 static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
-                         uint64_t mail, uint8_t kind)
+                         uint64_t mail, uint8_t kind, uint32_t outer)
 {
     bool cast = kind == KYMO_REQ_CAST;
     if ((!cast && ev->ref == 0) || (cast && mail == 0))
@@ -189,9 +226,10 @@ static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const str
         return;
     }
     struct kymo_an_request *a =
-        cast ? open_request(x, &x->by_mail, mail) : open_request(x, &x->by_ref, ev->ref);
+        cast ? open_request(x, &x->by_mail, mail, 0) : open_request(x, &x->by_ref, ev->ref, outer);
     if (a == NULL)
         return;
+    a->q.passed_on = outer != 0;
     const struct kymo_span *in = kymo_an_innermost(p);
     a->q.kind = kind;
     a->q.client = p->ident;
@@ -202,7 +240,7 @@ static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const str
     a->q.waiter = in != NULL ? in->id : 0;
     a->q.waiter_mfa = in != NULL ? in->mfa : 0;
     p->life.requests++;
-    p->asked += !cast;
+    p->asked += !cast && outer == 0;
     struct kymo_an_process *server = kymo_an_known(x, a->q.server);
     if (server == NULL)
         return;
@@ -230,6 +268,16 @@ static void infer_handled(struct kymo_an *x, struct kymo_an_process *server, str
     a->q.inferred = true;
 }
 
+/* The same, when the server sends a reply or passes the request on. reply_before: when it did so before. */
+static void begun(struct kymo_an *x, struct kymo_an_process *server, struct kymo_an_request *a,
+                  int64_t reply_before)
+{
+    if (a->queued == server && !server->handlers_seen && a->taken == KYMO_NO_TIME)
+        infer_handled(x, server, a, reply_before);
+    if (a->queued == server)
+        unqueue(x, a);
+}
+
 /* For a reply without a request message: the sender is a process that the receiver of the reply
  * has started for the request. Returns NULL if it is not. */
 static struct kymo_an_request *request_of_child(struct kymo_an *x, struct kymo_an_process *p,
@@ -239,7 +287,7 @@ static struct kymo_an_request *request_of_child(struct kymo_an *x, struct kymo_a
     if (p->life.start == KYMO_NO_TIME || ev->ref == 0 ||
         (!to_alias && kymo_an_receiver(x, ev->peer) != p->life.parent))
         return NULL;
-    struct kymo_an_request *a = open_request(x, &x->by_ref, ev->ref);
+    struct kymo_an_request *a = open_request(x, &x->by_ref, ev->ref, 0);
     if (a == NULL)
         return NULL;
     a->q.kind = KYMO_REQ_SPAWN;
@@ -263,19 +311,20 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         a = request_of_child(x, p, ev);
     if (a == NULL || a->q.replied != KYMO_NO_TIME)
         return;
-    a->q.replied = a->late && a->q.received < p->last ? a->q.received : p->last;
-    a->q.reply_mail = a->late ? a->q.reply_mail : mail;
-    a->q.replier = p->ident;
+    for (struct kymo_an_request *each = a; each != NULL; each = request_at(x, each->outer)) {
+        each->q.replied = each->late && each->q.received < p->last ? each->q.received : p->last;
+        each->q.reply_mail = each->late ? each->q.reply_mail : mail;
+        each->q.replier = p->ident;
+        if (each != a)
+            uncount(kymo_an_known(x, each->q.server), each);
+    }
     if (a->q.server != p->ident) { /* sent to an unknown name, or handled by another process */
         if (KYMO_IDENT_KIND(a->q.server) == KYMO_I_PID)
             return;
         a->q.server = p->ident;
     }
     uncount(p, a);
-    if (a->queued != NULL && !p->handlers_seen && a->taken == KYMO_NO_TIME)
-        infer_handled(x, p, a, before);
-    if (a->queued != NULL)
-        unqueue(x, a);
+    begun(x, p, a, before);
     if (a->late)
         close_request(x, a, KYMO_REQ_REPLIED);
 }
@@ -284,8 +333,13 @@ void kymo_an_request_sent(struct kymo_an *x, struct kymo_an_process *p, const st
                           uint64_t mail)
 {
     uint8_t kind = kind_of(ev->message);
+    struct kymo_an_request *outer = passed_on(x, p, ev, kind);
+    if (outer != NULL) {
+        begun(x, p, outer, p->replied);
+        p->replied = p->last;
+    }
     if (kind != 0)
-        sent_request(x, p, ev, mail, kind);
+        sent_request(x, p, ev, mail, kind, outer != NULL ? place_of(x, outer) : 0);
     else if (ev->message == KYMO_MSG_REPLY || ev->message == KYMO_MSG_IO_REPLY)
         sent_reply(x, p, ev, mail);
 }
@@ -297,7 +351,7 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
                                 : mail != 0  ? find(x, &x->by_mail, mail)
                                              : NULL;
     if (a == NULL && x->flows.nodes && ev->ref != 0 && ev->peer == KYMO_IDENT_NONE) {
-        a = open_request(x, &x->by_ref, ev->ref);
+        a = open_request(x, &x->by_ref, ev->ref, 0);
         if (a != NULL) {
             a->early = true;
             a->q.kind = kind_of(ev->message);
@@ -337,7 +391,7 @@ static struct kymo_an_request *request_of_far_child(struct kymo_an *x, struct ky
     bool sure = !p->far_unsure;
     p->far_exits--;
     p->far_unsure = p->far_unsure && p->far_exits > 0;
-    struct kymo_an_request *a = sure ? open_request(x, &x->by_ref, ev->ref) : NULL;
+    struct kymo_an_request *a = sure ? open_request(x, &x->by_ref, ev->ref, 0) : NULL;
     if (a == NULL)
         return NULL;
     a->q.kind = KYMO_REQ_SPAWN;
@@ -376,7 +430,7 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
         return;
     struct kymo_an_request *a = find(x, &x->by_ref, ev->ref);
     bool result = a == NULL && down && (a = request_of_far_child(x, p, ev)) != NULL;
-    if (a == NULL || a->q.client != p->ident)
+    if (a == NULL || outermost(x, a)->q.client != p->ident)
         return;
     if (result) {
         a->q.reply_mail = mail;
@@ -387,13 +441,15 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
         a->q.waiter = in != NULL ? in->id : 0;
         a->q.waiter_mfa = in != NULL ? in->mfa : 0;
     }
-    a->q.received = p->last;
-    if (!down && a->q.replied == KYMO_NO_TIME && kymo_timeline_apart(x->r, a->q.client, a->q.server)) {
-        a->late = true;
-        a->q.reply_mail = mail;
-        return;
+    bool late = !down && a->q.replied == KYMO_NO_TIME && kymo_timeline_apart(x->r, p->ident, a->q.server);
+    for (struct kymo_an_request *each = a; each != NULL; each = request_at(x, each->outer)) {
+        each->q.received = p->last;
+        each->late = late;
+        if (late)
+            each->q.reply_mail = mail;
     }
-    close_request(x, a, down ? KYMO_REQ_DOWN : KYMO_REQ_REPLIED);
+    if (!late)
+        close_request(x, a, down ? KYMO_REQ_DOWN : KYMO_REQ_REPLIED);
 }
 
 void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_mail *mail)
@@ -489,7 +545,8 @@ static void close_calls_of(struct kymo_an *x, uint64_t client)
     struct kymo_an_request *a = request_at(x, x->open.first);
     while (a != NULL) {
         struct kymo_an_request *next = request_at(x, a->link[KYMO_AN_OPEN].next);
-        if (!a->late && a->q.kind != KYMO_REQ_CAST && a->q.client == client)
+        bool asks = a->used && !a->q.passed_on && a->q.kind != KYMO_REQ_CAST;
+        if (asks && !a->late && a->q.client == client)
             close_request(x, a, KYMO_REQ_GONE);
         a = next;
     }

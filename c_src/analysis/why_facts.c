@@ -178,7 +178,7 @@ static void on_request(void *arg, const struct kymo_request *q)
     end = end != KYMO_NO_TIME && q->handled_end > end ? q->handled_end : end;
     if (!wanted(w, q->sent != KYMO_NO_TIME ? q->sent : q->fetched, end))
         return;
-    if (q->kind != KYMO_REQ_CAST)
+    if (q->kind != KYMO_REQ_CAST && !q->passed_on)
         APPEND(w->asked, *q);
     if (q->handled != KYMO_NO_TIME)
         APPEND(w->handled, *q);

@@ -179,6 +179,9 @@ uint64_t kymo_why_replier(const struct kymo_request *q);
  * process a message, from `start` to `end`; `start` if it did not. */
 int64_t kymo_why_handed_over(const struct kymo_why *w, const struct kymo_request *q, int64_t start,
                              int64_t end);
+/* The request as which q was passed on to the process that replied, if it is known when that process
+ * began to handle it; NULL otherwise. */
+const struct kymo_request *kymo_why_passed_on(const struct kymo_why *w, const struct kymo_request *q);
 /* The number of requests that the server handled, or was handling, between the time q was sent and
  * the time it began to handle q. */
 uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_request *q);

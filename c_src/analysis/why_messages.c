@@ -129,6 +129,17 @@ int64_t kymo_why_handed_over(const struct kymo_why *w, const struct kymo_request
     return first < end ? first : start;
 }
 
+const struct kymo_request *kymo_why_passed_on(const struct kymo_why *w, const struct kymo_request *q)
+{
+    struct kymo_why_range h = kymo_why_handled(w, kymo_why_replier(q));
+    for (size_t i = h.first; q->ref != 0 && i < h.end && w->handled.p[i].handled <= q->replied; i++) {
+        const struct kymo_request *other = &w->handled.p[i];
+        if (other->passed_on && other->ref == q->ref && other->id != q->id)
+            return other;
+    }
+    return NULL;
+}
+
 uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_request *q)
 {
     struct kymo_why_range h = kymo_why_handled(w, q->server);

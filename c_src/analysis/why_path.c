@@ -26,16 +26,29 @@ static size_t run_before(const struct kymo_why *w, struct kymo_why_range range, 
 }
 
 static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end, unsigned depth);
+static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64_t start, int64_t end,
+                         unsigned depth);
 
 /* Walks the handling of a request from `turn`, when the server began with it, to its reply (end). If
- * another process sent the reply, the path is in that process from when it was spawned for the request,
- * or got a message from the server. */
+ * another process sent the reply, the path is in that process from when the request was passed on to
+ * it, or else from when the server sent it another message or spawned it. */
 static void walk_handling(struct kymo_why *w, const struct kymo_request *q, int64_t turn, int64_t end,
                           unsigned depth)
 {
     uint64_t replier = kymo_why_replier(q);
-    int64_t from = replier != q->server ? kymo_why_handed_over(w, q, turn, end) : turn;
-    walk(w, replier, from, end, depth);
+    if (replier == q->server) {
+        walk(w, q->server, turn, end, depth);
+        return;
+    }
+    const struct kymo_request *on = kymo_why_passed_on(w, q);
+    if (on != NULL) {
+        int64_t sent = kymo_earlier(kymo_later(on->sent, turn), end);
+        walk_request(w, on, sent, end, depth + 1);
+        walk(w, on->client, turn, sent, depth + 1);
+        return;
+    }
+    int64_t from = kymo_why_handed_over(w, q, turn, end);
+    walk(w, replier, from, end, depth + 1);
     walk(w, q->server, turn, from, depth);
 }
 

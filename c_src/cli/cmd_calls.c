@@ -172,6 +172,7 @@ static void text_request(const struct cli_calls *c, const struct kymo_request *q
            CLI_DURATION(kymo_request_handling(q)), CLI_DURATION(kymo_request_reply(q)), q->ahead,
            (int)depth * 2, "", client, server, function[0] != '\0' ? " " : "", function,
            q->ended == KYMO_REQ_DOWN  ? " (server died)"
+           : q->passed_on             ? " (passed on)"
            : q->kind == KYMO_REQ_CAST ? " (cast)"
                                       : "");
 }
@@ -225,6 +226,7 @@ static void json_tree(struct cli_calls *c, const struct kymo_request *q, unsigne
     cli_json_ns("queued_ns", kymo_request_queued(q));
     cli_json_ns("handling_ns", kymo_request_handling(q));
     cli_json_ns("reply_ns", kymo_request_reply(q));
+    cli_json_bool("passed_on", q->passed_on);
     cli_json_bool("inferred", q->inferred);
     cli_json_uint("ahead", q->ahead);
     if (c->tree) {

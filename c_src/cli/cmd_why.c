@@ -62,10 +62,10 @@ static void on_request(void *arg, const struct kymo_request *q)
     struct why *w = arg;
     bool cast = q->kind == KYMO_REQ_CAST;
     int64_t total = kymo_request_total(q);
-    if (total == KYMO_NO_TIME)
+    if (total == KYMO_NO_TIME || q->passed_on)
         return;
     if (w->a.filter.n_pids != 0 && !cli_wants_process(&w->a, q->client) &&
-        !cli_wants_process(&w->a, q->server))
+        !cli_wants_process(&w->a, q->server) && !cli_wants_process(&w->a, q->replier))
         return;
     if (cast && !w->casts) {
         if (is_then(w, q->sent, q->handled_end) && total > w->slowest_cast)

@@ -372,8 +372,8 @@ static void write_handled(struct kymo_otlp_spans *x, const struct kymo_otlp_requ
 static void write_reply(struct kymo_otlp_spans *x, const struct kymo_otlp_request *r,
                         const struct kymo_request *q, struct kymo_otlp_span span)
 {
-    if (q->kind == KYMO_REQ_CAST || q->ended != KYMO_REQ_REPLIED || q->replied == KYMO_NO_TIME ||
-        q->received == KYMO_NO_TIME)
+    if (q->kind == KYMO_REQ_CAST || q->passed_on || q->ended != KYMO_REQ_REPLIED ||
+        q->replied == KYMO_NO_TIME || q->received == KYMO_NO_TIME)
         return;
     span.id = kymo_otlp_part_id(r->key, PART_REPLY);
     span.name = "reply";

@@ -90,6 +90,7 @@
     X(reply_ns,         INTEGER, "time from replied_ns to received_ns") \
     X(ahead,            INTEGER, "number of requests to this server without a reply when it was sent") \
     X(ended,            TEXT,    "replied, down, open, no_reply or gone (the client exited)") \
+    X(passed_on,        BOOLEAN, "the client passed on a request of another process, which received the reply") \
     X(inferred,         BOOLEAN, "handled_ns was derived from the order of the replies, not from the callback") \
     X(handler,          TEXT,    "callback that handled it") \
     X(handler_id,       INTEGER, "id of that call in spans") \

@@ -96,6 +96,7 @@ static int request(const struct kymo_table_source *s, const struct kymo_request 
     case REQUESTS_reply_ns: return kymo_cell_duration(c, kymo_request_reply(row));
     case REQUESTS_ahead: return kymo_cell_count(c, row->ahead);
     case REQUESTS_ended: return kymo_cell_word(c, kymo_request_end_name(row->ended));
+    case REQUESTS_passed_on: return kymo_cell_bool(c, row->passed_on);
     case REQUESTS_inferred: return kymo_cell_bool(c, row->inferred);
     case REQUESTS_handler: return kymo_cell_function(c, s, row->handler_mfa);
     case REQUESTS_handler_id: return kymo_cell_id(c, row->handler);

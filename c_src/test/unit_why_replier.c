@@ -90,12 +90,45 @@ static void replied_by_a_busy_worker(void **state)
     free(answer);
 }
 
+/* The server passes the request on to PID(7), in whose mailbox it waits behind another one. */
+static void passed_on_to_a_busy_server(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = new_answer();
+    calls_a_server(&x);
+    wm(&x, 0, 21000, KYMO_E_IN, PID(7), x.b);
+    message(&x, 0, 21200, KYMO_E_SEND, PID(5), PID(7), KYMO_MSG_CALL, 55);
+    message(&x, 0, 21500, KYMO_E_RECEIVE, PID(7), PID(5), KYMO_MSG_CALL, 55);
+    wm(&x, 0, 22000, KYMO_E_CALL, PID(7), x.handle_call);
+    message(&x, 1, 100000, KYMO_E_SEND, PID(9), PID(7), KYMO_MSG_CALL, REF);
+    does_not_reply(&x, 110000);
+    wm(&x, 0, 600000, KYMO_E_RETURN_FROM, PID(7), x.handle_call);
+    message(&x, 0, 600010, KYMO_E_SEND, PID(7), PID(5), KYMO_MSG_REPLY, 55);
+    message(&x, 0, 600020, KYMO_E_RECEIVE, PID(7), PID(9), KYMO_MSG_CALL, REF);
+    wm(&x, 0, 600030, KYMO_E_CALL, PID(7), x.handle_call);
+    wm(&x, 0, 800000, KYMO_E_RETURN_FROM, PID(7), x.handle_call);
+    message(&x, 0, 800010, KYMO_E_SEND, PID(7), PID(1), KYMO_MSG_REPLY, REF);
+    wm(&x, 0, 810000, KYMO_E_OUT, PID(7), x.b);
+    wm(&x, 0, 850000, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 860000, KYMO_E_RECEIVE, PID(1), PID(7), KYMO_MSG_REPLY, REF);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+    explain(&x, answer);
+    assert_int_equal(part(answer, KYMO_WHY_QUEUE, PID(7))->ns, 600030 - 100000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(7))->ns, 800010 - 600030);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(9))->ns, 100000 - 20000);
+    assert_null(part(answer, KYMO_WHY_UNKNOWN, PID(9)));
+    close_scene(&x);
+    free(answer);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
         T(replied_by_a_child),
         T(replied_by_a_busy_worker),
+        T(passed_on_to_a_busy_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

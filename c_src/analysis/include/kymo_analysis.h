@@ -148,6 +148,8 @@ struct kymo_request {
     uint8_t ended;   /* enum kymo_request_end */
     bool inferred;   /* handled was derived from the order of the server's replies, because its
                       callbacks were not traced */
+    bool passed_on;  /* the client passed on a request of another process, which waits for the reply:
+                        received is the time there */
     int64_t sent;    /* by the client */
     int64_t fetched; /* into the server's mailbox */
     int64_t handled; /* the server began to handle it, or took it out of its mailbox */
