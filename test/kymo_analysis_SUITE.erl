@@ -15,7 +15,8 @@
 
 all() ->
     [
-        stats_durations, stats_equal_perfetto, stats_processes, calls, calls_tree, other_requests, mailboxes,
+        stats_durations, stats_equal_perfetto, stats_processes, calls, calls_tree, other_requests, no_reply,
+        mailboxes,
         why_adds_up, why_many, why_casts, why_queue, why_arguments, diff_finds_the_slower, print_tree,
         print_json, speedscope, names_of_behaviours, names_of_relatives,
         names_of_relatives_in_elixir, timeouts_are_no_messages, names_in_exports, nothing_to_show
@@ -234,6 +235,44 @@ other_requests(Config) ->
     ?assert(lists:member({<<"io">>, pid(Io), <<"replied">>}, Kinds)),
     ?assert(lists:member({<<"spawn">>, pid(Task), <<"replied">>}, Kinds)),
     ?assertEqual(1, length([D || {_, _, <<"down">>} = D <- Kinds])).
+
+%% A call that times out, one whose server is killed, and one that is still open: the first two have a
+%% duration and are explained by what their server did.
+no_reply(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    {Silent, Killed, Open, Client} = record(Dir, fun() ->
+        Sleeps = fun() -> receive {'$gen_call', _, _} -> timer:sleep(infinity) end end,
+        {S, K, O} = {spawn(Sleeps), spawn(Sleeps), spawn(Sleeps)},
+        Waits = spawn(fun() -> gen_server:call(O, hello, infinity) end),
+        wait_until_waiting(Waits),
+        {'EXIT', {timeout, _}} = (catch gen_server:call(S, hello, 150)),
+        {C, Ref} = spawn_monitor(fun() -> gen_server:call(K, hello, infinity) end),
+        wait_until_waiting(C),
+        wait_until_sleeping(K),
+        timer:sleep(50), % the cause that is looked for
+        exit(K, kill),
+        receive {'DOWN', Ref, process, C, {killed, _}} -> ok end,
+        {S, K, O, C}
+    end),
+    #{<<"slowest">> := Requests} = json(["calls", "--json", "-n", "1000", "-q", Dir]),
+    [Waited] = [T || #{<<"server_pid">> := S, <<"ended">> := <<"timeout">>, <<"total_ns">> := T} <- Requests,
+                     S =:= pid(Silent)],
+    ?assert(Waited >= 150000000),
+    #{<<"answers">> := [#{<<"server_pid">> := Server, <<"total_ns">> := Waited, <<"parts">> := [Part | _]}]} =
+        json(["why", "--json", "-q", "--pid", pid_to_list(Silent), Dir]),
+    ?assertEqual(pid(Silent), Server),
+    ?assertMatch(#{<<"cause">> := <<"timer">>, <<"process_pid">> := Server}, Part),
+    #{<<"answers">> := [#{<<"parts">> := [Until | _]}]} =
+        json(["why", "--json", "-q", "--pid", pid_to_list(Client), Dir]),
+    ?assertEqual({<<"timer">>, pid(Killed)}, {maps:get(<<"cause">>, Until), maps:get(<<"process_pid">>, Until)}),
+    {0, Text} = kymo_cli:run(["why", Dir]),
+    ?assertNotEqual(nomatch, re:run(Text, "[12] requests? had no reply, the oldest for .* -> .*" ++ pid_to_list(Open))).
+
+wait_until_sleeping(Pid) ->
+    case process_info(Pid, current_function) of
+        {_, {timer, sleep, 1}} -> ok;
+        _ -> erlang:yield(), wait_until_sleeping(Pid)
+    end.
 
 mailboxes(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),

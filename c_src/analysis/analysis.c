@@ -27,6 +27,7 @@ static void on_message(struct kymo_an *x, struct kymo_an_process *p, const struc
     x->res->has_numbers = x->res->has_numbers || ev->number != 0;
     if (ev->id == KYMO_E_RECEIVE && ev->message == KYMO_MSG_TIMEOUT) {
         kymo_an_timeout(x, p);
+        kymo_an_request_timeout(x, p);
     } else if (ev->id == KYMO_E_RECEIVE) {
         p->life.received++;
         kymo_an_request_received(x, p, ev, kymo_an_receive(x, p, ev));

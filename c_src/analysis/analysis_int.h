@@ -78,6 +78,7 @@ struct kymo_an_process {
     int64_t replied;           /* time of its newest reply */
     uint32_t pending;          /* calls to it without a reply */
     uint32_t asked;            /* calls by it without a reply */
+    uint32_t newest_call;      /* its newest request of kind KYMO_REQ_CALL: index + 1 */
     bool handlers_seen;        /* its callbacks are traced */
     /* Processes on other nodes that it spawned and that have exited, without a 'DOWN' yet:
      * how many, and the newest. */
@@ -95,6 +96,7 @@ enum kymo_an_function {
     /* Callbacks that handle requests. */
     KYMO_AN_F_CALL = 4,
     KYMO_AN_F_CAST = 8,
+    KYMO_AN_F_ASKS = 16, /* gen:do_call/4, which waits for the reply to a call */
     KYMO_AN_F_HANDLES = KYMO_AN_F_CALL | KYMO_AN_F_CAST
 };
 
@@ -108,6 +110,8 @@ struct kymo_an_request {
     struct kymo_an_process *queued; /* in whose queue it is, NULL = none */
     uint32_t outer;                 /* the request that was passed on as this one: index + 1; 0 = none */
     int64_t taken;                  /* out of the mailbox; KYMO_NO_TIME */
+    uint64_t loss_epoch;            /* when it was sent */
+    uint8_t timeouts; /* since the client's receive for the reply has timed out, with that one; up to 2 */
     bool used, counted;
     bool awaited; /* its `taken` event is expected */
     /* Between nodes: the send event is recorded after the message has been passed on, so the
@@ -265,6 +269,8 @@ void kymo_an_request_sent(struct kymo_an *x, struct kymo_an_process *p, const st
                           uint64_t mail);
 void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                               uint64_t mail);
+/* A receive of p has timed out: it may have been the one for the reply to its newest call. */
+void kymo_an_request_timeout(struct kymo_an *x, struct kymo_an_process *p);
 /* p takes a message out of its mailbox, which may be a request. */
 void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_mail *mail);
 /* A call of p began: it may be a callback that handles a request. */

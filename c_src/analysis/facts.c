@@ -21,7 +21,8 @@ int64_t kymo_request_handling(const struct kymo_request *q)
 
 int64_t kymo_request_reply(const struct kymo_request *q)
 {
-    return q->kind == KYMO_REQ_CAST ? KYMO_NO_TIME : kymo_since(q->replied, q->received);
+    bool none = q->kind == KYMO_REQ_CAST || q->ended == KYMO_REQ_TIMEOUT;
+    return none ? KYMO_NO_TIME : kymo_since(q->replied, q->received);
 }
 
 const char *kymo_request_kind_name(unsigned kind)
@@ -32,8 +33,8 @@ const char *kymo_request_kind_name(unsigned kind)
 
 const char *kymo_request_end_name(unsigned end)
 {
-    static const char *const names[] = {"replied", "down", "open", "no_reply", "gone"};
-    return end <= KYMO_REQ_GONE ? names[end] : "?";
+    static const char *const names[] = {"replied", "down", "open", "no_reply", "gone", "timeout"};
+    return end <= KYMO_REQ_TIMEOUT ? names[end] : "?";
 }
 
 const char *kymo_span_end_name(unsigned end)

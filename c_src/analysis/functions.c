@@ -25,6 +25,8 @@ static uint8_t by_name(const struct kymo_an *x, uint32_t id)
         return KYMO_AN_F_CALL | KYMO_AN_F_CAST;
     if (is_named(f, "hibernate") && mfa.arity == 3 && is_named(kymo_reader_atom(x->r, mfa.module), "erlang"))
         return KYMO_AN_F_HIBERNATE;
+    if (is_named(f, "do_call") && mfa.arity == 4 && is_named(kymo_reader_atom(x->r, mfa.module), "gen"))
+        return KYMO_AN_F_ASKS;
     return 0;
 }
 

@@ -91,7 +91,11 @@ static void close_one(struct kymo_an *x, struct kymo_an_request *a, uint8_t ende
     struct kymo_an_process *server = kymo_an_known(x, a->q.server);
     if (a->q.handled == KYMO_NO_TIME)
         a->q.handled = a->taken;
-    a->q.ended = a->late ? (uint8_t)KYMO_REQ_REPLIED : ended;
+    if (a->late)
+        ended = KYMO_REQ_REPLIED;
+    else if (a->timeouts > 0 && ended != KYMO_REQ_REPLIED)
+        ended = KYMO_REQ_TIMEOUT;
+    a->q.ended = ended;
     if (a->queued != NULL)
         unqueue(x, a);
     uncount(server, a);
@@ -241,6 +245,9 @@ static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const str
     a->q.waiter_mfa = in != NULL ? in->mfa : 0;
     p->life.requests++;
     p->asked += !cast && outer == 0;
+    a->loss_epoch = x->loss_epoch;
+    if (kind == KYMO_REQ_CALL && outer == 0)
+        p->newest_call = place_of(x, a);
     struct kymo_an_process *server = kymo_an_known(x, a->q.server);
     if (server == NULL)
         return;
@@ -318,15 +325,13 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         if (each != a)
             uncount(kymo_an_known(x, each->q.server), each);
     }
-    if (a->q.server != p->ident) { /* sent to an unknown name, or handled by another process */
-        if (KYMO_IDENT_KIND(a->q.server) == KYMO_I_PID)
-            return;
+    if (a->q.server == p->ident || KYMO_IDENT_KIND(a->q.server) != KYMO_I_PID) { /* it was sent to a name */
         a->q.server = p->ident;
+        uncount(p, a);
+        begun(x, p, a, before);
     }
-    uncount(p, a);
-    begun(x, p, a, before);
-    if (a->late)
-        close_request(x, a, KYMO_REQ_REPLIED);
+    if (a->late || a->timeouts > 1)
+        close_request(x, a, KYMO_REQ_TIMEOUT);
 }
 
 void kymo_an_request_sent(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
@@ -450,6 +455,27 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
     }
     if (!late)
         close_request(x, a, down ? KYMO_REQ_DOWN : KYMO_REQ_REPLIED);
+}
+
+/* gen:do_call/4 waits for the reply until a time, and then looks for it a last time, without waiting. If
+ * the process was scheduled in within that function since it sent the call, it has waited there. The
+ * server may still handle the request, which therefore ends with the reply. */
+void kymo_an_request_timeout(struct kymo_an *x, struct kymo_an_process *p)
+{
+    struct kymo_an_request *a = request_at(x, p->newest_call);
+    if (a == NULL || !a->used || a->late || a->q.client != p->ident || a->loss_epoch != x->loss_epoch)
+        return;
+    bool waited =
+        p->running && p->run_start > a->q.sent && (kymo_an_function(x, p->in_mfa) & KYMO_AN_F_ASKS) != 0;
+    if (a->timeouts == 0 && !waited)
+        return;
+    for (struct kymo_an_request *each = find(x, &x->by_ref, a->q.ref); each != NULL;
+         each = request_at(x, each->outer)) {
+        each->q.received = each->timeouts == 0 ? p->last : each->q.received;
+        each->timeouts = each->timeouts == 0 ? 1 : 2;
+    }
+    if (a->timeouts > 1 && a->q.replied != KYMO_NO_TIME)
+        close_request(x, a, KYMO_REQ_TIMEOUT);
 }
 
 void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_mail *mail)

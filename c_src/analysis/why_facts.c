@@ -196,6 +196,7 @@ static void on_run(void *arg, const struct kymo_run *run)
                                 .end = run->end,
                                 .runnable = run->runnable,
                                 .by = run->by,
+                                .exited = run->exited,
                                 .acted = acted != NULL ? *acted : KYMO_NO_TIME};
     /* After a run without an end, the next run is kept too, even outside the windows: it shows
      * that the former is not the last run of the process (see close_runs). */

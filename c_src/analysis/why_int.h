@@ -45,6 +45,7 @@ struct kymo_why_run {
     int64_t start, end;
     int64_t runnable; /* time in a run queue before; KYMO_NO_TIME = unknown */
     uint8_t by;       /* enum kymo_runnable */
+    bool exited;      /* it ended with the process */
     int64_t acted;    /* its first call, return or send in this run; KYMO_NO_TIME = none */
 };
 
@@ -173,6 +174,9 @@ const struct kymo_mail *kymo_why_waker(const struct kymo_why *w, const struct ky
 /* The reply to the newest request of the process, if it was fetched in run `next`. The process
  * waited for it, even if other messages arrived. NULL if there is none. */
 const struct kymo_request *kymo_why_reply_in(const struct kymo_why *w, const struct kymo_why_run *next);
+/* The newest request of the process, if it ended without a reply in run `next`: the server exited, or the
+ * process stopped waiting. NULL if there is none. */
+const struct kymo_request *kymo_why_failed_in(const struct kymo_why *w, const struct kymo_why_run *next);
 /* The process that sent the reply to a request: the server, if another one is not known. */
 uint64_t kymo_why_replier(const struct kymo_request *q);
 /* For a request to which another process than the server replied: when the server first sent that
@@ -225,6 +229,9 @@ void kymo_why_add_delivered(struct kymo_why *w, uint64_t from, const struct kymo
 /* A wait between the runs `before` and `next` that no message explains. */
 void kymo_why_add_silent(struct kymo_why *w, const struct kymo_why_run *before,
                          const struct kymo_why_run *next, int64_t start, int64_t end);
+
+/* A wait after run `last`, whose end is not known. */
+void kymo_why_add_last(struct kymo_why *w, const struct kymo_why_run *last, int64_t start, int64_t end);
 
 /* Fills w->path with the critical path of `process` from start to end. */
 void kymo_why_walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end);

@@ -111,6 +111,25 @@ const struct kymo_request *kymo_why_reply_in(const struct kymo_why *w, const str
     return NULL;
 }
 
+const struct kymo_request *kymo_why_failed_in(const struct kymo_why *w, const struct kymo_why_run *next)
+{
+    struct kymo_why_range asked = kymo_why_asked(w, next->process);
+    size_t low = asked.first, high = asked.end;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (w->asked.p[mid].sent < next->start)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == asked.first)
+        return NULL;
+    const struct kymo_request *q = &w->asked.p[low - 1];
+    bool failed = q->ended == KYMO_REQ_DOWN || q->ended == KYMO_REQ_TIMEOUT;
+    return failed && q->sent != KYMO_NO_TIME && q->received >= next->start && q->received <= next->end ? q
+                                                                                                       : NULL;
+}
+
 uint64_t kymo_why_replier(const struct kymo_request *q)
 {
     return q->kind != KYMO_REQ_CAST && q->replier != KYMO_IDENT_NONE ? q->replier : q->server;

@@ -82,6 +82,19 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
     w->queue = KYMO_IDENT_NONE;
 }
 
+/* When the wait for a reply that did not come ended: the server exited, or the process could run `run`
+ * after a timeout. */
+static int64_t given_up(const struct kymo_why *w, const struct kymo_request *q,
+                        const struct kymo_why_run *run)
+{
+    if (q->ended == KYMO_REQ_TIMEOUT)
+        return run->runnable != KYMO_NO_TIME ? run->start - run->runnable : run->start;
+    struct kymo_why_range server = kymo_why_runs(w, q->server);
+    size_t last = run_before(w, server, run->start);
+    bool exited = last < server.end && w->runs.p[last].exited;
+    return exited ? w->runs.p[last].end : run->start;
+}
+
 /* Explains the wait of a process before run `next`, up to `end` and not before `start`. Returns
  * the beginning of the explained time. */
 static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size_t next, int64_t start,
@@ -95,15 +108,17 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
         kymo_why_add_runnable(w, run->process, start, end, run);
         return start;
     }
-    const struct kymo_request *q = kymo_why_reply_in(w, run);
-    if (q != NULL && q->replied != KYMO_NO_TIME) {
+    const struct kymo_request *q = kymo_why_reply_in(w, run), *failed = kymo_why_failed_in(w, run);
+    bool replied = q != NULL && q->replied != KYMO_NO_TIME;
+    if (replied || failed != NULL) {
+        q = replied ? q : failed;
         /* In runs after the send the process only looked at other messages. */
         while (before > range.first && w->runs.p[before].start > q->sent)
             before--;
         int64_t from = first ? start : kymo_later(w->runs.p[before].end, start);
-        int64_t sent = kymo_later(kymo_earlier(q->replied, end), from);
-        kymo_why_add_delivered(w, kymo_why_replier(q), run, sent, end);
-        walk_request(w, q, from, sent, depth + 1);
+        int64_t until = kymo_later(kymo_earlier(replied ? q->replied : given_up(w, q, run), end), from);
+        kymo_why_add_delivered(w, kymo_why_replier(q), run, until, end);
+        walk_request(w, q, from, until, depth + 1);
         return from;
     }
     const struct kymo_mail *m = kymo_why_waker(w, run, NULL);
@@ -151,6 +166,15 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
         kymo_why_add_silent(w, &w->runs.p[before], run, from, end);
     }
     return from;
+}
+
+/* The run that ended the wait before run `next`, if the wait lasted longer than until `end`. */
+static size_t wait_end(const struct kymo_why *w, struct kymo_why_range range, size_t next, int64_t end)
+{
+    const struct kymo_why_run *r = w->runs.p;
+    while (next + 1 < range.end && r[next].start > end && kymo_why_is_glance(w, &r[next], r[next + 1].start))
+        next++;
+    return next;
 }
 
 /* For recordings without scheduling events: requests of the process are walked, and all other time
@@ -209,10 +233,10 @@ static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t en
             kymo_why_add_run(w, run, from, end);
             end = from;
         } else if (i + 1 < range.end) {
-            end = wait_before(w, range, i + 1, start, end, depth);
+            end = wait_before(w, range, wait_end(w, range, i + 1, end), start, end, depth);
         } else {
             int64_t from = kymo_later(run->end, start);
-            kymo_why_add_simple(w, KYMO_WHY_UNKNOWN, process, from, end, run->out_mfa);
+            kymo_why_add_last(w, run, from, end);
             end = from;
         }
     }

@@ -257,3 +257,10 @@ void kymo_why_add_silent(struct kymo_why *w, const struct kymo_why_run *before,
     }
     kymo_why_add(w, s);
 }
+
+void kymo_why_add_last(struct kymo_why *w, const struct kymo_why_run *last, int64_t start, int64_t end)
+{
+    bool sleeps = is_function(w, last->out_mfa, "timer", "sleep");
+    kymo_why_add_simple(w, sleeps ? KYMO_WHY_TIMER : KYMO_WHY_UNKNOWN, last->process, start, end,
+                        last->out_mfa);
+}

@@ -18,7 +18,7 @@ enum { KEPT_MAX = 1000000, SERVERS_MAX = 65536, DEPTH_MAX = 16, INNER_MAX = 1000
 
 struct server {
     uint64_t role, ident;
-    uint64_t requests, replied, open, down, casts;
+    uint64_t requests, replied, open, down, timeouts, casts;
     int64_t total, max, queued, handling;
     uint64_t with_queued, with_handling;
     struct kymo_histogram times;
@@ -51,6 +51,7 @@ static void add_to_server(struct cli_calls *c, const struct kymo_request *q, int
     s->requests++;
     s->open += q->ended == KYMO_REQ_OPEN || q->ended == KYMO_REQ_GONE;
     s->down += q->ended == KYMO_REQ_DOWN;
+    s->timeouts += q->ended == KYMO_REQ_TIMEOUT;
     s->casts += q->kind == KYMO_REQ_CAST;
     int64_t queued = kymo_request_queued(q), handling = kymo_request_handling(q);
     if (queued != KYMO_NO_TIME) {
@@ -171,10 +172,11 @@ static void text_request(const struct cli_calls *c, const struct kymo_request *q
            CLI_DURATION(kymo_request_total(q)), q->inferred ? "~" : " ", CLI_DURATION(kymo_request_queued(q)),
            CLI_DURATION(kymo_request_handling(q)), CLI_DURATION(kymo_request_reply(q)), q->ahead,
            (int)depth * 2, "", client, server, function[0] != '\0' ? " " : "", function,
-           q->ended == KYMO_REQ_DOWN  ? " (server died)"
-           : q->passed_on             ? " (passed on)"
-           : q->kind == KYMO_REQ_CAST ? " (cast)"
-                                      : "");
+           q->ended == KYMO_REQ_DOWN      ? " (server died)"
+           : q->ended == KYMO_REQ_TIMEOUT ? " (timeout)"
+           : q->passed_on                 ? " (passed on)"
+           : q->kind == KYMO_REQ_CAST     ? " (cast)"
+                                          : "");
 }
 
 static void text_tree(struct cli_calls *c, const struct kymo_request *q, unsigned depth)
@@ -252,6 +254,7 @@ static void json_server(const struct cli_calls *c, const struct server *s)
     cli_json_uint("requests", s->requests);
     cli_json_uint("open", s->open);
     cli_json_uint("down", s->down);
+    cli_json_uint("timeouts", s->timeouts);
     cli_json_uint("casts", s->casts);
     cli_json_ns("total_ns", s->replied > 0 ? s->total : KYMO_NO_TIME);
     cli_json_ns("p50_ns", kymo_histogram_quantile(&s->times, 0.5));

@@ -18,6 +18,9 @@
 
 enum { TOP_MAX = 1000 };
 
+/* How long a request has been open at least to be reported. */
+enum { OPEN_LONG_NS = 100000000 };
+
 /* The maximum delay between passing a message to another node and recording the send event: the
  * thread may be preempted in between. */
 enum { LATE_NS = 1000000000 };
@@ -30,7 +33,9 @@ struct why {
     const char *at_text;
     int64_t at; /* CLOCK_MONOTONIC, with at_text */
     bool path, casts;
-    int64_t slowest_cast; /* duration of the slowest cast if casts are excluded; KYMO_NO_TIME = none */
+    int64_t slowest_cast;       /* duration of the slowest cast if casts are excluded; KYMO_NO_TIME = none */
+    uint64_t open;              /* requests without a reply until the end of the recording */
+    struct kymo_request oldest; /* of them */
     uint64_t answered;
     bool has_firing;
     struct cli_firing firing; /* the firing for which this snapshot was taken */
@@ -57,16 +62,28 @@ static void add_target(struct why *w, const struct cli_why_target *t)
     w->targets[i] = *t;
 }
 
+static void keep_oldest(struct why *w, const struct kymo_request *q)
+{
+    if (q->ended != KYMO_REQ_OPEN || q->sent == KYMO_NO_TIME || w->at_text != NULL)
+        return;
+    if (w->open++ == 0 || q->sent < w->oldest.sent)
+        w->oldest = *q;
+}
+
 static void on_request(void *arg, const struct kymo_request *q)
 {
     struct why *w = arg;
     bool cast = q->kind == KYMO_REQ_CAST;
     int64_t total = kymo_request_total(q);
-    if (total == KYMO_NO_TIME || q->passed_on)
+    if (q->passed_on)
         return;
     if (w->a.filter.n_pids != 0 && !cli_wants_process(&w->a, q->client) &&
         !cli_wants_process(&w->a, q->server) && !cli_wants_process(&w->a, q->replier))
         return;
+    if (total == KYMO_NO_TIME) {
+        keep_oldest(w, q);
+        return;
+    }
     if (cast && !w->casts) {
         if (is_then(w, q->sent, q->handled_end) && total > w->slowest_cast)
             w->slowest_cast = total;
@@ -207,6 +224,11 @@ static void text_part(const struct why *w, const struct kymo_why_part *p, int64_
     putchar('\n');
 }
 
+static const char *how_it_failed(const struct kymo_request *q)
+{
+    return q->ended == KYMO_REQ_TIMEOUT ? " (timeout)" : q->ended == KYMO_REQ_DOWN ? " (server died)" : "";
+}
+
 static void text_head(const struct why *w, const struct cli_why_target *t)
 {
     printf("%s", PROCESS(w, t->process));
@@ -214,8 +236,8 @@ static void text_head(const struct why *w, const struct cli_why_target *t)
         printf(" -> %s", PROCESS(w, t->server));
     if (t->mfa != 0)
         printf(" %s", FUNCTION(w, t->mfa));
-    printf("%s: %s from %s s on\n", t->cast ? " (cast)" : "", CLI_DURATION(t->end - t->start),
-           CLI_SINCE(&w->a, t->start));
+    printf("%s: %s from %s s on\n", t->cast ? " (cast)" : how_it_failed(&t->request),
+           CLI_DURATION(t->end - t->start), CLI_SINCE(&w->a, t->start));
 }
 
 static void text_path(const struct why *w, const struct kymo_why_answer *answer)
@@ -311,6 +333,13 @@ void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
 
 /* ---- explaining ---- */
 
+/* Up to when facts are needed. What a server waited for when its client gave up may have come later. */
+static int64_t until(const struct cli_why_target *t)
+{
+    bool later = t->request.ended == KYMO_REQ_TIMEOUT && t->request.replied != KYMO_NO_TIME;
+    return later && t->request.replied > t->end ? t->request.replied : t->end;
+}
+
 /* Reads the facts that n targets need. Facts before their windows are passed to `facts` as well,
  * which selects what it needs. */
 static int collect(struct cli_analysis *a, const struct cli_why_target *targets, size_t n,
@@ -319,9 +348,10 @@ static int collect(struct cli_analysis *a, const struct cli_why_target *targets,
     int64_t to = INT64_MIN;
     struct kymo_analysis_sink sink = kymo_why_sink(facts);
     for (size_t i = 0; i < n; i++) {
-        if (!kymo_why_window(facts, targets[i].start, targets[i].end))
+        int64_t end = until(&targets[i]);
+        if (!kymo_why_window(facts, targets[i].start, end))
             return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-        to = targets[i].end > to ? targets[i].end : to;
+        to = end > to ? end : to;
     }
     if (kymo_timeline_size(a->r) > 1 && to < INT64_MAX - LATE_NS)
         to += LATE_NS;
@@ -397,6 +427,24 @@ static void say_nothing_found(const struct why *w)
                                    : "record messages, or calls with returns");
 }
 
+/* How long the oldest request without a reply had been open at the end. */
+static int64_t oldest_age(const struct why *w)
+{
+    return w->open > 0 ? w->a.result.last - w->oldest.sent : KYMO_NO_TIME;
+}
+
+/* Requests that were open at the end, for longer than any other took. The call that stopped the recorder
+ * is open in each recording. */
+static void say_what_is_open(const struct why *w)
+{
+    int64_t age = oldest_age(w), longest = w->n > 0 ? w->targets[0].end - w->targets[0].start : 0;
+    if (w->a.quiet || w->a.json || age < OPEN_LONG_NS || age <= longest)
+        return;
+    cli_warn("%" PRIu64 " request%s had no reply, the oldest for %s: %s -> %s", w->open,
+             w->open == 1 ? "" : "s", CLI_DURATION(age), PROCESS(w, w->oldest.client),
+             PROCESS(w, w->oldest.server));
+}
+
 static void say_what_lacks(const struct why *w)
 {
     const struct kymo_analysis_result *res = &w->a.result;
@@ -406,6 +454,7 @@ static void say_what_lacks(const struct why *w)
         (w->n == 0 || w->slowest_cast > w->targets[0].end - w->targets[0].start))
         cli_warn("a cast took longer: %s until it was handled; --casts explains casts, too",
                  CLI_DURATION(w->slowest_cast));
+    say_what_is_open(w);
     cli_lacks(&w->a, res->has_running, "running events", "running and waiting cannot be distinguished");
     cli_lacks(&w->a, res->has_messages, "messages", "it is unknown which process waited for which");
 }
@@ -458,6 +507,8 @@ static int run(struct why *w)
         cli_json_open(NULL, '{');
         cli_json_analysis(&w->a);
         cli_json_ns("slowest_cast_ns", w->slowest_cast);
+        cli_json_uint("open", w->open);
+        cli_json_ns("oldest_open_ns", oldest_age(w));
         cli_json_open("answers", '[');
     }
     status = cli_why_explain(&w->a, w->targets, w->n, show_one, w);

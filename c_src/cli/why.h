@@ -14,7 +14,7 @@ struct cli_why_target {
     uint32_t mfa;
     uint32_t ahead;
     int64_t start, end;
-    struct kymo_request request; /* of a cast */
+    struct kymo_request request; /* all zero for a call */
     bool cast;
 };
 

@@ -262,11 +262,12 @@ static const struct outcome {
                 {"down", NULL, "down", "the server was gone before it replied"},
                 {"open", "open", "no_reply", "there was no reply until the end of the recording"},
                 {"no_reply", NULL, NULL, NULL},
-                {"gone", NULL, "gone", "the process that waited or was asked has exited"}};
+                {"gone", NULL, "gone", "the process that waited or was asked has exited"},
+                {"timeout", NULL, "timeout", "the client stopped waiting for the reply"}};
 
 static const struct outcome *outcome_of(const struct kymo_request *q)
 {
-    return &outcomes[q->ended <= KYMO_REQ_GONE ? q->ended : KYMO_REQ_OPEN];
+    return &outcomes[q->ended <= KYMO_REQ_TIMEOUT ? q->ended : KYMO_REQ_OPEN];
 }
 
 static void put_rpc(struct kymo_otlp_spans *x, const struct kymo_request *q, const char *service)

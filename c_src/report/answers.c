@@ -57,7 +57,8 @@ static void on_request(void *arg, const struct kymo_request *q)
                                .mfa = q->handler_mfa,
                                .ahead = q->ahead,
                                .start = q->sent,
-                               .end = q->received};
+                               .end = q->received,
+                               .request = *q};
     uint64_t key = kymo_naming_role(x->a->naming, q->server) * 0x9e3779b97f4a7c15u ^ q->handler_mfa;
     add(x, &x->requests, key, &t);
 }

@@ -69,7 +69,7 @@ static void keep_request(struct report_largest *rows, const struct kymo_request 
     struct report_stretch x = {.id = q->id,
                                .start = q->sent,
                                .end = end,
-                               .middle = {q->handled, q->replied},
+                               .middle = {q->handled, q->replied < end ? q->replied : KYMO_NO_TIME},
                                .process = q->client,
                                .other = q->server,
                                .mfa = q->handler_mfa};

@@ -83,13 +83,13 @@
     X(handled_ns,       INTEGER, "time at which the server began to handle it") \
     X(handled_end_ns,   INTEGER, "time at which the callback ended") \
     X(replied_ns,       INTEGER, "time at which the reply was sent") \
-    X(received_ns,      INTEGER, "time at which the client received the reply") \
+    X(received_ns,      INTEGER, "time at which the client received the reply, or gave up (timeout)") \
     X(duration_ns,      INTEGER, "time from sent_ns to received_ns; for a cast, until it was handled") \
     X(queued_ns,        INTEGER, "time from sent_ns to handled_ns") \
     X(handling_ns,      INTEGER, "time from handled_ns to replied_ns; for a cast, until it was handled") \
     X(reply_ns,         INTEGER, "time from replied_ns to received_ns") \
     X(ahead,            INTEGER, "number of requests to this server without a reply when it was sent") \
-    X(ended,            TEXT,    "replied, down, open, no_reply or gone (the client exited)") \
+    X(ended,            TEXT,    "replied, down, open, no_reply, gone (the client exited) or timeout") \
     X(passed_on,        BOOLEAN, "the client passed on a request of another process, which received the reply") \
     X(inferred,         BOOLEAN, "handled_ns was derived from the order of the replies, not from the callback") \
     X(handler,          TEXT,    "callback that handled it") \

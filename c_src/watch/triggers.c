@@ -204,8 +204,9 @@ static void on_open_request(void *arg, const struct kymo_request *q)
     if (q->sent == KYMO_NO_TIME || q->sent < t->sure_from || q->kind == KYMO_REQ_CAST ||
         q->kind == KYMO_REQ_SPAWN)
         return;
+    int64_t until = q->received != KYMO_NO_TIME ? q->received : t->now; /* the client may have given up */
     for (uint32_t i = 0; i < t->n; i++) {
-        if (!kymo_trigger_is(t, i, KYMO_TRIG_REQUEST) || t->now - q->sent <= t->g[i].limit ||
+        if (!kymo_trigger_is(t, i, KYMO_TRIG_REQUEST) || until - q->sent <= t->g[i].limit ||
             !wants_request(t, i, q))
             continue;
         uint64_t *fired = kymo_map_get(&t->fired_requests, q->id);
@@ -215,7 +216,7 @@ static void on_open_request(void *arg, const struct kymo_request *q)
             t->failed = true;
         else if ((*fired >> i & 1) == 0) {
             *fired |= 1ull << i;
-            fire_request(t, i, q, t->now, true);
+            fire_request(t, i, q, until, true);
         }
     }
 }

@@ -130,10 +130,11 @@ enum kymo_request_end {
     KYMO_REQ_DOWN = 1,     /* 'DOWN' instead of a reply */
     KYMO_REQ_OPEN = 2,     /* no reply before the end of the recording */
     KYMO_REQ_NO_REPLY = 3, /* a cast: ends when it has been handled */
-    KYMO_REQ_GONE = 4      /* the client exited first */
+    KYMO_REQ_GONE = 4,     /* the client exited first */
+    KYMO_REQ_TIMEOUT = 5   /* the client stopped waiting at `received`; the reply may have been sent later */
 };
 
-/* sent <= fetched <= handled <= handled_end, sent <= replied <= received. */
+/* sent <= fetched <= handled <= handled_end, sent <= replied <= received (not if it timed out). */
 struct kymo_request {
     uint64_t id;               /* from 1 */
     uint64_t client, server;   /* idents; server may be KYMO_IDENT_NONE or a name */
@@ -155,7 +156,7 @@ struct kymo_request {
     int64_t handled; /* the server began to handle it, or took it out of its mailbox */
     int64_t handled_end;
     int64_t replied;  /* the reply was sent; equals received if only that is known */
-    int64_t received; /* by the client */
+    int64_t received; /* by the client: the reply, the 'DOWN', or the timeout */
     uint32_t ahead;   /* requests to this server without a reply when it was sent */
 };
 
