@@ -255,16 +255,13 @@ static int parts(const struct kymo_why *w, struct kymo_why_answer *out)
 
 /* ---- steps ---- */
 
-/* Whether a stretch is merged into the step that follows it: it has the same process, and either
- * the same cause, or is shorter than `least`. */
-static bool belongs(const struct kymo_why_step *step, const struct kymo_why_stretch *s, int64_t least)
+/* Whether a stretch is part of the step that follows it. */
+static bool belongs(const struct kymo_why_step *step, const struct kymo_why_stretch *s)
 {
-    if (step->process != s->process || step->start != s->end)
-        return false;
-    return step->cause == s->cause || s->end - s->start < least;
+    return step->process == s->process && step->cause == s->cause && step->start == s->end;
 }
 
-static void steps(const struct kymo_why *w, int64_t least, struct kymo_why_answer *out)
+static void steps(const struct kymo_why *w, struct kymo_why_answer *out)
 {
     /* Collects steps from the newest backwards, as many as there is room for, then reverses
      * them. */
@@ -272,19 +269,12 @@ static void steps(const struct kymo_why *w, int64_t least, struct kymo_why_answe
     for (size_t i = w->path.n; i-- > 0;) {
         const struct kymo_why_stretch *s = &w->path.p[i];
         struct kymo_why_step *last = n > 0 ? &out->step[n - 1] : NULL;
-        if (last != NULL && belongs(last, s, least)) {
+        if (last != NULL && belongs(last, s)) {
             last->start = s->start;
             continue;
         }
-        if (last != NULL && last->process == s->process && last->end - last->start < least) {
-            last->start = s->start; /* the following step is the short one: s replaces it */
-            last->cause = s->cause;
-            last->blame = s->blame;
-            last->mfa = s->mfa;
-            continue;
-        }
         if (n == KYMO_WHY_STEPS) {
-            out->cut = true;
+            out->path_cut = true;
             break;
         }
         out->step[n++] = (struct kymo_why_step){.cause = s->cause,
@@ -311,7 +301,7 @@ static int sum_up_path(struct kymo_why *w, uint64_t process, int64_t start, int6
     out->cut = w->facts_cut || w->path_cut;
     if (w->failed)
         return -ENOMEM;
-    steps(w, (end - start) / 100, out);
+    steps(w, out);
     int rc = parts(w, out);
     if (rc == 0 && out->ns < end - start) { /* stretches were dropped for lack of room */
         struct kymo_why_part rest = {

@@ -242,7 +242,7 @@ static void text_head(const struct why *w, const struct cli_why_target *t)
 
 static void text_path(const struct why *w, const struct kymo_why_answer *answer)
 {
-    printf("\n%13s %9s  path\n", "from", "time");
+    printf("\n%13s %9s  path%s\n", "from", "time", answer->path_cut ? ", without its beginning" : "");
     for (size_t i = 0; i < answer->n_steps && !cli_output_lost(); i++) {
         const struct kymo_why_step *s = &answer->step[i];
         printf("%13s %9s  %-13s %s\n", CLI_SINCE(&w->a, s->start), CLI_DURATION(s->end - s->start),
@@ -312,6 +312,7 @@ void cli_why_json(const struct cli_analysis *a, const struct cli_why_target *t,
     cli_json_int("total_ns", t->end - t->start);
     cli_json_uint("ahead", t->ahead);
     cli_json_bool("cut", answer->cut);
+    cli_json_bool("path_cut", answer->path_cut);
     cli_json_open("parts", '[');
     for (size_t i = 0; i < answer->n; i++) {
         json_part(a, NULL, &answer->part[i]);

@@ -245,6 +245,32 @@ static void collects_on_another_scheduler(void **state)
     free(answer);
 }
 
+/* The time of each cause is the same on the path as in the parts, even if its stretches are short. */
+static void path_equals_parts(void **state)
+{
+    (void)state;
+    enum { SHORT = 20, NS = 10000 };
+    struct scene x;
+    struct kymo_why_answer *answer = new_answer();
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    for (uint64_t i = 0; i < SHORT; i++) {
+        gc(&x, 0, 100 + i * 450, KYMO_E_GC_MAJOR_START, PID(1));
+        gc(&x, 0, 150 + i * 450, KYMO_E_GC_MAJOR_END, PID(1));
+    }
+    wm(&x, 0, NS, KYMO_E_OUT, PID(1), x.b);
+    explain_first(&x, NS, answer);
+    int64_t collected = 0;
+    for (size_t i = 0; i < answer->n_steps; i++)
+        collected += answer->step[i].cause == KYMO_WHY_GC ? answer->step[i].end - answer->step[i].start : 0;
+    assert_int_equal(answer->n_steps, 2 * SHORT + 1);
+    assert_int_equal(part(answer, KYMO_WHY_GC, PID(1))->ns, SHORT * 50);
+    assert_int_equal(collected, SHORT * 50);
+    assert_false(answer->path_cut);
+    close_scene(&x);
+    free(answer);
+}
+
 /* If examining a message takes long only because of a collection, the wait does not end. */
 static void bystander_and_a_collection(void **state)
 {
@@ -422,6 +448,7 @@ int main(void)
         T(bystanders_and_an_answer),
         T(bystanders_and_a_timeout),
         T(collects_on_another_scheduler),
+        T(path_equals_parts),
         T(bystander_and_a_collection),
         T(long_look_is_no_wait_for_a_scheduler),
         T(message_after_a_timeout),

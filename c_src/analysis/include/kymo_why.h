@@ -66,8 +66,7 @@ struct kymo_why_part {
     struct kymo_why_held_up held_up; /* KYMO_WHY_QUEUE */
 };
 
-/* An interval of the path. One of less than 1 % of the whole is merged into its neighbour of
- * the same process. */
+/* An interval of the path, with one cause in one process. */
 struct kymo_why_step {
     uint8_t cause;
     uint64_t process, blame;
@@ -81,7 +80,8 @@ struct kymo_why_answer {
     size_t n;
     struct kymo_why_step step[KYMO_WHY_STEPS]; /* in order of time; the oldest may be missing */
     size_t n_steps;
-    bool cut; /* facts or steps were dropped because they exceeded the limits */
+    bool cut;      /* facts or parts were dropped because they exceeded the limits */
+    bool path_cut; /* the oldest steps were dropped */
 };
 
 /* A window also includes this much time before its start, to know which processes were
