@@ -17,7 +17,8 @@ all() ->
     [
         stats_durations, stats_equal_perfetto, stats_processes, calls, calls_tree, other_requests, no_reply,
         mailboxes,
-        why_adds_up, why_many, why_casts, why_queue, why_arguments, diff_finds_the_slower, print_tree,
+        why_adds_up, why_many, why_casts, why_queue, why_slower_call,
+        why_arguments, diff_finds_the_slower, print_tree,
         print_json, speedscope, names_of_behaviours, names_of_relatives,
         names_of_relatives_in_elixir, timeouts_are_no_messages, names_in_exports, nothing_to_show
     ].
@@ -320,6 +321,29 @@ sums(Stretches) ->
     lists:foldl(fun(#{<<"cause">> := Cause, <<"process_pid">> := Pid, <<"ns">> := Ns}, Sums) ->
                     maps:update_with({Cause, Pid}, fun(N) -> N + Ns end, Ns, Sums)
                 end, #{}, Stretches).
+
+%% A call that took much longer than the slowest request is mentioned, a call that made it is not.
+why_slower_call(Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    record(Dir, fun() ->
+        {ok, S} = gen_server:start(?MODULE, none, []),
+        gen_server:call(S, {spin, 5})
+    end),
+    {0, Same} = kymo_cli:run(["why", Dir]),
+    ?assertEqual(nomatch, re:run(Same, "a call took longer")),
+    Longer = filename:join(?config(dir, Config), "longer"),
+    record(Longer, fun() ->
+        {ok, S} = gen_server:start(?MODULE, none, []),
+        gen_server:call(S, {spin, 1}),
+        ?MODULE:spin(200)
+    end),
+    {0, Text} = kymo_cli:run(["why", Longer]),
+    %% The fun that calls spin/1.
+    Fun = "kymo_analysis_SUITE:'-why_slower_call/1-fun-",
+    ?assertMatch({match, _}, re:run(Text, "a call took longer: .* ms, " ++ Fun ++ ".*; --function explains it")),
+    #{<<"slowest_call">> := Call, <<"slowest_call_ns">> := Ns} = json(["why", "--json", "-q", Longer]),
+    ?assertNotEqual(nomatch, string:prefix(Call, Fun)),
+    ?assert(Ns >= 200000000).
 
 %% For each answer: the number of parts, and the percentage of those that are only summed up.
 part_lines(Text) ->

@@ -34,6 +34,8 @@ struct why {
     int64_t at; /* CLOCK_MONOTONIC, with at_text */
     bool path, casts;
     int64_t slowest_cast;       /* duration of the slowest cast if casts are excluded; KYMO_NO_TIME = none */
+    int64_t slowest_call;       /* duration of the slowest call that has returned; KYMO_NO_TIME = none */
+    uint32_t slowest_function;  /* the function of that call */
     uint64_t open;              /* requests without a reply until the end of the recording */
     struct kymo_request oldest; /* of them */
     uint64_t answered;
@@ -107,8 +109,16 @@ static void on_request(void *arg, const struct kymo_request *q)
 static void on_span(void *arg, const struct kymo_span *s)
 {
     struct why *w = arg;
-    if (w->requests || s->end == KYMO_NO_TIME || s->ended == KYMO_SPAN_MOMENT ||
+    if (s->start == KYMO_NO_TIME || s->end == KYMO_NO_TIME || s->ended == KYMO_SPAN_MOMENT ||
         !cli_wants_process(&w->a, s->process) || !cli_wants_function(&w->a, s->mfa))
+        return;
+    /* A call that was replaced may have been the loop of a process, which waits for messages. */
+    bool returned = s->ended == KYMO_SPAN_RETURN || s->ended == KYMO_SPAN_EXCEPTION;
+    if (returned && s->end - s->start > w->slowest_call && is_then(w, s->start, s->end)) {
+        w->slowest_call = s->end - s->start;
+        w->slowest_function = s->mfa;
+    }
+    if (w->requests)
         return;
     struct cli_why_target t = {
         .process = s->process, .server = KYMO_IDENT_NONE, .mfa = s->mfa, .start = s->start, .end = s->end};
@@ -446,6 +456,17 @@ static void say_what_is_open(const struct why *w)
              PROCESS(w, w->oldest.server));
 }
 
+/* A call that took longer than the slowest request, and not only because it made that request. */
+static void say_slower_call(const struct why *w)
+{
+    enum { TIMES = 2 };
+    if (w->a.quiet || w->a.json || !w->requests || w->n == 0 ||
+        w->slowest_call / TIMES < w->targets[0].end - w->targets[0].start)
+        return;
+    cli_warn("a call took longer: %s, %s; --function explains it", CLI_DURATION(w->slowest_call),
+             FUNCTION(w, w->slowest_function));
+}
+
 static void say_what_lacks(const struct why *w)
 {
     const struct kymo_analysis_result *res = &w->a.result;
@@ -455,6 +476,7 @@ static void say_what_lacks(const struct why *w)
         (w->n == 0 || w->slowest_cast > w->targets[0].end - w->targets[0].start))
         cli_warn("a cast took longer: %s until it was handled; --casts explains casts, too",
                  CLI_DURATION(w->slowest_cast));
+    say_slower_call(w);
     say_what_is_open(w);
     cli_lacks(&w->a, res->has_running, "running events", "running and waiting cannot be distinguished");
     cli_lacks(&w->a, res->has_messages, "messages", "it is unknown which process waited for which");
@@ -508,6 +530,8 @@ static int run(struct why *w)
         cli_json_open(NULL, '{');
         cli_json_analysis(&w->a);
         cli_json_ns("slowest_cast_ns", w->slowest_cast);
+        cli_json_ns("slowest_call_ns", w->slowest_call);
+        cli_json_function(&w->a, "slowest_call", w->slowest_function);
         cli_json_uint("open", w->open);
         cli_json_ns("oldest_open_ns", oldest_age(w));
         cli_json_open("answers", '[');
@@ -537,7 +561,7 @@ int cli_why(int argc, char **argv)
                                             {"path", no_argument, NULL, OPT_PATH},
                                             {"casts", no_argument, NULL, OPT_CASTS},
                                             {NULL, 0, NULL, 0}};
-    struct why w = {.slowest_cast = KYMO_NO_TIME};
+    struct why w = {.slowest_cast = KYMO_NO_TIME, .slowest_call = KYMO_NO_TIME};
     int status = KYMO_EXIT_OK;
     int64_t at;
     cli_analysis_init(&w.a, "why", 1);
