@@ -29,6 +29,7 @@ struct kymo_why_stretch {
     uint64_t queue; /* of held_up: the process in whose mailbox the request waited */
     int64_t start, end, blame_ns;
     uint32_t mfa;
+    bool to_collect; /* of a wait for a dirty scheduler: what then ran there was a collection */
     uint32_t requests;
 };
 
@@ -189,6 +190,8 @@ const struct kymo_request *kymo_why_passed_on(const struct kymo_why *w, const st
 /* The number of requests that the server handled, or was handling, between the time q was sent and
  * the time it began to handle q. */
 uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_request *q);
+/* The duration of a run without its collections. */
+int64_t kymo_why_worked(const struct kymo_why *w, const struct kymo_why_run *run);
 /* Whether a run did not end the wait before it (a glance): the process only handled a signal, or
  * looked at messages that its receive does not match, and went on waiting in the same receive until
  * `end`. There must be a run after it. */

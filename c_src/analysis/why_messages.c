@@ -171,8 +171,7 @@ uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_req
     return n;
 }
 
-/* The duration of a run without its collections. */
-static int64_t worked(const struct kymo_why *w, const struct kymo_why_run *run)
+int64_t kymo_why_worked(const struct kymo_why *w, const struct kymo_why_run *run)
 {
     struct kymo_why_range c = kymo_why_collections(w, run->process);
     int64_t ns = run->end - run->start;
@@ -198,7 +197,7 @@ bool kymo_why_is_glance(const struct kymo_why *w, const struct kymo_why_run *run
         unwanted = unwanted && is_next_request(w, &w->mails.p[i]);
     }
     if (messages > 0 && unwanted)
-        return worked(w, run) < LONG_GLANCE_NS;
+        return kymo_why_worked(w, run) < LONG_GLANCE_NS;
     return ns < GLANCE_NS && ns < end - run->end;
 }
 

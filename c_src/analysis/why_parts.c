@@ -54,7 +54,9 @@ static void credit_overlap(const struct merged *m, size_t *at, struct kymo_map *
         ++*at;
     for (size_t i = *at; i < m->n && m->s[i]->start < to; i++) {
         int64_t a = m->s[i]->start > from ? m->s[i]->start : from, b = m->s[i]->end < to ? m->s[i]->end : to;
-        credit(sums, mfa != 0 ? mfa : m->s[i]->mfa, a, b, best, most);
+        /* On a dirty scheduler, the event of the run names the native function. */
+        bool own = mfa == 0 || (m->s[i]->cause == KYMO_WHY_DIRTY && m->s[i]->mfa != 0);
+        credit(sums, own ? m->s[i]->mfa : mfa, a, b, best, most);
     }
 }
 
@@ -167,6 +169,7 @@ static struct kymo_why_held_up held_up(const struct kymo_why *w, uint64_t server
         most.process = of_most.s[0]->process;
         most.blame = of_most.s[0]->blame;
         most.mfa = of_most.s[0]->mfa;
+        most.to_collect = of_most.s[0]->to_collect;
         most.times = (uint32_t)of_most.n;
         if (has_function(most.cause))
             top_function(w, most.process, &of_most, &most.mfa, &most.mfa_ns);
@@ -181,7 +184,7 @@ static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged
     const struct kymo_why_stretch *first = m->s[0];
     struct kymo_why_part part = {.cause = first->cause, .process = first->process, .blame = KYMO_IDENT_NONE};
     struct kymo_map blamed; /* blamed process or port -> int64_t: sum of blame_ns */
-    int64_t most = -1;
+    int64_t most = -1, to_collect = 0;
     kymo_map_init(&blamed, sizeof(int64_t));
     for (size_t i = 0; i < m->n; i++) {
         const struct kymo_why_stretch *s = m->s[i];
@@ -189,6 +192,7 @@ static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged
         part.times++;
         part.requests = s->requests > part.requests ? s->requests : part.requests;
         part.mfa = part.mfa != 0 ? part.mfa : s->mfa;
+        to_collect += s->to_collect ? s->end - s->start : 0;
         int64_t *sum = s->blame != KYMO_IDENT_NONE ? kymo_map_put(&blamed, s->blame, NULL) : NULL;
         if (sum == NULL)
             continue;
@@ -200,6 +204,7 @@ static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged
         }
     }
     kymo_map_free(&blamed);
+    part.to_collect = to_collect > part.ns / 2;
     if (has_function(part.cause))
         top_function(w, part.process, m, &part.mfa, &part.mfa_ns);
     if (part.cause == KYMO_WHY_QUEUE)

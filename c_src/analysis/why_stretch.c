@@ -85,7 +85,8 @@ static void wait_turn(struct kymo_why *w, uint64_t process, int64_t start, int64
     double busy = kymo_why_busy(w, next->slot, start, end, process, &s.blame, &s.blame_ns);
     if (is_dirty(w, next->slot)) {
         s.cause = KYMO_WHY_DIRTY_QUEUE;
-        s.mfa = next->in_mfa;
+        s.to_collect = kymo_why_worked(w, next) < (next->end - next->start) / 2;
+        s.mfa = s.to_collect ? 0 : next->in_mfa; /* the function that was interrupted */
     } else if (end - start > WAKEUP_NS && busy < 0.5) {
         bool known = next->by == KYMO_RUNNABLE_OUT ||
                      (next->runnable != KYMO_NO_TIME && start >= next->start - next->runnable);

@@ -169,6 +169,7 @@ static struct kymo_why_part part_of(const struct kymo_why_held_up *h)
                                   .ns = h->ns,
                                   .mfa = h->mfa,
                                   .mfa_ns = h->mfa_ns,
+                                  .to_collect = h->to_collect,
                                   .times = h->times,
                                   .held_up = {.process = KYMO_IDENT_NONE}};
 }
@@ -198,8 +199,11 @@ static void text_cause(const struct why *w, const struct kymo_why_part *p)
         text_blame(w, p);
         break;
     case KYMO_WHY_DIRTY_QUEUE:
-        printf("%s waited for a dirty scheduler%s%s", who, p->mfa != 0 ? " to run " : "",
-               p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
+        printf("%s waited for a dirty scheduler%s%s", who,
+               p->to_collect ? " to collect garbage"
+               : p->mfa != 0 ? " to run "
+                             : "",
+               !p->to_collect && p->mfa != 0 ? FUNCTION(w, p->mfa) : "");
         text_blame(w, p);
         break;
     case KYMO_WHY_PORT:
@@ -301,6 +305,7 @@ static void json_part(const struct cli_analysis *a, const char *key, const struc
     cli_json_int("blame_ns", p->blame_ns);
     cli_json_function(a, "function", p->mfa);
     cli_json_int("function_ns", p->mfa_ns);
+    cli_json_bool("to_collect", p->to_collect);
     cli_json_uint("stretches", p->times);
     cli_json_uint("requests", p->requests);
     if (p->cause == KYMO_WHY_QUEUE && p->held_up.process != KYMO_IDENT_NONE) {

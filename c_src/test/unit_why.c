@@ -232,15 +232,48 @@ static void collects_on_another_scheduler(void **state)
     x.t.slots[1].thread_kind = KYMO_T_DIRTY_CPU;
     wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
     wm(&x, 0, 1000, KYMO_E_OUT, PID(1), x.b);
-    wm(&x, 1, 1100, KYMO_E_IN, PID(1), x.b);
-    gc(&x, 1, 1200, KYMO_E_GC_MAJOR_START, PID(1));
-    gc(&x, 1, 701200, KYMO_E_GC_MAJOR_END, PID(1));
-    wm(&x, 1, 701300, KYMO_E_OUT, PID(1), x.b);
+    wm(&x, 1, 101000, KYMO_E_IN, PID(1), x.b);
+    gc(&x, 1, 101200, KYMO_E_GC_MAJOR_START, PID(1));
+    gc(&x, 1, 801200, KYMO_E_GC_MAJOR_END, PID(1));
+    wm(&x, 1, 801300, KYMO_E_OUT, PID(1), x.b);
     wm(&x, 0, 900000, KYMO_E_IN, PID(1), x.b);
     wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
     explain(&x, answer);
     assert_int_equal(answer->part[0].cause, KYMO_WHY_GC);
     assert_int_equal(answer->part[0].ns, 700000);
+    const struct kymo_why_part *queue = part(answer, KYMO_WHY_DIRTY_QUEUE, PID(1));
+    assert_int_equal(queue->ns, 100000);
+    assert_true(queue->to_collect);
+    assert_int_equal(queue->mfa, 0);
+    close_scene(&x);
+    free(answer);
+}
+
+/* A native function on a dirty scheduler, called by a traced function. */
+static void native_function(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = new_answer();
+    open_scene(&x);
+    uint32_t nif = tr_mfa(&x.t, tr_atom(&x.t, "prim_file"), tr_atom(&x.t, "write_nif"), 2);
+    x.t.slots[1].thread_kind = KYMO_T_DIRTY_IO;
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    wm(&x, 0, 500, KYMO_E_CALL, PID(1), x.handle_call);
+    wm(&x, 0, 1000, KYMO_E_OUT, PID(1), nif);
+    wm(&x, 1, 101000, KYMO_E_IN, PID(1), nif);
+    wm(&x, 1, 801000, KYMO_E_OUT, PID(1), nif);
+    wm(&x, 0, 900000, KYMO_E_IN, PID(1), x.b);
+    wm(&x, 0, 950000, KYMO_E_RETURN_FROM, PID(1), x.handle_call);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_int_equal(answer->part[0].cause, KYMO_WHY_DIRTY);
+    assert_int_equal(answer->part[0].mfa, nif);
+    assert_int_equal(answer->part[0].mfa_ns, 700000);
+    const struct kymo_why_part *queue = part(answer, KYMO_WHY_DIRTY_QUEUE, PID(1));
+    assert_false(queue->to_collect);
+    assert_int_equal(queue->mfa, nif);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(1))->mfa, x.handle_call);
     close_scene(&x);
     free(answer);
 }
@@ -448,6 +481,7 @@ int main(void)
         T(bystanders_and_an_answer),
         T(bystanders_and_a_timeout),
         T(collects_on_another_scheduler),
+        T(native_function),
         T(path_equals_parts),
         T(bystander_and_a_collection),
         T(long_look_is_no_wait_for_a_scheduler),

@@ -49,6 +49,7 @@ struct kymo_why_held_up {
     int64_t ns;
     uint32_t mfa; /* as in struct kymo_why_part */
     int64_t mfa_ns;
+    bool to_collect;
     uint32_t times;
 };
 
@@ -61,6 +62,7 @@ struct kymo_why_part {
     int64_t blame_ns; /* the part of ns in which blame ran */
     uint32_t mfa;     /* the function with the largest part of ns, 0 = unknown */
     int64_t mfa_ns;
+    bool to_collect;                 /* KYMO_WHY_DIRTY_QUEUE: mostly to collect garbage there */
     uint32_t times;                  /* number of intervals */
     uint32_t requests;               /* KYMO_WHY_QUEUE: requests that were handled before it */
     struct kymo_why_held_up held_up; /* KYMO_WHY_QUEUE */
