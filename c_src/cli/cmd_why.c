@@ -66,7 +66,8 @@ static void add_target(struct why *w, const struct cli_why_target *t)
 
 static void keep_oldest(struct why *w, const struct kymo_request *q)
 {
-    if (q->ended != KYMO_REQ_OPEN || q->sent == KYMO_NO_TIME || w->at_text != NULL)
+    bool asks = q->kind == KYMO_REQ_CALL || q->kind == KYMO_REQ_IO;
+    if (!asks || q->ended != KYMO_REQ_OPEN || q->sent == KYMO_NO_TIME || w->at_text != NULL)
         return;
     if (w->open++ == 0 || q->sent < w->oldest.sent)
         w->oldest = *q;
