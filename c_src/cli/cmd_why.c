@@ -389,8 +389,13 @@ static int explain_together(struct cli_analysis *a, const struct cli_why_target 
 {
     struct kymo_why *facts = kymo_why_new(a->r);
     struct kymo_why_answer *answer = malloc(sizeof *answer);
-    int status = facts != NULL && answer != NULL ? collect(a, targets, n, facts)
-                                                 : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    *halve = false;
+    if (facts == NULL || answer == NULL) {
+        free(answer);
+        kymo_why_free(facts);
+        return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+    }
+    int status = collect(a, targets, n, facts);
     *halve = status == KYMO_EXIT_OK && n > 1 && kymo_why_is_cut(facts);
     for (size_t i = 0; i < n && status == KYMO_EXIT_OK && !*halve; i++) {
         status = answer_one(&targets[i], facts, answer);
