@@ -4,7 +4,7 @@
  *   live.c       a run over a recording that is being written
  *   analysis.c   the run: window, lesson, dispatch, the end
  *   functions.c  the role of a function, by its name
- *   requests.c   requests and the processes that handle them
+ *   requests.c   requests and the processes that handle them; request_table.c holds the open ones
  *   mails.c      messages: pairs sends with receives
  *   spans.c      calls and collections
  *   processes.c  processes: their runs and their lives
