@@ -13,9 +13,10 @@ enum { PROGRESS_EVERY = 1 << 17 };
 
 static void on_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev)
 {
-    bool hibernates = ev->id == KYMO_E_OUT &&
-                      (kymo_an_function(x, kymo_canonical(x->r, ev->mfa)) & KYMO_AN_F_HIBERNATE) != 0;
+    uint8_t function = ev->id == KYMO_E_OUT ? kymo_an_function(x, kymo_canonical(x->r, ev->mfa)) : 0;
+    bool hibernates = (function & KYMO_AN_F_HIBERNATE) != 0;
     kymo_an_out(x, p, ev, hibernates);
+    kymo_an_server_out(x, p, ev, function);
     if (hibernates)
         kymo_an_end_spans(x, p, ev);
 }
@@ -61,6 +62,10 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
         p->last = ev->ns;
     if (p->mail == KYMO_AN_MAIL_FIRST && (ev->id != KYMO_E_RECEIVE || ev->message == KYMO_MSG_TIMEOUT))
         p->mail = KYMO_AN_MAIL_KNOWN;
+    /* It was in the loop and begins with fetching: there was nothing to handle. */
+    if (p->in_loop && ev->id == KYMO_E_RECEIVE)
+        kymo_an_server_idle(x, p);
+    p->in_loop = p->in_loop && ev->id == KYMO_E_IN;
     switch (ev->id) {
     case KYMO_E_CALL: on_call(x, p, ev); break;
     case KYMO_E_RETURN_TO:
@@ -104,15 +109,24 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
     }
 }
 
+/* Messages, or callbacks, are missing here. */
+static void lose_messages(struct kymo_an *x)
+{
+    kymo_flows_lost(&x->flows);
+    x->placings++;
+}
+
 /* Handles the time at which a budget began to shed kinds of events, or restored them. */
 static void on_break(struct kymo_an *x, unsigned kinds)
 {
     if ((kinds & KYMO_BREAK_MESSAGES) != 0) {
         kymo_an_requests_end(x);
-        kymo_flows_lost(&x->flows);
+        lose_messages(x);
     }
-    if ((kinds & KYMO_BREAK_FUNCTIONS) != 0)
+    if ((kinds & KYMO_BREAK_FUNCTIONS) != 0) {
         kymo_an_requests_unqueue(x);
+        x->placings++;
+    }
     if ((kinds & KYMO_BREAK_RUNNING) != 0)
         kymo_an_runs_lost(x);
     if ((kinds & KYMO_BREAK_CALLS) != 0)
@@ -129,7 +143,7 @@ void kymo_an_event(struct kymo_an *x, const struct kymo_event *ev, uint64_t loss
     kymo_an_report_event(x, ev);
     if (x->loss_epoch != loss_epoch + x->broken) {
         x->loss_epoch = loss_epoch + x->broken;
-        kymo_flows_lost(&x->flows);
+        lose_messages(x);
     }
     if (ev->id >= KYMO_E_FIRST_NOTE)
         return;
@@ -237,6 +251,7 @@ int kymo_an_init(struct kymo_an *x)
     x->from = bound(t0, x->o->from_ns);
     x->to = bound(t0, x->o->to_ns);
     x->newest = INT64_MIN;
+    x->placings = 1;
     kymo_map_init(&x->processes, sizeof(struct kymo_an_process *));
     kymo_map_init(&x->dead, 0);
     kymo_map_init(&x->names, sizeof(uint64_t));

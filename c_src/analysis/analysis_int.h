@@ -4,7 +4,8 @@
  *   live.c       a run over a recording that is being written
  *   analysis.c   the run: window, lesson, dispatch, the end
  *   functions.c  the role of a function, by its name
- *   requests.c   requests and the processes that handle them; request_table.c holds the open ones
+ *   requests.c   requests and replies
+ *   turns.c      callbacks that handle requests; request_table.c holds the open requests
  *   mails.c      messages: pairs sends with receives
  *   spans.c      calls and collections
  *   processes.c  processes: their runs and their lives
@@ -30,6 +31,25 @@ enum { KYMO_AN_HELD_MAX = 1 << 18 };
  * horizon are among the first that it receives after it, so only messages that were sent
  * later can be matched by order. */
 enum kymo_an_mailbox { KYMO_AN_MAIL_UNKNOWN = 0, KYMO_AN_MAIL_FIRST, KYMO_AN_MAIL_KNOWN };
+
+/* Messages that have the form of requests, but for which no send event is known. */
+struct kymo_an_unknown {
+    uint32_t calls, casts;
+};
+
+/* A callback that handles a request, until the next one. */
+struct kymo_an_turn {
+    uint64_t span;      /* 0 = none */
+    uint64_t going_on;  /* the same, or of the call that has replaced it; 0 = of the next call */
+    uint64_t placing;   /* kymo_an.placings when it began */
+    int64_t start, end; /* end: KYMO_NO_TIME = unknown */
+    uint32_t mfa;
+    uint32_t request; /* index + 1; 0 = unknown */
+    uint8_t what;     /* KYMO_AN_F_HANDLES */
+    bool open;        /* the callback has not ended, and its end is recorded */
+    bool replied;     /* a reply was sent after its end */
+    bool confirmed;   /* the reply of its request was sent, or the request has ended */
+};
 
 /* A shown frame of a process's stack, by its depth. */
 struct kymo_an_open {
@@ -70,16 +90,18 @@ struct kymo_an_process {
     /* Messages and requests. */
     uint64_t name; /* registered name as an ident, or KYMO_IDENT_NONE */
     enum kymo_an_mailbox mail;
-    int64_t received;          /* newest receive while KYMO_AN_MAIL_FIRST */
-    struct kymo_an_list queue; /* requests fetched but not yet handled */
-    uint32_t handling;         /* request being handled: index + 1 */
-    uint64_t handler;          /* span of the callback */
-    uint64_t handling_id;      /* the same, or of the call that has replaced it; 0 = of the next call */
-    int64_t replied;           /* time of its newest reply */
-    uint32_t pending;          /* calls to it without a reply */
-    uint32_t asked;            /* calls by it without a reply */
-    uint32_t newest_call;      /* its newest request of kind KYMO_REQ_CALL: index + 1 */
-    bool handlers_seen;        /* its callbacks are traced */
+    int64_t received;               /* newest receive while KYMO_AN_MAIL_FIRST */
+    struct kymo_an_list queue;      /* requests fetched but not yet handled */
+    struct kymo_an_unknown unknown; /* messages fetched after the last of them */
+    struct kymo_an_turn turn;       /* the newest */
+    uint64_t turns;                 /* so far */
+    uint64_t placed;       /* kymo_an.placings: all that is ahead of `queue` is known; else it is not */
+    bool in_loop;          /* it may have waited for the next request when it was scheduled out */
+    uint8_t handlers_seen; /* its callbacks are traced: KYMO_AN_F_HANDLES */
+    int64_t replied;       /* time of its newest reply */
+    uint32_t pending;      /* calls to it without a reply */
+    uint32_t asked;        /* calls by it without a reply */
+    uint32_t newest_call;  /* its newest request of kind KYMO_REQ_CALL: index + 1 */
     /* Processes on other nodes that it spawned and that have exited, without a 'DOWN' yet:
      * how many, and the newest. */
     uint32_t far_exits;
@@ -97,7 +119,9 @@ enum kymo_an_function {
     KYMO_AN_F_CALL = 4,
     KYMO_AN_F_CAST = 8,
     KYMO_AN_F_ASKS = 16, /* gen:do_call/4, which waits for the reply to a call */
-    KYMO_AN_F_HANDLES = KYMO_AN_F_CALL | KYMO_AN_F_CAST
+    KYMO_AN_F_HANDLES = KYMO_AN_F_CALL | KYMO_AN_F_CAST,
+    /* A server waits in it for the next message, and takes any. */
+    KYMO_AN_F_LOOP = 32
 };
 
 /* The lists that a request may be in. */
@@ -109,6 +133,8 @@ struct kymo_an_request {
     struct kymo_an_link link[KYMO_AN_LISTS];
     struct kymo_an_process *queued; /* in whose queue it is, NULL = none */
     uint32_t outer;                 /* the request that was passed on as this one: index + 1; 0 = none */
+    struct kymo_an_unknown unknown; /* messages between the one before it in that queue and it */
+    uint64_t turns;                 /* turns of the server that had ended when it was sent */
     int64_t taken;                  /* out of the mailbox; KYMO_NO_TIME */
     uint64_t loss_epoch;            /* when it was sent */
     uint8_t timeouts; /* since the client's receive for the reply has timed out, with that one; up to 2 */
@@ -160,6 +186,7 @@ struct kymo_an {
     uint64_t requests_made;     /* the next place in requests, free-running */
     struct kymo_an_list open;   /* all that are used, in the order in which they began */
     struct kymo_an_list queued; /* those in the queues of all servers */
+    uint64_t placings;          /* from 1; incremented when the places of all servers become unknown */
     struct kymo_map by_ref;     /* reference -> index + 1 */
     struct kymo_map by_mail;    /* id of a cast's message -> index + 1 */
     uint8_t *functions;         /* by canonical id: KYMO_AN_F_*, 0 = not determined yet */
@@ -273,15 +300,6 @@ void kymo_an_request_received(struct kymo_an *x, struct kymo_an_process *p, cons
 void kymo_an_request_timeout(struct kymo_an *x, struct kymo_an_process *p);
 /* p takes a message out of its mailbox, which may be a request. */
 void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_mail *mail);
-/* A call of p began: it may be a callback that handles a request. */
-void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
-/* A span of p has ended: it may have been that callback, or a call that has replaced it. replaced:
- * by a tail call, for which kymo_an_request_span_replaced follows. */
-void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s,
-                                bool replaced);
-/* A call of p has begun. If it has replaced the callback that handles a request, it goes on with
- * that. s: its span, or NULL. */
-void kymo_an_request_span_replaced(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
 /* p has exited: ends the requests to it and from it that have no reply. */
 void kymo_an_request_exit(struct kymo_an *x, struct kymo_an_process *p);
 /* p is forgotten, but has not exited: none of its requests is in its queue any more. */
@@ -291,5 +309,23 @@ void kymo_an_request_forget(struct kymo_an *x, struct kymo_an_process *p);
 void kymo_an_requests_unqueue(struct kymo_an *x);
 /* Reports all open requests. Takes a step for each of them. */
 void kymo_an_requests_end(struct kymo_an *x);
+
+/* ---- turns.c ---- */
+
+/* p was scheduled out, in a function with this role (enum kymo_an_function). If that shows that its
+ * mailbox was empty, its place in it is known from now on. */
+void kymo_an_server_out(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
+                        uint8_t function);
+/* The mailbox of p is empty. */
+void kymo_an_server_idle(struct kymo_an *x, struct kymo_an_process *p);
+/* A call of p began: it may be a callback that handles a request. */
+void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
+/* A span of p has ended: it may have been that callback, or a call that has replaced it. replaced:
+ * by a tail call, for which kymo_an_request_span_replaced follows. */
+void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s,
+                                bool replaced);
+/* A call of p has begun. If it has replaced the callback that handles a request, it goes on with
+ * that. s: its span, or NULL. */
+void kymo_an_request_span_replaced(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s);
 
 #endif

@@ -53,6 +53,7 @@ static struct kymo_an_process *add(struct kymo_an *x, const struct kymo_event *e
     p->runs_lost = x->runs_lost;
     p->run_start = p->out_at = p->runnable = KYMO_NO_TIME;
     p->replied = KYMO_NO_TIME;
+    p->placed = ev->id == KYMO_E_SPAWNED ? x->placings : 0;
     p->mail = x->cut && ev->id != KYMO_E_SPAWNED ? KYMO_AN_MAIL_UNKNOWN : KYMO_AN_MAIL_KNOWN;
     bool born = ev->id == KYMO_E_SPAWNED || ev->id == KYMO_E_OPEN;
     p->life = (struct kymo_life){.process = ev->who,

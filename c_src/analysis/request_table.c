@@ -43,6 +43,8 @@ static void drop(struct kymo_an *x, struct kymo_an_list *l, enum kymo_an_among a
 void kymo_an_request_queue_last(struct kymo_an *x, struct kymo_an_process *p, struct kymo_an_request *a)
 {
     a->queued = p;
+    a->unknown = p->unknown;
+    p->unknown = (struct kymo_an_unknown){0};
     append(x, &p->queue, KYMO_AN_OF_SERVER, a);
     append(x, &x->queued, KYMO_AN_QUEUED, a);
 }
@@ -54,8 +56,17 @@ void kymo_an_request_queue_first(struct kymo_an *x, struct kymo_an_process *p, s
     append(x, &x->queued, KYMO_AN_QUEUED, a);
 }
 
+void kymo_an_request_unknown(struct kymo_an_unknown *u, uint8_t kind)
+{
+    *(kind == KYMO_REQ_CAST ? &u->casts : &u->calls) += 1;
+}
+
 void kymo_an_request_unqueue(struct kymo_an *x, struct kymo_an_request *a)
 {
+    struct kymo_an_request *next = kymo_an_request_at(x, a->link[KYMO_AN_OF_SERVER].next);
+    struct kymo_an_unknown *to = next != NULL ? &next->unknown : &a->queued->unknown;
+    to->calls += a->unknown.calls;
+    to->casts += a->unknown.casts;
     drop(x, &a->queued->queue, KYMO_AN_OF_SERVER, a);
     drop(x, &x->queued, KYMO_AN_QUEUED, a);
     a->queued = NULL;
@@ -87,11 +98,15 @@ static void close_one(struct kymo_an *x, struct kymo_an_request *a, uint8_t ende
     else if (a->timeouts > 0 && ended != KYMO_REQ_REPLIED)
         ended = KYMO_REQ_TIMEOUT;
     a->q.ended = ended;
-    if (a->queued != NULL)
+    if (a->queued != NULL) { /* the message is still in the mailbox */
+        kymo_an_request_unknown(&a->unknown, a->q.kind);
         kymo_an_request_unqueue(x, a);
+    }
     kymo_an_request_uncount(server, a);
-    if (server != NULL && server->handling == kymo_an_request_place(x, a))
-        server->handling = 0;
+    if (server != NULL && server->turn.request == kymo_an_request_place(x, a)) {
+        server->turn.request = 0;
+        server->turn.confirmed = true;
+    }
     bool asks = a->q.kind != KYMO_REQ_CAST && !a->q.passed_on;
     struct kymo_an_process *client = asks ? kymo_an_known(x, a->q.client) : NULL;
     if (client != NULL && client->asked > 0)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Requests. A request and its reply have the same reference, so both ends are certain if the
- * recording has references. The time at which the server began to handle a request is known if
- * its callbacks are traced: a server handles requests in the order in which it has fetched
- * them, and each of its replies confirms that. Without callbacks, if a server replies in that
- * order, it is assumed to have begun when it had fetched the request and had sent the previous
- * reply; such a time is marked as inferred. If the recording has `taken` events, they show with
- * which request the server has begun.
+ * recording has references. If the callbacks of the server are traced, they show when it began to
+ * handle the request (turns.c). Without callbacks, if a server replies in the order in which it has
+ * fetched the requests, it is assumed to have begun when it had fetched the request and had sent the
+ * previous reply; such a time is marked as inferred. If the recording has `taken` events, they show
+ * with which request the server has begun.
  *
  * A server may pass a request on to another process, which replies to the client. Such a request has
  * the same reference and ends with the one that was passed on. by_ref has the newest.
@@ -85,6 +84,7 @@ static void sent_request(struct kymo_an *x, struct kymo_an_process *p, const str
     if (server == NULL)
         return;
     a->q.ahead = server->pending;
+    a->turns = kymo_an_turns_ended(server);
     if (!cast) {
         a->counted = true;
         server->pending++;
@@ -102,6 +102,7 @@ static void infer_handled(struct kymo_an *x, struct kymo_an_process *server, str
         struct kymo_an_request *first = kymo_an_request_at(x, server->queue.first);
         if (first->q.kind != KYMO_REQ_CAST)
             return;
+        kymo_an_request_unqueue(x, first);
         kymo_an_request_close(x, first, KYMO_REQ_NO_REPLY);
     }
     a->q.handled = reply_before != KYMO_NO_TIME && reply_before > a->q.fetched ? reply_before : a->q.fetched;
@@ -112,9 +113,13 @@ static void infer_handled(struct kymo_an *x, struct kymo_an_process *server, str
 static void begun(struct kymo_an *x, struct kymo_an_process *server, struct kymo_an_request *a,
                   int64_t reply_before)
 {
-    if (a->queued == server && !server->handlers_seen && a->taken == KYMO_NO_TIME)
+    if (a->q.server != server->ident)
+        return;
+    if (server->handlers_seen != 0)
+        kymo_an_turn_replied(x, server, a);
+    else if (a->queued != NULL && a->taken == KYMO_NO_TIME)
         infer_handled(x, server, a, reply_before);
-    if (a->queued == server)
+    if (a->queued != NULL)
         kymo_an_request_unqueue(x, a);
 }
 
@@ -149,6 +154,8 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
     p->replied = p->last;
     if (a == NULL && ev->message == KYMO_MSG_REPLY)
         a = request_of_child(x, p, ev);
+    if (a == NULL)
+        kymo_an_turn_replied(x, p, NULL);
     if (a == NULL || a->q.replied != KYMO_NO_TIME)
         return;
     for (struct kymo_an_request *each = a; each != NULL; each = kymo_an_request_at(x, each->outer)) {
@@ -199,9 +206,12 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
             a->q.mail = mail;
         }
     }
+    if (a == NULL)
+        kymo_an_request_unknown(&p->unknown, kind_of(ev->message));
     if (a == NULL || a->q.fetched != KYMO_NO_TIME)
         return;
     if (a->q.server != p->ident) {
+        a->turns = kymo_an_turns_ended(p);
         struct kymo_an_process *addressed = kymo_an_known(x, a->q.server);
         bool moves = addressed != NULL && a->counted;
         kymo_an_request_uncount(addressed, a);
@@ -329,70 +339,6 @@ void kymo_an_request_taken(struct kymo_an *x, struct kymo_an_process *p, const s
     kymo_an_request_queue_first(x, p, a);
 }
 
-/* ---- callbacks ---- */
-
-void kymo_an_request_call(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s)
-{
-    unsigned what = kymo_an_function(x, s->mfa) & KYMO_AN_F_HANDLES;
-    if (what == 0 || p->handling != 0)
-        return;
-    p->handlers_seen = true;
-    while (p->queue.first != 0) {
-        struct kymo_an_request *a = kymo_an_request_at(x, p->queue.first);
-        bool cast = a->q.kind == KYMO_REQ_CAST;
-        if (a->awaited && a->taken == KYMO_NO_TIME)
-            return; /* it is in the mailbox: the callback is for something unknown */
-        bool fits = (what & (cast ? KYMO_AN_F_CAST : KYMO_AN_F_CALL)) != 0;
-        kymo_an_request_unqueue(x, a);
-        if (fits) {
-            a->q.handled = p->last;
-            a->q.handler = s->id;
-            a->q.handler_mfa = s->mfa;
-            if (s->ended != KYMO_SPAN_MOMENT) {
-                p->handling = kymo_an_request_place(x, a);
-                p->handler = p->handling_id = s->id;
-            } else if (cast) {
-                kymo_an_request_close(x, a, KYMO_REQ_NO_REPLY);
-            }
-            return;
-        }
-        if (cast)
-            kymo_an_request_close(x, a, KYMO_REQ_NO_REPLY);
-    }
-}
-
-static void handled(struct kymo_an *x, struct kymo_an_process *p, int64_t end)
-{
-    struct kymo_an_request *a = kymo_an_request_at(x, p->handling);
-    p->handling = 0;
-    if (!a->used || a->q.handler != p->handler)
-        return;
-    a->q.handled_end = end;
-    if (a->q.kind == KYMO_REQ_CAST)
-        kymo_an_request_close(x, a, KYMO_REQ_NO_REPLY);
-}
-
-void kymo_an_request_span_ended(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s,
-                                bool replaced)
-{
-    if (p->handling == 0 || p->handling_id != s->id)
-        return;
-    if (replaced)
-        p->handling_id = 0;
-    else
-        handled(x, p, s->end);
-}
-
-void kymo_an_request_span_replaced(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_span *s)
-{
-    if (p->handling == 0 || p->handling_id != 0)
-        return;
-    if (s != NULL && s->ended != KYMO_SPAN_MOMENT)
-        p->handling_id = s->id;
-    else
-        handled(x, p, p->last);
-}
-
 /* ---- ends ---- */
 
 static void close_calls_of(struct kymo_an *x, uint64_t client)
@@ -438,8 +384,21 @@ void kymo_an_requests_unqueue(struct kymo_an *x)
     }
 }
 
+/* A cast is open if its server's callback would have been recorded, and no reply is expected
+ * otherwise. */
+static void end_request(struct kymo_an *x, struct kymo_an_request *a)
+{
+    const struct kymo_an_process *server = kymo_an_known(x, a->q.server);
+    bool cast = a->q.kind == KYMO_REQ_CAST;
+    if (cast && server != NULL && a->q.handled == KYMO_NO_TIME)
+        kymo_an_cast_passed(
+            x, server, a, (server->handlers_seen & KYMO_AN_F_CAST) != 0 ? KYMO_REQ_OPEN : KYMO_REQ_NO_REPLY);
+    else
+        kymo_an_request_close(x, a, cast ? KYMO_REQ_NO_REPLY : KYMO_REQ_OPEN);
+}
+
 void kymo_an_requests_end(struct kymo_an *x)
 {
     for (struct kymo_an_request *a; (a = kymo_an_request_at(x, x->open.first)) != NULL;)
-        kymo_an_request_close(x, a, a->q.kind == KYMO_REQ_CAST ? KYMO_REQ_NO_REPLY : KYMO_REQ_OPEN);
+        end_request(x, a);
 }

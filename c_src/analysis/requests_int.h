@@ -36,9 +36,24 @@ void kymo_an_request_close(struct kymo_an *x, struct kymo_an_request *a, uint8_t
 /* Adds a request at the end, or the front, of the queue of p. It must not be in a queue. */
 void kymo_an_request_queue_last(struct kymo_an *x, struct kymo_an_process *p, struct kymo_an_request *a);
 void kymo_an_request_queue_first(struct kymo_an *x, struct kymo_an_process *p, struct kymo_an_request *a);
-/* Takes a request out of the queue that it is in. */
+/* Takes a request out of the queue that it is in. Messages without a request that are ahead of it
+ * stay ahead of the next one. */
 void kymo_an_request_unqueue(struct kymo_an *x, struct kymo_an_request *a);
+/* Counts a message without a request. kind: enum kymo_request_kind. */
+void kymo_an_request_unknown(struct kymo_an_unknown *u, uint8_t kind);
 /* Ends to count a request as one without a reply. server may be NULL. */
 void kymo_an_request_uncount(struct kymo_an_process *server, struct kymo_an_request *a);
+
+/* ---- turns.c ---- */
+
+/* p has sent a reply, to request a or, if a is NULL, to one that is not known. Its callbacks are
+ * traced if a is not NULL. If it shows that the turn of p is for a, a gets its times, and what is
+ * before it in the queue leaves it. */
+void kymo_an_turn_replied(struct kymo_an *x, struct kymo_an_process *p, struct kymo_an_request *a);
+/* Closes a cast to p without a callback. Counts it if it may have been handled. */
+void kymo_an_cast_passed(struct kymo_an *x, const struct kymo_an_process *p, struct kymo_an_request *a,
+                         uint8_t ended);
+/* The number of turns of p that have ended, as far as is known. */
+uint64_t kymo_an_turns_ended(const struct kymo_an_process *p);
 
 #endif

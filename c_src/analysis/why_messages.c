@@ -168,7 +168,7 @@ uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_req
         int64_t end = other->handled_end != KYMO_NO_TIME ? other->handled_end : other->replied;
         n += other->id != q->id && (end == KYMO_NO_TIME ? other->handled > q->sent : end > q->sent);
     }
-    return n;
+    return n > q->behind ? n : q->behind; /* requests of before the recording are no facts */
 }
 
 int64_t kymo_why_worked(const struct kymo_why *w, const struct kymo_why_run *run)

@@ -189,6 +189,15 @@ void cli_lacks(const struct cli_analysis *a, bool has, const char *events, const
         cli_warn("the recording has no %s: %s", events, what);
 }
 
+void cli_casts_unplaced(const struct cli_analysis *a)
+{
+    uint64_t n = a->result.unplaced;
+    if (n > 0 && !a->quiet)
+        cli_warn("it is unknown whether and when %s cast%s handled: other messages were in the mailbox when "
+                 "the recording began, or events were lost",
+                 CLI_COUNT(n), n == 1 ? " was" : "s were");
+}
+
 void cli_lacks_calls(const struct cli_analysis *a, const char *what)
 {
     bool only_slow = a->result.has_slow && !a->result.has_calls;

@@ -75,6 +75,8 @@ const char *cli_format_since(const struct cli_analysis *a, int64_t ns, char *buf
 void cli_lacks(const struct cli_analysis *a, bool has, const char *events, const char *what);
 /* The same for calls, of which slow ones alone are not enough. */
 void cli_lacks_calls(const struct cli_analysis *a, const char *what);
+/* Warns of casts that may have been handled at a time which is unknown. Nothing with --quiet. */
+void cli_casts_unplaced(const struct cli_analysis *a);
 /* Prints a line about what the runtime reports exactly in this recording; nothing if all is
  * derived. After the analysis. */
 void cli_say_exact(const struct cli_analysis *a);

@@ -352,6 +352,8 @@ static void say_what_lacks(const struct cli_calls *c)
     if (res->has_messages)
         cli_lacks(c->a, res->has_refs, "references in its messages",
                   "requests cannot be paired with their replies");
+    if (c->casts)
+        cli_casts_unplaced(c->a);
     if (c->kept.left_out > 0)
         cli_warn("%s requests are left out of the tree", CLI_COUNT(c->kept.left_out));
 }

@@ -489,6 +489,8 @@ static void say_what_lacks(const struct why *w)
                  CLI_DURATION(w->slowest_cast));
     say_slower_call(w);
     say_what_is_open(w);
+    if (w->casts)
+        cli_casts_unplaced(&w->a);
     cli_lacks(&w->a, res->has_running, "running events", "running and waiting cannot be distinguished");
     cli_lacks(&w->a, res->has_messages, "messages", "it is unknown which process waited for which");
 }

@@ -265,8 +265,13 @@ static const struct outcome {
                 {"gone", NULL, "gone", "the process that waited or was asked has exited"},
                 {"timeout", NULL, "timeout", "the client stopped waiting for the reply"}};
 
+/* Nothing was missing for the sender. */
+static const struct outcome open_cast = {"open", NULL, NULL, NULL};
+
 static const struct outcome *outcome_of(const struct kymo_request *q)
 {
+    if (q->kind == KYMO_REQ_CAST && q->ended == KYMO_REQ_OPEN)
+        return &open_cast;
     return &outcomes[q->ended <= KYMO_REQ_TIMEOUT ? q->ended : KYMO_REQ_OPEN];
 }
 

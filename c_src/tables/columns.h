@@ -89,7 +89,8 @@
     X(handling_ns,      INTEGER, "time from handled_ns to replied_ns; for a cast, until it was handled") \
     X(reply_ns,         INTEGER, "time from replied_ns to received_ns") \
     X(ahead,            INTEGER, "number of requests to this server without a reply when it was sent") \
-    X(ended,            TEXT,    "replied, down, open, no_reply, gone (the client exited) or timeout") \
+    X(ended,            TEXT,    "replied, down, open, no_reply (a cast), gone (the client exited) or timeout; a cast is open if no " \
+                                 "callback is known to have handled it, though those of the server are traced") \
     X(passed_on,        BOOLEAN, "the client passed on a request of another process, which received the reply") \
     X(inferred,         BOOLEAN, "handled_ns was derived from the order of the replies, not from the callback") \
     X(handler,          TEXT,    "callback that handled it") \

@@ -128,8 +128,9 @@ enum kymo_request_kind {
 enum kymo_request_end {
     KYMO_REQ_REPLIED = 0,
     KYMO_REQ_DOWN = 1,     /* 'DOWN' instead of a reply */
-    KYMO_REQ_OPEN = 2,     /* no reply before the end of the recording */
-    KYMO_REQ_NO_REPLY = 3, /* a cast: ends when it has been handled */
+    KYMO_REQ_OPEN = 2,     /* no reply before the end of the recording; a cast: no callback, although
+                              those of the server are traced */
+    KYMO_REQ_NO_REPLY = 3, /* a cast: ends when it has been handled, if that is known */
     KYMO_REQ_GONE = 4,     /* the client exited first */
     KYMO_REQ_TIMEOUT = 5   /* the client stopped waiting at `received`; the reply may have been sent later */
 };
@@ -158,6 +159,8 @@ struct kymo_request {
     int64_t replied;  /* the reply was sent; equals received if only that is known */
     int64_t received; /* by the client: the reply, the 'DOWN', or the timeout */
     uint32_t ahead;   /* requests to this server without a reply when it was sent */
+    uint32_t behind;  /* callbacks of the server that ended after it was sent and began before it was
+                         handled; 0 = none, or not known */
 };
 
 /* Its duration, until the reply arrived or a cast was handled; KYMO_NO_TIME. */
@@ -250,6 +253,7 @@ struct kymo_analysis_result {
     uint64_t events;     /* without notes */
     uint64_t lost;       /* events that the recorder reports as lost within the window */
     uint64_t spans, mails, requests, runs, collections;
+    uint64_t unplaced;           /* casts that may have been handled, but it is unknown by which callback */
     uint64_t evicted;            /* processes, requests and messages dropped to bound memory */
     bool has_calls, has_ends;    /* calls; how they end */
     bool has_slow;               /* slow calls, which are no spans */
