@@ -19,7 +19,7 @@ all() ->
         print_lines, print_clocks, print_limit, print_pids, print_tags, print_modules, print_times,
         export_filters, export_refusals,
         terms_like_the_shell, arguments, cut_terms, elixir_names, names_are_safe,
-        strict, nothing_to_show, cut_file, flipped_bits, no_dictionary, full_dictionary, foreign_files,
+        strict, missing_file, nothing_to_show, cut_file, flipped_bits, no_dictionary, full_dictionary, foreign_files,
         closed_pipe, full_disk, while_recording, horizon, snapshot, progress_on_a_terminal
     ].
 
@@ -530,6 +530,40 @@ strict(Config) ->
          ?assert(contains(Err, Warning)),
          {0, _, ""} = run(Command ++ ["--quiet", Cut])
      end || Command <- [["print"], ["export", "dbg", "-o", Out]]].
+
+%% A file of the recording is removed, or cut at the end of a segment: recorded events are missing.
+missing_file(Config) ->
+    Whole = ?config(recording, Config),
+    Flight = filename:join(?config(dir, Config), "flight"),
+    {ok, R} = kymo:start(#{dir => Flight}),
+    {ok, _} = kymo:trace(R, #{processes => [self()], events => [messages]}),
+    self() ! message,
+    receive message -> ok end,
+    {ok, _} = kymo:stop(R),
+    [begin
+         Dir = copy(From, ?config(dir, Config), "without-" ++ File),
+         ok = file:delete(filename:join(Dir, File)),
+         lost_all(Dir, "because the file '" ++ File ++ "' is missing (copy the recording again)")
+     end || {From, File} <- [{Flight, "ring"}, {Whole, "data.000001"}]],
+    Cut = copy(Whole, ?config(dir, Config), "emptied"),
+    cut(data_file(Cut), filelib:file_size(data_file(Cut))),
+    lost_all(Cut, "because a file was cut or damaged (copy the recording again)").
+
+lost_all(Dir, Why) ->
+    Info = out(["info", Dir]),
+    ?assert(contains(Info, "complete     no: recorded events are missing")),
+    #{<<"complete">> := false, <<"whole">> := false, <<"recorded">> := N,
+      <<"missing_events">> := N, <<"damage">> := #{<<"events_missing">> := N}} =
+        kymo_cli:json(out(["info", "--json", Dir])),
+    Page = Dir ++ ".html",
+    [begin
+         {3, _, Err} = run(Command),
+         ?assert(contains(Err, "kymo: nothing to show: ")),
+         ?assert(contains(Err, Why))
+     end || Command <- [["why", Dir], ["why", "--quiet", Dir], ["report", Dir, "-o", Page]]],
+    ?assertNot(filelib:is_file(Page)),
+    {0, _, Err} = run(["print", Dir]),
+    ?assert(contains(Err, Why)).
 
 %% If there is nothing to show, the command says why.
 nothing_to_show(Config) ->

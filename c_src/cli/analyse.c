@@ -77,17 +77,23 @@ int cli_analysis_open_timeline(struct cli_analysis *a, int n, char **args)
     return status == KYMO_EXIT_OK ? cli_analysis_take(a, a->r) : status;
 }
 
-/* Warns that there are no facts, and why. */
-static void say_empty(const struct cli_analysis *a)
+/* There are no facts: warns why. An error if the files with all events are missing. */
+static int say_empty(const struct cli_analysis *a)
 {
-    char first_text[32], last_text[32];
+    char first_text[32], last_text[32], missing[160];
     int64_t first, last;
-    if (kymo_reader_span(a->r, &first, &last) != 0)
+    bool none = kymo_reader_span(a->r, &first, &last) != 0;
+    if (none && cli_missing_phrase(a->r, missing, sizeof missing))
+        return cli_fail(KYMO_EXIT_READ, "nothing to show: %s", missing);
+    if (a->quiet)
+        return KYMO_EXIT_OK;
+    if (none)
         cli_warn("nothing to show: the recording has no events");
     else
         cli_warn("nothing to show: there is no event at that time; the recording has events from %s to %s s",
                  cli_format_since(a, first, first_text, sizeof first_text),
                  cli_format_since(a, last, last_text, sizeof last_text));
+    return KYMO_EXIT_OK;
 }
 
 int cli_analysis_run_window(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n,
@@ -112,9 +118,7 @@ int cli_analysis_run_window(struct cli_analysis *a, const struct kymo_analysis_s
     free(all);
     if (rc != 0)
         return cli_fail(cli_read_status(rc), "%s", err);
-    if (a->result.events == 0 && !a->quiet)
-        say_empty(a);
-    return KYMO_EXIT_OK;
+    return a->result.events == 0 ? say_empty(a) : KYMO_EXIT_OK;
 }
 
 int cli_analysis_run(struct cli_analysis *a, const struct kymo_analysis_sink *sinks, size_t n)

@@ -445,8 +445,9 @@ static void say_nothing_found(const struct why *w)
                  CLI_SINCE(&w->a, res->first), CLI_SINCE(&w->a, res->last));
     else
         cli_warn("nothing to explain: no request with a reply and no finished call matches the options; %s",
-                 res->has_messages ? "give fewer options, or record for longer"
-                                   : "record messages, or calls with returns");
+                 kymo_reader_damage(w->a.r)->events_missing != 0 ? "what is left of the recording has none"
+                 : res->has_messages                             ? "give fewer options, or record for longer"
+                                                                 : "record messages, or calls with returns");
 }
 
 /* How long the oldest request without a reply had been open at the end. */

@@ -119,17 +119,6 @@ static void sum_counters(struct cli_info *in)
         in->lost_total += in->lost[c];
 }
 
-/* The number of events that are missing. Computed only if the counters do not change any more;
- * those of a node that died may be off by one. */
-static uint64_t missing(const struct cli_info *in)
-{
-    uint64_t there = in->events + in->incomplete + in->overwritten + in->meta->events_removed;
-    for (uint32_t i = 0; i < in->n_slots; i++)
-        there += in->slots[i].io_lost;
-    bool at_rest = in->meta->state == KYMO_CLOSED || in->meta->snapshot != 0;
-    return at_rest && in->counted > there ? in->counted - there : 0;
-}
-
 static void measure_files(struct cli_info *in)
 {
     DIR *d = opendir(in->dir);
@@ -202,13 +191,14 @@ static int fill(struct cli_info *in, size_t top, bool quiet)
     if (status != KYMO_EXIT_OK)
         return status;
     uint64_t ticks; /* a living recorder may have moved the horizon until now */
-    in->whole = !kymo_reader_horizon(in->r, &ticks, &in->horizon_ns);
+    bool has_horizon = kymo_reader_horizon(in->r, &ticks, &in->horizon_ns);
     sum_counters(in);
     measure_files(in);
     count_definitions(in);
     in->n_top_processes = cli_tally_top(&in->processes, in->top_processes, top);
     in->n_top_functions = top_functions(in, top);
-    in->missing = missing(in);
+    in->missing = kymo_reader_missing(in->r, in->events + in->incomplete);
+    in->whole = !has_horizon && in->missing == 0;
     in->intact = in->missing == 0 && !cli_incomplete(in->r);
     return KYMO_EXIT_OK;
 }

@@ -24,7 +24,7 @@ struct cli_info {
     struct cli_firing firing; /* of the trigger that this snapshot was taken for */
 
     /* The time from which the recording is complete. */
-    bool whole;         /* from its start */
+    bool whole;         /* from its start, and no recorded event is missing */
     int64_t horizon_ns; /* that time; the start if whole */
 
     /* Read from the segments: events from the horizon on, without notes. */

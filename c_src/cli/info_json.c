@@ -40,6 +40,7 @@ void cli_json_damage(const struct kymo_damage *d)
     cli_json_uint("segments_moved", d->segments_moved);
     cli_json_uint("dict_bad", d->dict_bad);
     cli_json_uint("seq_gaps", d->seq_gaps);
+    cli_json_uint("events_missing", d->events_missing);
     cli_json_close('}');
 }
 

@@ -62,8 +62,8 @@ static void memory(const struct cli_info *in)
 static void horizon(const struct cli_info *in)
 {
     char since[64], length[64], wall[64];
-    if (in->whole) {
-        printf("complete     from the start\n");
+    if (in->whole || in->missing != 0) {
+        printf("complete     %s\n", in->whole ? "from the start" : "no: recorded events are missing");
         return;
     }
     cli_format_seconds((int64_t)((uint64_t)in->horizon_ns - (uint64_t)in->meta->t0_mono_ns), since,

@@ -62,6 +62,9 @@ bool cli_output_lost(void);
 /* What --strict reports: the recorder lost events, other tracers removed its settings, or
  * the reader found damage. Overwriting, file retention and sampling do not count. */
 bool cli_incomplete(const struct kymo_reader *r);
+/* Stores how many recorded events are missing and why, if any (kymo_damage.events_missing). size is at
+ * least 160. Returns false if none is. */
+bool cli_missing_phrase(const struct kymo_reader *r, char *buf, size_t size);
 /* Prints to standard error what is incomplete, if anything. Returns the exit status. */
 int cli_say_incomplete(const struct kymo_reader *r, bool strict);
 /* Warns that no event was shown. `filtered`: because of the filter. */

@@ -117,8 +117,23 @@ bool cli_incomplete(const struct kymo_reader *r)
     const struct kymo_meta *m = kymo_reader_meta(r);
     return kymo_reader_lost(r) != 0 ||
            (d->segments_bad | d->records_bad | d->bytes_cut | d->segments_moved | d->dict_bad | d->seq_gaps |
-            m->dict_full | m->taken) != 0 ||
+            d->events_missing | m->dict_full | m->taken) != 0 ||
            cli_shed_any(r);
+}
+
+bool cli_missing_phrase(const struct kymo_reader *r, char *buf, size_t size)
+{
+    uint64_t n = kymo_reader_damage(r)->events_missing;
+    char file[64], events[32];
+    if (n == 0)
+        return false;
+    size_t used = (size_t)snprintf(buf, size, "%s recorded events are missing because ",
+                                   cli_format_count(n, events, sizeof events));
+    if (kymo_reader_missing_file(r, file, sizeof file))
+        snprintf(buf + used, size - used, "the file '%s' is missing (copy the recording again)", file);
+    else
+        snprintf(buf + used, size - used, "a file was cut or damaged (copy the recording again)");
+    return true;
 }
 
 int cli_say_incomplete(const struct kymo_reader *r, bool strict)
@@ -128,7 +143,7 @@ int cli_say_incomplete(const struct kymo_reader *r, bool strict)
     if (!cli_incomplete(r))
         return KYMO_EXIT_OK;
     bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | d->dict_bad | d->seq_gaps) != 0;
-    char shed[512] = "", left_out[400];
+    char shed[512] = "", left_out[400], missing[160];
     if (cli_shed_any(r)) {
         cli_shed_phrase(r, left_out, sizeof left_out);
         snprintf(shed, sizeof shed, "the recorder left out %s, to keep its budget (see kymo info)", left_out);
@@ -136,6 +151,7 @@ int cli_say_incomplete(const struct kymo_reader *r, bool strict)
     const char *reasons[] = {
         kymo_reader_lost(r) != 0 ? "events were lost" : NULL,
         damaged ? "the recording is damaged" : NULL,
+        cli_missing_phrase(r, missing, sizeof missing) ? missing : NULL,
         d->segments_moved != 0
             ? "segments were overwritten or removed while being read (take a snapshot first)"
             : NULL,

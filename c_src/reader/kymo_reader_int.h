@@ -10,6 +10,7 @@
  *   reader_order.c    drops segments whose times contradict their numbers
  *   reader_hold.c     keeps what a running recorder may reuse or remove
  *   reader_horizon.c  computes the horizon
+ *   reader_missing.c  compares what was found with the recorder's counters
  *   reader_dict.c     definitions, canonical ids, processes
  *   reader_time.c     ticks to nanoseconds
  *   reader_segment.c  copies and checks one segment
@@ -248,6 +249,8 @@ int kymo_segment_copy(struct kymo_reader *r, const struct kymo_seg_ref *ref, uin
 /* Computes the horizon and corrects counters of slots. Drops segments from the index that a
  * living recorder has reused since it was made. */
 void kymo_horizon_find(struct kymo_reader *r);
+/* Counts the events of segments that should be there, after index and horizon. */
+void kymo_missing_find(struct kymo_reader *r);
 /* Moves the horizon past a segment of the index that has been overwritten. */
 void kymo_horizon_raise(struct kymo_reader *r, const struct kymo_seg_ref *gone);
 /* Searches the data files written since for a segment that is no longer in the ring. Returns true

@@ -421,6 +421,7 @@ int kymo_index_build(struct kymo_reader *r)
         kymo_horizon_find(r);
         sum_up(r);
         count_back(r);
+        kymo_missing_find(r);
         r->index.made = true;
     }
     return rc;

@@ -342,8 +342,19 @@ const struct kymo_damage *kymo_timeline_damage(const struct kymo_reader *r)
         t->damage.segments_moved += d->segments_moved;
         t->damage.dict_bad += d->dict_bad;
         t->damage.seq_gaps += d->seq_gaps;
+        t->damage.events_missing += d->events_missing;
     }
     return &t->damage;
+}
+
+bool kymo_timeline_missing_file(const struct kymo_reader *r, char *name, size_t size)
+{
+    struct kymo_timeline *t = r->timeline;
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (kymo_reader_missing_file(t->m[i].r, name, size))
+            return true;
+    }
+    return false;
 }
 
 /* ---- recordings ---- */

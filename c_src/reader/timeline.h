@@ -49,6 +49,7 @@ int kymo_timeline_next(struct kymo_reader *r, struct kymo_event *ev);
 void kymo_timeline_rewind(struct kymo_reader *r);
 void kymo_timeline_show_all(struct kymo_reader *r, bool all);
 void kymo_timeline_progress(const struct kymo_reader *r, uint64_t *done, uint64_t *total);
+bool kymo_timeline_missing_file(const struct kymo_reader *r, char *name, size_t size);
 bool kymo_timeline_horizon(const struct kymo_reader *r, uint64_t *ticks, int64_t *ns);
 int kymo_timeline_span(struct kymo_reader *r, int64_t *first_ns, int64_t *last_ns);
 const struct kymo_damage *kymo_timeline_damage(const struct kymo_reader *r);

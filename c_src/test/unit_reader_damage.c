@@ -618,6 +618,53 @@ static void hostile_dictionary(void **state)
     tr_free(&t);
 }
 
+/* Segments that the recorder has counted and no file has. */
+static void missing_files(void **state)
+{
+    (void)state;
+    struct testrec t;
+    struct testseg s;
+    char name[64];
+    tr_init(&t);
+    t.meta.policy = KYMO_DISCARD;
+    t.meta.files = 3;
+    t.slots[0].events = 4 * RECORDS;
+    for (uint64_t seq = 1; seq <= 4; seq++) {
+        segment(&s, &t, 0, seq);
+        ts_after(&s, 1000000 * seq - 1, (seq - 1) * RECORDS);
+        ts_close(&s, true);
+        tr_to_data(&t, seq < 3 ? 1 : (unsigned)seq - 1, &s, true);
+    }
+    struct kymo_reader *r = open_it(&t);
+    assert_int_equal(kymo_reader_damage(r)->events_missing, 0);
+    assert_false(kymo_reader_missing_file(r, name, sizeof name));
+    kymo_reader_close(r);
+
+    char path[128];
+    snprintf(path, sizeof path, "%s/data.000003", dir);
+    assert_int_equal(truncate(path, 0), 0);
+    r = open_written();
+    assert_int_equal(kymo_reader_damage(r)->events_missing, RECORDS);
+    assert_int_equal(kymo_reader_missing(r, 2 * RECORDS), 2 * RECORDS);
+    assert_false(kymo_reader_missing_file(r, name, sizeof name));
+    kymo_reader_close(r);
+
+    snprintf(path, sizeof path, "%s/data.000002", dir);
+    assert_int_equal(unlink(path), 0);
+    r = open_written();
+    assert_int_equal(kymo_reader_damage(r)->events_missing, 2 * RECORDS);
+    assert_true(kymo_reader_missing_file(r, name, sizeof name));
+    assert_string_equal(name, "data.000002");
+    kymo_reader_close(r);
+
+    t.meta.state = KYMO_ACTIVE; /* counters of a recorder that was killed may not fit */
+    t.meta.os_pid = 0;
+    r = open_it(&t);
+    assert_int_equal(kymo_reader_damage(r)->events_missing, 0);
+    kymo_reader_close(r);
+    tr_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -633,6 +680,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(overwritten_while_read, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(last_one_overwritten, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(drained_while_read, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(missing_files, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(damaged_dictionary, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(hostile_dictionary, make_dir, drop_dir),
     };

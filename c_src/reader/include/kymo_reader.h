@@ -27,6 +27,7 @@ struct kymo_damage {
     uint64_t segments_moved; /* overwritten by a running recorder after the first event was returned */
     uint64_t dict_bad;       /* bytes skipped in the dictionary */
     uint64_t seq_gaps;       /* segments missing between the first and last seen (discard only) */
+    uint64_t events_missing; /* kymo_reader_missing of the segments found: files were removed or cut */
 };
 
 /* Opens the recording at dir. Returns 0, or a negative errno and a message in err:
@@ -54,6 +55,13 @@ static inline uint64_t kymo_slot_lost(const struct kymo_slot *s, unsigned cause)
 /* Events of all threads that were lost for any cause, as counted by the recorder. */
 uint64_t kymo_reader_lost(const struct kymo_reader *r);
 const struct kymo_damage *kymo_reader_damage(const struct kymo_reader *r);
+/* Of a recording that is closed, or a snapshot: the events that were recorded, neither overwritten nor
+ * removed by the recorder, and are not among the `found` ones. 0 for other recordings, whose counters
+ * may still change. */
+uint64_t kymo_reader_missing(const struct kymo_reader *r, uint64_t found);
+/* If events_missing is not 0 and a file of the recording is missing, stores its name and returns
+ * true. False: there are files for all of them, so they were cut or damaged. */
+bool kymo_reader_missing_file(const struct kymo_reader *r, char *name, size_t size);
 /* True if the recorder never closed the recording and its OS process is gone. */
 bool kymo_reader_crashed(const struct kymo_reader *r);
 /* Segments in use in the file `ring`, and their bytes with headers. */

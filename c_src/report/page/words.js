@@ -79,7 +79,9 @@ export function shortcomings(report) {
   if (!r.whole) {
     list.push(`older events were overwritten: it is complete from ${(r.complete_from_ns / 1e9).toFixed(3)} s on`);
   }
-  if (Object.values(r.damage).some((n) => n > 0)) list.push("its files are damaged: unreadable parts are left out");
+  const { events_missing: missing, ...damage } = r.damage;
+  if (missing > 0) list.push(`${count(missing)} recorded events are missing: files of the recording were removed or cut`);
+  if (Object.values(damage).some((n) => n > 0)) list.push("its files are damaged: unreadable parts are left out");
   if (r.taken > 0) list.push("another tracer removed trace flags or patterns of the recorder");
   if (r.budget !== null && (r.budget.shed.length > 0 || r.budget.without_name > 0)) {
     list.push(`the recorder left out ${leftOut(r.budget.shed)}, to keep its budget`);
