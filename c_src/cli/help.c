@@ -349,7 +349,7 @@ static const char watch[] =
     "                                      the name of the server, the function that it\n"
     "                                      runs, or the one that handled the request\n"
     "      --trigger mailbox,N             a process has more than N messages that it has\n"
-    "                                      not fetched\n"
+    "                                      not fetched, or in its mailbox by the counters\n"
     "      --trigger exit,REASON           a process exited for a reason other than normal\n"
     "                                      and shutdown\n"
     "      --trigger collection,TIME       a garbage collection took longer\n"

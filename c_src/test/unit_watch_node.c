@@ -124,8 +124,47 @@ static void reports(void **state)
     close_film(&x, r);
 }
 
+/* A sample with the length of one mailbox. */
+static void mailbox(struct film *x, uint64_t who, uint64_t n)
+{
+    uint8_t body[2 + 2 * KYMO_COUNTER_BYTES] = {2, 0, KYMO_N_BUSY_PROCESS, 0, 1};
+    body[2 + KYMO_COUNTER_BYTES] = KYMO_N_MAILBOX;
+    body[4 + KYMO_COUNTER_BYTES] = 1;
+    memcpy(body + 6, &who, 8);
+    memcpy(body + 6 + KYMO_COUNTER_BYTES, &n, 8);
+    uint64_t at = after(x, 100 * MS);
+    ts_record(&x->s, at, KYMO_E_COUNTERS, body, sizeof body, false);
+}
+
+/* A mailbox that was long before the recording began is known from the counters only. It fires once,
+ * again after it was half as long, and not for both sources. */
+static void long_mailboxes(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {10, 11, 5000, 7, 12, 6, 11};
+    struct film x;
+    open_film(&x);
+    add(&x, "mailbox,10");
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        mailbox(&x, PID(7), lengths[i]);
+        message(&x, 10, KYMO_E_SEND, PID(1), PID(7), KYMO_MSG_PLAIN, 0);
+        message(&x, 10, KYMO_E_RECEIVE, PID(7), KYMO_IDENT_NONE, KYMO_MSG_PLAIN, 0);
+    }
+    for (unsigned i = 0; i < 20; i++)
+        message(&x, 10, KYMO_E_SEND, PID(1), PID(7), KYMO_MSG_PLAIN, 0);
+    struct kymo_reader *r = developed(&x);
+    give(&x, r, 0, UINT64_MAX);
+    assert_int_equal(x.n, 2);
+    for (size_t i = 0; i < x.n; i++) {
+        assert_int_equal(x.fired[i].value, 11);
+        assert_true(x.fired[i].process == PID(7));
+    }
+    close_film(&x, r);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {IN_FOLDER(stops), IN_FOLDER(stops_at_gap), IN_FOLDER(reports)};
+    const struct CMUnitTest tests[] = {IN_FOLDER(stops), IN_FOLDER(stops_at_gap), IN_FOLDER(reports),
+                                       IN_FOLDER(long_mailboxes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

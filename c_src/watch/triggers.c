@@ -18,7 +18,8 @@ struct kymo_triggers *kymo_triggers_new(void (*fired)(void *arg, const struct ky
     t->sampled = KYMO_NO_TIME;
     kymo_map_init(&t->fired_requests, sizeof(uint64_t));
     kymo_map_init(&t->fired_runs, sizeof(struct kymo_fired_run));
-    kymo_map_init(&t->full, sizeof(uint64_t));
+    kymo_map_init(&t->unfetched, sizeof(uint64_t));
+    kymo_map_init(&t->longest, sizeof(uint64_t));
     kymo_map_init(&t->reported, sizeof(struct kymo_reported_call));
     for (uint32_t i = 0; i < KYMO_TRIGGERS_MAX; i++) {
         kymo_opens_init(&t->opens[i]);
@@ -39,7 +40,8 @@ void kymo_triggers_free(struct kymo_triggers *t)
     }
     kymo_map_free(&t->fired_requests);
     kymo_map_free(&t->fired_runs);
-    kymo_map_free(&t->full);
+    kymo_map_free(&t->unfetched);
+    kymo_map_free(&t->longest);
     kymo_map_free(&t->reported);
     free(t->chosen);
     free(t->known);
@@ -305,38 +307,6 @@ static void on_exit_of(struct kymo_triggers *t, const struct kymo_event *ev)
     }
 }
 
-/* Fires when the limit is exceeded, and again only after the number was half of it or less. */
-static void on_sent(struct kymo_triggers *t, const struct kymo_event *ev)
-{
-    uint64_t to;
-    int64_t oldest;
-    uint32_t n = kymo_live_waiting(t->live, ev, &to, &oldest);
-    if (n == 0 || KYMO_IDENT_KIND(to) == KYMO_I_PORT || KYMO_IDENT_KIND(to) == KYMO_I_REF)
-        return;
-    uint64_t *full = kymo_map_get(&t->full, to);
-    for (uint32_t i = 0; i < t->n; i++) {
-        if (!kymo_trigger_is(t, i, KYMO_TRIG_MAILBOX))
-            continue;
-        bool was = full != NULL && (*full >> i & 1) != 0;
-        if (was && n <= (uint64_t)t->g[i].limit / 2 + 1) {
-            *full &= ~(1ull << i);
-            was = false;
-        }
-        if (was || n <= (uint64_t)t->g[i].limit)
-            continue;
-        if (full == NULL && t->full.count >= KYMO_TRIGGERS_OPEN)
-            kymo_map_free(&t->full);
-        if (full == NULL && (full = kymo_map_put(&t->full, to, NULL)) == NULL) {
-            t->failed = true;
-            return;
-        }
-        *full |= 1ull << i;
-        struct kymo_firing f = {
-            .value = n, .start = oldest, .end = ev->ns, .process = to, .server = KYMO_IDENT_NONE};
-        kymo_trigger_fire(t, i, &f);
-    }
-}
-
 /* ---- the run ---- */
 
 int kymo_triggers_reader(struct kymo_triggers *t, struct kymo_reader *r)
@@ -397,11 +367,13 @@ bool kymo_triggers_event(struct kymo_triggers *t, const struct kymo_event *ev, b
     if (is_new && ev->id == KYMO_E_EXIT)
         on_exit_of(t, ev);
     if (is_new && ev->id == KYMO_E_SEND)
-        on_sent(t, ev);
+        kymo_triggers_sent(t, ev);
     if (is_new && ev->id == KYMO_E_SLOW)
         kymo_triggers_slow(t, ev);
-    if (is_new && ev->id == KYMO_E_COUNTERS)
+    if (is_new && ev->id == KYMO_E_COUNTERS) {
         kymo_triggers_sample(t, ev);
+        kymo_triggers_lengths(t, ev);
+    }
     if (is_new && ev->id == KYMO_E_MONITOR)
         kymo_triggers_report(t, ev);
     return !t->failed;

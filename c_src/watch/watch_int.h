@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by the files of this folder. parse.c parses triggers; triggers.c reads the events and
- * compares facts with the triggers, calls.c those of calls, node.c what the node reports of itself;
+ * compares facts with the triggers, calls.c those of calls, mailboxes.c those of mailboxes, node.c what the node reports of itself;
  * open.c has the calls that may fire before they end. One thread.
  */
 #ifndef KYMO_WATCH_INT_H
@@ -82,10 +82,12 @@ struct kymo_triggers {
     uint32_t n_ids;
     struct kymo_map fired_requests; /* id -> triggers that have fired and it is open, a bit each */
     struct kymo_map fired_runs;     /* process -> struct kymo_fired_run */
-    struct kymo_map full;           /* process -> triggers whose number its mailbox exceeds, a bit each */
-    struct kymo_map reported;       /* process -> struct kymo_reported_call, the last one */
-    int64_t sampled;                /* the newest sample of the counters; KYMO_NO_TIME: none since a gap */
-    int64_t usual;                  /* time between two samples; 0: not known */
+    /* process -> triggers whose number its mailbox exceeds, a bit each: by its unfetched messages, and by
+     * the counters. */
+    struct kymo_map unfetched, longest;
+    struct kymo_map reported; /* process -> struct kymo_reported_call, the last one */
+    int64_t sampled;          /* the newest sample of the counters; KYMO_NO_TIME: none since a gap */
+    int64_t usual;            /* time between two samples; 0: not known */
     int64_t now;
     int64_t sure_from; /* events before it are missing: what was open may have ended unseen */
     bool gap;          /* events just before the next one are missing */
@@ -119,6 +121,12 @@ void kymo_triggers_call_end(void *arg, const struct kymo_span *s);
 void kymo_triggers_slow(struct kymo_triggers *t, const struct kymo_event *ev);
 /* Fires for calls that exceed the limit of trigger i and are open. */
 void kymo_triggers_open_calls(struct kymo_triggers *t, uint32_t i);
+
+/* ---- mailboxes.c ---- */
+
+/* For a message that was sent, and a sample of the counters. */
+void kymo_triggers_sent(struct kymo_triggers *t, const struct kymo_event *ev);
+void kymo_triggers_lengths(struct kymo_triggers *t, const struct kymo_event *ev);
 
 /* ---- node.c ---- */
 

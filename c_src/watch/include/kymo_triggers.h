@@ -7,7 +7,8 @@
  *   request,WHAT,TIME        a request waited longer than TIME for its end. WHAT is the
  *                            registered name of the server, the function that it runs, or the
  *                            one that handled the request
- *   mailbox,N                more than N messages to a process have not been fetched by it
+ *   mailbox,N                more than N messages to a process have not been fetched by it, or its
+ *                            mailbox was longer in a sample of the counters
  *   exit,REASON              a process exited with this reason, other than normal or shutdown
  *   collection,TIME          a garbage collection took longer than TIME
  *   schedule,TIME            a process kept a scheduler longer than TIME; not a dirty one
