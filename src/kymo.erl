@@ -701,12 +701,18 @@ record_spec(Options) ->
 
 %% ---- from a shell -------------------------------------------------------------
 
--type asked() :: #{
-    time => pos_integer(),
-    count => pos_integer(),
-    processes => all | existing | new | [pid() | atom()],
-    functions => kymo_pattern:pattern() | [kymo_pattern:pattern()]
-}.
+-define(NOT_ASKED, "neither a map nor a list of pairs").
+
+-type asked() ::
+    #{
+        time => pos_integer(),
+        count => pos_integer(),
+        processes => all | existing | new | [pid() | atom()],
+        functions => kymo_pattern:pattern() | [kymo_pattern:pattern()]
+    }
+    | [{atom(), term()}].
+%% A map, or a list of pairs with the same keys: `kymo:why([{time, 100}])', in Elixir
+%% `:kymo.why(time: 100)'.
 %% <ul>
 %% <li>`time': the maximum duration of the recording, in milliseconds.</li>
 %% <li>`count': the maximum number of lines, calls or requests that are printed.</li>
@@ -728,12 +734,14 @@ calls(Functions) -> calls(Functions, #{}).
 %%
 %% Ends after `count' lines or `time' milliseconds, by default `#{count => 20, time =>
 %% 10000}', or when the calling process dies. The recorder and its files are removed. An
-%% error is printed, with its remedy, and returned. Raises `badarg' if `Options' is not a map.
+%% error is printed, with its remedy, and returned. Raises `badarg' if `Options' is neither a map nor
+%% a list of pairs.
 -spec calls(kymo_pattern:pattern() | [kymo_pattern:pattern()], asked()) -> answer().
-calls(Functions, Options) when is_map(Options) ->
-    loaded(fun() -> kymo_shell:calls(Functions, Options) end);
 calls(Functions, Options) ->
-    erlang:error(badarg, [Functions, Options], info_of([{2, "not a map"}])).
+    case asked(Options) of
+        {ok, Asked} -> loaded(fun() -> kymo_shell:calls(Functions, Asked) end);
+        error -> erlang:error(badarg, [Functions, Options], info_of([{2, ?NOT_ASKED}]))
+    end.
 
 %% @doc Records for 10 seconds and prints the calls of the functions that took at least `Ms'
 %% milliseconds, for example `kymo:slow("gen_server:call", 50)'. See {@link slow/3}.
@@ -745,15 +753,17 @@ slow(Functions, Ms) -> slow(Functions, Ms, #{}).
 %%
 %% A runtime that reports slow calls reports only these, and the line ends with `(slow)'. On other
 %% runtimes all calls of the functions and their returns are recorded: see `returns' of {@link
-%% trace_spec()}. Raises `badarg' if `Ms' is not a number of 0 or more, or `Options' is not a map.
+%% trace_spec()}. Raises `badarg' if `Ms' is not a number of 0 or more, or `Options' is neither a map
+%% nor a list of pairs.
 -spec slow(kymo_pattern:pattern() | [kymo_pattern:pattern()], Ms :: number(), asked()) -> answer().
-slow(Functions, Ms, Options) when is_number(Ms), Ms >= 0, is_map(Options) ->
-    loaded(fun() -> kymo_shell:slow(Functions, Ms, Options) end);
 slow(Functions, Ms, Options) ->
-    Causes =
-        [{2, "not a number of milliseconds"} || not (is_number(Ms) andalso Ms >= 0)] ++
-            [{3, "not a map"} || not is_map(Options)],
-    erlang:error(badarg, [Functions, Ms, Options], info_of(Causes)).
+    case {is_number(Ms) andalso Ms >= 0, asked(Options)} of
+        {true, {ok, Asked}} ->
+            loaded(fun() -> kymo_shell:slow(Functions, Ms, Asked) end);
+        {IsTime, Read} ->
+            Causes = [{2, "not a number of milliseconds"} || not IsTime] ++ [{3, ?NOT_ASKED} || Read =:= error],
+            erlang:error(badarg, [Functions, Ms, Options], info_of(Causes))
+    end.
 
 %% @doc Records for 5 seconds and prints why the slowest request was slow. See {@link why/1}.
 -spec why() -> answer().
@@ -764,12 +774,22 @@ why() -> why(#{}).
 %%
 %% `functions' are traced in addition, so that the answer can name them, for example
 %% `kymo:why(#{functions => "my_app_*:_/_"})'. The recorder and its files are removed. Raises
-%% `badarg' if `Options' is not a map.
+%% `badarg' if `Options' is neither a map nor a list of pairs.
 -spec why(asked()) -> answer().
-why(Options) when is_map(Options) ->
-    loaded(fun() -> kymo_shell:why(Options) end);
 why(Options) ->
-    erlang:error(badarg, [Options], info_of([{1, "not a map"}])).
+    case asked(Options) of
+        {ok, Asked} -> loaded(fun() -> kymo_shell:why(Asked) end);
+        error -> erlang:error(badarg, [Options], info_of([{1, ?NOT_ASKED}]))
+    end.
+
+asked(Options) when is_map(Options) -> {ok, Options};
+asked(Options) when is_list(Options) ->
+    try
+        {ok, maps:from_list(Options)}
+    catch
+        error:badarg -> error
+    end;
+asked(_) -> error.
 
 loaded(Fun) ->
     case load_modules() of

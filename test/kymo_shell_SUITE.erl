@@ -71,6 +71,10 @@ of_others(_) ->
 nothing(_) ->
     F = "kymo_shell_SUITE:work/1",
     "no calls of these functions in 200 ms\n" = printed(fun() -> kymo:calls(F, #{time => 200}) end),
+    %% A list of pairs, as Elixir's keyword lists, has the same effect.
+    "no calls of these functions in 200 ms\n" = printed(fun() -> kymo:calls(F, [{time, 200}]) end),
+    ok = kymo:slow(F, 1, [{time, 1}]),
+    {error, {unknown_option, tme}} = kymo:why([{tme, 1}]),
     "no call of these functions took 0.5 ms or more, in 200 ms\n" =
         printed(fun() -> kymo:slow(F, 0.5, #{time => 200}) end),
     "no request (a call of " ++ Requests = printed(fun() -> kymo:why(#{time => 200, processes => [self()]}) end),
@@ -142,7 +146,7 @@ errors(_) ->
     "kymo: time is 0; allowed: a number from 1 on\n" =
         printed({error, {bad_option, time, 0}}, fun() -> kymo:slow(F, 1, #{time => 0}) end),
     ?assertError(badarg, kymo:slow(F, fast)),
-    ?assertError(badarg, kymo:calls(F, [])),
+    ?assertError(badarg, kymo:calls(F, [time])),
     ?assertError(badarg, kymo:why(soon)),
     with_wrong_command(fun() ->
         {error, {no_command, _, _} = Reason} = kymo:calls(F, #{time => 100}),
