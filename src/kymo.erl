@@ -198,7 +198,8 @@
     senders => boolean()
 }.
 %% <ul>
-%% <li>`processes': the processes to trace, by pid or registered name. Default: `all'.</li>
+%% <li>`processes': the processes to trace, by pid or registered name, which may lack the prefix
+%% `Elixir.'. Default: `all'.</li>
 %% <li>`ports': the ports to trace. Default: `all' if `ports' or `running_ports' is among the
 %%   events, else `none'.</li>
 %% <li>`events': the kinds of events to record. Default: `[calls]'. Required if there are neither

@@ -159,12 +159,20 @@ tracees(Key, Who, _) ->
 process(Pid) when is_pid(Pid), node(Pid) =:= node() ->
     Pid;
 process(Name) when is_atom(Name) ->
-    case whereis(Name) of
-        Pid when is_pid(Pid) -> Pid;
-        _ -> fail({no_process, Name})
+    case [Pid || Pid <- [whereis(Name), whereis_module(Name)], is_pid(Pid)] of
+        [Pid | _] -> Pid;
+        [] -> fail({no_process, Name})
     end;
 process(Other) ->
     fail({bad_option, processes, Other}).
+
+%% Elixir prints modules, which are often registered names, without their prefix.
+whereis_module(Name) ->
+    try
+        whereis(list_to_existing_atom("Elixir." ++ atom_to_list(Name)))
+    catch
+        error:_ -> undefined
+    end.
 
 port(Port) when is_port(Port), node(Port) =:= node() ->
     Port;

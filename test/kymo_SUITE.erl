@@ -557,6 +557,12 @@ registered_names(Config) ->
     [{trace, P, call, _}] = stop_and_read(Config, R),
     {error, {no_process, kymo_no_such_name}} =
         kymo:trace(R, #{processes => [kymo_no_such_name], events => [procs]}),
+    Q = tracee(),
+    register('Elixir.Kymo.SomeName', Q),
+    Second = start(Config, #{dir => sub(Config, again)}),
+    {ok, #{processes := 1}} = kymo:trace(Second, #{processes => ['Kymo.SomeName'], events => [procs]}),
+    {ok, _} = kymo:stop(Second),
+    gone(Q),
     gone(P).
 
 ports(Config) ->
