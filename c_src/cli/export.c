@@ -19,11 +19,11 @@ typedef int export_fun(struct kymo_reader *, const struct kymo_export_options *,
 static const struct {
     const char *name;
     export_fun *run;
-    const char *written; /* what kymo_export_result.written counts */
+    const char *written; /* what kymo_export_result.written counts; NULL: also events */
     bool stream;         /* "-" is allowed */
     bool timeline;       /* so are several recordings */
 } kinds[] = {{"perfetto", kymo_export_perfetto, "slices", true, true},
-             {"ctf", kymo_export_ctf, "events", false, false},
+             {"ctf", kymo_export_ctf, NULL, false, false},
              {"folded", kymo_export_folded, "stacks", true, false},
              {"speedscope", kymo_export_speedscope, "stacks", true, false},
              {"dbg", kymo_export_dbg, "terms", true, false},
@@ -66,11 +66,12 @@ static int run(struct kymo_reader *r, int kind, const struct kymo_export_options
     if (!quiet && result.events == 0)
         cli_warn_empty(r, o.keep != NULL || o.from_ns != INT64_MIN || o.to_ns != INT64_MAX);
     if (!quiet && strcmp(o.out, "-") != 0) {
-        char events[32], written[32], bytes[32];
-        fprintf(stderr, "%s: %s events, %s %s, %s\n", o.out,
-                cli_format_count(result.events, events, sizeof events),
-                cli_format_count(result.written, written, sizeof written), kinds[kind].written,
-                cli_format_bytes(result.bytes, bytes, sizeof bytes));
+        char text[32];
+        fprintf(stderr, "%s: %s events", o.out, cli_format_count(result.events, text, sizeof text));
+        if (kinds[kind].written != NULL)
+            fprintf(stderr, ", %s %s", cli_format_count(result.written, text, sizeof text),
+                    kinds[kind].written);
+        fprintf(stderr, ", %s\n", cli_format_bytes(result.bytes, text, sizeof text));
     }
     return KYMO_EXIT_OK;
 }
