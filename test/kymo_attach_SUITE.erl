@@ -936,6 +936,8 @@ show_refusals(Config) ->
                 {[What, "--erl", erl(), "nonode@nohost"], ["not the name of a node"]}]],
     {6, Text} = show(top, ["--cookie", "c", "--node-port", "1", "a@localhost"]),
     contains(Text, ["no node listens"]).
+    {3, NoHost} = kymo_cli:run(["top", "--once", "no_such_node"]),
+    contains(NoHost, ["there is no recording 'no_such_node'", "no_such_node@localhost"]),
 
 show(What, Args) -> kymo_cli:run([atom_to_list(What), "--erl", erl() | Args]).
 

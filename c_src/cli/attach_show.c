@@ -28,7 +28,12 @@ int attach_show_target(const struct attach_options *o, int n, char **args, bool 
         if (args[0][0] == '\0')
             return cli_usage(o->command, "the name of the recording is empty");
         bool may_be = strchr(args[0], '@') != NULL && strchr(args[0], '/') == NULL;
-        if (!may_be || access(args[0], F_OK) == 0) {
+        bool exists = access(args[0], F_OK) == 0;
+        if (!exists && !may_be && strchr(args[0], '/') == NULL)
+            return cli_fail(KYMO_EXIT_READ,
+                            "there is no recording '%s'; to read a node, add its host, as in %s@localhost",
+                            args[0], args[0]);
+        if (!may_be || exists) {
             return !o->given ? KYMO_EXIT_OK
                              : cli_usage(o->command,
                                          "'%s' is no node, which is called name@host: a recording needs no "
