@@ -196,16 +196,19 @@ detach(Main, #{node := Node, output := Output} = Options) ->
         Result
     end).
 
-%% @doc Asks the node for all its recorders.
+%% @doc Asks the node for all its recorders, except those that have ended and whose folder is gone.
 -spec recorders(pid(), options()) -> ok.
 recorders(Main, #{node := Node} = Options) ->
     run(Main, Options, fun() ->
         _ = connected(Main, Options),
         case erpc:call(Node, erlang, module_loaded, [kymo]) of
-            true -> #{recorders => erpc:call(Node, kymo, list, [])};
+            true -> #{recorders => [R || R <- erpc:call(Node, kymo, list, []), is_left(Node, R)]};
             false -> #{recorders => []}
         end
     end).
+
+is_left(Node, #{state := closed, dir := Dir}) -> erpc:call(Node, filelib, is_dir, [Dir]);
+is_left(_, _) -> true.
 
 run(Main, #{node := Node}, Fun) ->
     Result =

@@ -1076,7 +1076,19 @@ list_recorders(Config) ->
     {0, Text} = run(["--list-recorders", Node]),
     contains(Text, ["active", "overwrite", ?config(tmp, Config)]),
     {0, _} = run(["--detach", Node]),
-    peer:stop(Peer).
+    peer:stop(Peer),
+    {ok, Own, Name} = start_peer(Config, #{}, ["-pa", filename:dirname(code:which(kymo))]),
+    [There, Gone] = [begin
+         Dir = sub(Config, Sub),
+         {ok, R} = peer:call(Own, kymo, start, [#{dir => Dir, owner => none}]),
+         {ok, _} = peer:call(Own, kymo, stop, [R]),
+         Dir
+     end || Sub <- [there, gone]],
+    ok = file:del_dir_r(Gone),
+    {0, Ended} = run(["--list-recorders", atom_to_list(Name)]),
+    contains(Ended, ["closed", There]),
+    ?assertEqual(nomatch, string:find(Ended, Gone)),
+    peer:stop(Own).
 
 %% ---- errors ---------------------------------------------------------------------------------
 
