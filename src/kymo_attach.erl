@@ -207,12 +207,17 @@ cookie(Process, Args) ->
                     none -> none;
                     _ -> kymo_attach_proc:cookie(Process)
                 end,
-            first_cookie([Local, kymo_attach_proc:own_cookie()])
+            first_cookie([Local, kymo_attach_proc:own_cookie()], Process)
     end.
 
-first_cookie([none | Others]) -> first_cookie(Others);
-first_cookie([Cookie | _]) -> Cookie;
-first_cookie([]) -> fail(no_cookie).
+first_cookie([none | Others], Process) -> first_cookie(Others, Process);
+first_cookie([Cookie | _], _) -> Cookie;
+first_cookie([], #{uid := Uid}) ->
+    case kymo_attach_proc:own_uid() of
+        Uid -> fail(no_cookie);
+        _ -> fail({no_cookie_of, kymo_attach_proc:user(Uid)})
+    end;
+first_cookie([], none) -> fail(no_cookie).
 
 %% This node does not listen, so it needs neither epmd nor a free port, and accepts no
 %% connections.

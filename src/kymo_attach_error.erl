@@ -68,6 +68,12 @@ format({other_protocol, Protocol, File}) ->
     ];
 format(no_cookie) ->
     "there is no cookie: name its file with --cookie-file";
+format({no_cookie_of, User}) ->
+    io_lib:format(
+        "the node belongs to the user ~ts, whose cookie can't be read: run this command as that user or as root, or "
+        "name a file with the cookie with --cookie-file",
+        [User]
+    );
 format({no_cookie_file, File}) ->
     io_lib:format("no cookie can be read from ~ts: check --cookie-file", [File]);
 format({old_release, Release}) ->

@@ -2,7 +2,7 @@
 %% @private Finds the nodes of this machine in `/proc', and their cookies.
 -module(kymo_attach_proc).
 
--export([nodes/1, registered/0, find/3, cookie/1, own_cookie/0, read_cookie/1, find_cookie/1, user/1]).
+-export([nodes/1, registered/0, find/3, cookie/1, own_cookie/0, read_cookie/1, find_cookie/1, user/1, own_uid/0]).
 -export_type([found/0]).
 
 -include_lib("kernel/include/file.hrl").
@@ -174,6 +174,12 @@ find_cookie(File) ->
         {ok, #file_info{type = regular, size = Size}} when Size =< ?MAX_COOKIE_FILE -> read_cookie(File);
         _ -> none
     end.
+
+%% @doc The number of the user of this runtime.
+-spec own_uid() -> non_neg_integer().
+own_uid() ->
+    {ok, #file_info{uid = Uid}} = file:read_file_info("/proc/self"),
+    Uid.
 
 %% @doc The name of a user, or the number if it has none.
 -spec user(non_neg_integer()) -> string().

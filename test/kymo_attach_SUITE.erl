@@ -17,7 +17,7 @@
 -export([read_only/1]).
 -export([progress_line/1, keep_with_snapshots/1, keep_without_input/1, keep_lost/1, triggers/1, trigger_limits/1, triggers_flood/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
 -export([top_node/1, top_first_window/1, top_screen/1, live_node/1, show_ends/1, show_kept/1, show_container/1, show_refusals/1]).
--export([own_kymo/1, other_kymo/1, list/1, list_late_name/1, no_erl/1, print/1, list_recorders/1]).
+-export([own_kymo/1, other_kymo/1, list/1, list_late_name/1, no_erl/1, print/1, list_recorders/1, node_of_other_user/1]).
 -export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, aborted_snapshot/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, output_full_kept/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
 
 all() ->
@@ -26,7 +26,7 @@ all() ->
         other_user, keep_for, pid_errors,
         progress_line, keep_with_snapshots, keep_without_input, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
         top_node, top_first_window, top_screen, live_node, show_ends, show_kept, show_container, show_refusals,
-        own_kymo, other_kymo, list, list_late_name, no_erl, print, list_recorders,
+        own_kymo, other_kymo, list, list_late_name, no_erl, print, list_recorders, node_of_other_user,
         wrong_cookie, no_node, bad_pattern, output_exists, no_folder, usage, no_dump,
         processes_of_nodes, strange_cookie_files, folder_stays, aborted_wait, aborted_snapshot,
         first_killed, old_code, group_leader_of_node, hidden_cookie, one_name, output_full, output_full_kept,
@@ -934,10 +934,10 @@ show_refusals(Config) ->
                 {[What, "--node-port", "0", "a@b"], ["1 to 65535"]},
                 {[What, "--policy", "discard", "a@b"], ["help " ++ What]},
                 {[What, "--erl", erl(), "nonode@nohost"], ["not the name of a node"]}]],
-    {6, Text} = show(top, ["--cookie", "c", "--node-port", "1", "a@localhost"]),
-    contains(Text, ["no node listens"]).
     {3, NoHost} = kymo_cli:run(["top", "--once", "no_such_node"]),
     contains(NoHost, ["there is no recording 'no_such_node'", "no_such_node@localhost"]),
+    {6, Text} = show(top, ["--cookie", "c", "--node-port", "1", "a@localhost"]),
+    contains(Text, ["no node listens"]).
 
 show(What, Args) -> kymo_cli:run([atom_to_list(What), "--erl", erl() | Args]).
 
@@ -1089,6 +1089,24 @@ list_recorders(Config) ->
     contains(Ended, ["closed", There]),
     ?assertEqual(nomatch, string:find(Ended, Gone)),
     peer:stop(Own).
+
+%% A user who cannot read the cookie of the node's user learns whose node it is.
+node_of_other_user(Config) ->
+    SetPriv = ["--reuid=65534", "--regid=65534", "--clear-groups"],
+    case os:cmd("setpriv " ++ lists:join(" ", SetPriv) ++ " test -x " ++ kymo:cli_path() ++ " && echo can") of
+        "can\n" ->
+            Home = sub(Config, home),
+            ok = file:make_dir(Home),
+            ok = file:change_mode(Home, 8#700),
+            {ok, Peer, Node} = start_peer(Config, #{args => [], env => [{"ERL_LIBS", ""}, {"HOME", Home}]}, []),
+            {6, Text} = kymo_cli:command(os:find_executable("setpriv"),
+                SetPriv ++ ["env", "HOME=/nowhere", kymo:cli_path(), "attach", "--erl", erl(),
+                            "-o", "/tmp/kymo_no_such_folder", atom_to_list(Node)]),
+            contains(Text, ["the node belongs to the user root", "--cookie-file"]),
+            peer:stop(Peer);
+        _ ->
+            {skip, "this user may not run commands as another one"}
+    end.
 
 %% ---- errors ---------------------------------------------------------------------------------
 
