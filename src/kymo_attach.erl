@@ -77,11 +77,26 @@ command("print", Args) ->
     Ebin = filename:dirname(code:which(?MODULE)),
     print(kymo_attach_list:expression(Ebin, (recording(Args))#{output => Output}));
 command("list-recorders", Args) -> attached(fun kymo_attach_session:recorders/2, Args);
-command("record", Args) -> attached(fun kymo_attach_session:record/2, Args);
+command("record", Args) ->
+    say_unrecorded(Args),
+    attached(fun kymo_attach_session:record/2, Args);
 command("show", Args) -> attached(fun kymo_attach_session:show/2, Args);
-command("keep", Args) -> attached(fun kymo_attach_session:keep/2, Args);
+command("keep", Args) ->
+    say_unrecorded(Args),
+    attached(fun kymo_attach_session:keep/2, Args);
 command("snapshot", Args) -> attached(fun kymo_attach_session:snapshot/2, Args);
 command("detach", Args) -> attached(fun kymo_attach_session:detach/2, Args).
+
+%% Without messages and scheduling, kymo why can't explain a request.
+say_unrecorded(Args) ->
+    case {kymo_attach_options:unrecorded(Args), value("quiet", Args)} of
+        {[_ | _] = Kinds, Quiet} when Quiet =/= "true" ->
+            say("not recorded: ~ts; add --events ~ts", [
+                lists:join(", ", [What || {_, What} <- Kinds]), lists:join(",", [atom_to_list(E) || {E, _} <- Kinds])
+            ]);
+        _ ->
+            ok
+    end.
 
 %% ---- nodes ------------------------------------------------------------------
 

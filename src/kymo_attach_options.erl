@@ -3,7 +3,7 @@
 %% kymo:trace/2}, which check them in the node.
 -module(kymo_attach_options).
 
--export([start/1, spec/1, to_atom/1]).
+-export([start/1, spec/1, unrecorded/1, to_atom/1]).
 
 -define(DEFAULT_BUDGET, "5%").
 -define(DEFAULT_EVENTS, [messages, running, procs, garbage_collection]).
@@ -90,6 +90,18 @@ spec(Args) ->
         Recorded,
         maps:from_list([{slow, Slow} || Slow =/= #{}] ++ [{processes, Named} || Named =/= []])
     ).
+
+%% @doc The kinds of events that answers need and that are not recorded because functions were named
+%% and events were not, with a description.
+-spec unrecorded([{string(), string()}]) -> [{atom(), string()}].
+unrecorded(Args) ->
+    case proplists:is_defined("functions", Args) andalso not proplists:is_defined("events", Args) of
+        true ->
+            #{events := Recorded} = spec(Args),
+            [Kind || {Event, _} = Kind <- [{messages, "messages"}, {running, "scheduling"}], not lists:member(Event, Recorded)];
+        false ->
+            []
+    end.
 
 %% `Pattern=Microseconds'. Of several times for the same pattern the shortest applies.
 slow(Texts) ->

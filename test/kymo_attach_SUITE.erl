@@ -55,7 +55,8 @@ record(Config) ->
     Before = warm_look(Peer, Node, Config),
     Out = sub(Config, rec),
     {0, Text} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out, Node]),
-    contains(Text, [Node, "recording", "closed: stopped", "lost         nothing", "kymo why"]),
+    contains(Text, [Node, "recording", "closed: stopped", "lost         nothing", "kymo why",
+                    "kymo: not recorded: messages, scheduling; add --events messages,running\n"]),
     {0, Print} = kymo_cli:run(["print", "-n", "3", "--tag", "call", Out]),
     contains(Print, ["lists:seq/2"]),
     %% Calls have durations.
@@ -67,8 +68,9 @@ record(Config) ->
     ?assertEqual([<<"counters">>, <<"system_monitor">>], notes(Out)),
     %% Unless they are switched off.
     Only = sub(Config, only_calls),
-    {0, _} = run(["--functions", "lists:seq/2", "--events", "calls", "--for", "100ms", "-q", "-o", Only,
-                  "--counters", "off", "--system-monitor", "off", Node]),
+    {0, Said} = run(["--functions", "lists:seq/2", "--events", "calls", "--for", "100ms", "-o", Only,
+                     "--counters", "off", "--system-monitor", "off", Node]),
+    ?assertEqual(nomatch, string:find(Said, "not recorded")),
     ?assertEqual([], notes(Only)),
     {0, Without} = kymo_cli:run(["print", "-q", "--tag", "return_to", Only]),
     ?assertEqual("", unicode:characters_to_list(Without)),
