@@ -57,6 +57,7 @@ files_and_summary(Config) ->
     true = list_to_integer(Events) > 1000,
     {match, [Requests]} = re:run(Text, "; (\\d+) requests answered", [{capture, all_but_first, list}]),
     true = list_to_integer(Requests) > 0,
+    {match, _} = re:run(Text, "The command is .*/priv/bin/kymo; "),
     %% The summary table has everything that is promised.
     [
         {match, _} = re:run(Text, ["\\n +[\\d,]+ +[\\d.]+  ", Tag, "\\n"])
