@@ -418,7 +418,9 @@ held_by_another(Config) ->
     Dir = ?config(dir, Config),
     Other = in_peer(Config, with_another, [Dir]),
     Notes = rows(Dir, "select kind, pid from system_monitor where kind in ('set', 'held') order by time_ns"),
-    ?assertEqual([{<<"held">>, Other}, {<<"set">>, null}], [{K, P} || #{<<"kind">> := K, <<"pid">> := P} <- Notes]).
+    ?assertEqual([{<<"held">>, Other}, {<<"set">>, null}], [{K, P} || #{<<"kind">> := K, <<"pid">> := P} <- Notes]),
+    {0, Info} = kymo_cli:run(["info", Dir]),
+    {match, _} = re:run(Info, "1  held: another process has set the system monitor").
 
 with_another(Dir) ->
     Other = spawn(fun flush/0),

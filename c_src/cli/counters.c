@@ -93,7 +93,7 @@ void cli_counters_text(const struct cli_counters *c)
         if (first)
             printf("\n%15s  %s\n", "reports", "of the system monitor");
         first = false;
-        printf("%15s  %s\n", cli_format_count(c->monitored[i], a, sizeof a), kymo_monitor_name(i));
+        printf("%15s  %s\n", cli_format_count(c->monitored[i], a, sizeof a), cli_report_text(i));
     }
 }
 
@@ -104,6 +104,13 @@ void cli_counters_json(const struct cli_counters *c)
         const struct cli_counter *one = &c->of[i];
         if (one->n == 0)
             continue;
+const char *cli_report_text(unsigned kind)
+{
+    return kind == KYMO_M_HELD
+               ? "held: another process has set the system monitor, so it reports nothing here"
+               : kymo_monitor_name(kind);
+}
+
         cli_json_open(kymo_counter_name(i), '{');
         cli_json_text("unit", kymo_unit_name(kymo_counter_unit(i)));
         cli_json_bool("per_second", kymo_counter_is_sum(i));

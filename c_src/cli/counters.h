@@ -34,8 +34,10 @@ void cli_counters_free(struct cli_counters *c);
 /* Adds an event. Call it for events from the horizon on; ignores all but `counters` and
  * `system_monitor`. */
 void cli_counters_add(struct cli_counters *c, const struct kymo_reader *r, const struct kymo_event *ev);
-/* Prints tables as text; nothing if there are no counters. */
-void cli_counters_text(const struct cli_counters *c);
+/* Prints tables as text; nothing if there are no counters. Names processes from r. */
+void cli_counters_text(const struct cli_counters *c, const struct kymo_reader *r);
+/* The kind of a report of the system monitor (enum kymo_monitor), for people. */
+const char *cli_report_text(unsigned kind);
 /* The members "counters" and "system_monitor". */
 void cli_counters_json(const struct cli_counters *c);
 

@@ -224,8 +224,8 @@ static void put_newest(struct list *l, const struct cli_node_now *n, const struc
     if (n->reported[kind].who != KYMO_IDENT_NONE)
         kymo_name_process(names, n->reported[kind].who, who, sizeof who);
     int64_t ago = end > n->reported[kind].ns ? end - n->reported[kind].ns : 0;
-    snprintf(text, sizeof text, "%s %s (%s%s%s%s ago)", CLI_COUNT(n->reported[kind].n),
-             kymo_monitor_name(kind), what, who, who[0] != '\0' ? ", " : "", CLI_DURATION(ago));
+    snprintf(text, sizeof text, "%s %s (%s%s%s%s ago)", CLI_COUNT(n->reported[kind].n), cli_report_text(kind),
+             what, who, who[0] != '\0' ? ", " : "", CLI_DURATION(ago));
     put(l, "", text, "");
 }
 
