@@ -163,6 +163,13 @@ found(Config, Others) ->
     {0, Json} = kymo_cli:run(["info", "--json", Dir]),
     {_, Most} = hd(Mailboxes),
     ?assertMatch(#{<<"counters">> := #{<<"mailbox_length">> := #{<<"last">> := Most}}}, json(Json)),
+    {0, Info} = kymo_cli:run(["info", Dir]),
+    {Longest, _} = hd(Mailboxes),
+    {match, _} = re:run(Info, ["mailbox_length, highest of ", Longest]),
+    %% In kymo mailboxes, which knows of no message.
+    {0, Rows} = kymo_cli:run(["mailboxes", "--json", "--quiet", Dir]),
+    [?assertEqual([N], [L || #{<<"process">> := Who, <<"longest">> := L} <- maps:get(<<"rows">>, json(Rows)),
+                             string:prefix(Who, Pid) =/= nomatch]) || {Pid, N} <- Mailboxes],
     {0, Text} = kymo_cli:run(["print", Dir]),
     [?assertMatch({_, _}, binary:match(Text, iolist_to_binary(io_lib:format("mailbox_length[~b]=~b of ~ts", [Rank, N, Pid]))))
      || {Rank, {Pid, N}} <- lists:zip([1, 2, 3], Mailboxes)],

@@ -22,6 +22,7 @@ struct row {
     uint64_t received, unreceived, words, from_nobody, senders, processes;
     uint32_t pending_max;
     int64_t waited_max, waited_max_at;
+    uint64_t longest;             /* length of the mailbox in the samples of the counters */
     uint64_t taken;               /* of the waits, those that end when the message was taken */
     struct kymo_histogram waits;  /* until taken, or fetched if that is all that is known */
     struct kymo_histogram queued; /* of requests, until handled */
@@ -127,6 +128,23 @@ static void on_life(void *arg, const struct kymo_life *life)
         row->pending_max = life->mailbox_max;
 }
 
+/* The lengths in the counters include messages that were fetched, and those from before the
+ * recording. */
+static void on_event(void *arg, const struct kymo_event *ev)
+{
+    struct cli_mailboxes *x = arg;
+    for (uint32_t i = 0; i < ev->n_counters; i++) {
+        struct kymo_counter_value v = kymo_counter_at(ev, i);
+        uint64_t process = kymo_counter_process(ev, i);
+        if (v.counter != KYMO_N_MAILBOX || v.value == 0 || process == KYMO_IDENT_NONE ||
+            !cli_wants_process(x->a, process))
+            continue;
+        struct row *row = row_of(x, process);
+        if (row != NULL && v.value > row->longest)
+            row->longest = v.value;
+    }
+}
+
 /* ---- output ---- */
 
 static void find_senders(struct cli_mailboxes *x)
@@ -163,9 +181,10 @@ static void text_row(const struct cli_mailboxes *x, const struct row *r)
     name_of(x, r->ident, name, sizeof name);
     if (r->top[0].n > 0)
         name_of(x, r->top[0].ident, from, sizeof from);
-    printf("%10s %9s %9s %9s %9s %9s %8" PRIu32 " %8s  %s", CLI_COUNT(r->received), QUANTILE(r->waits, 0.5),
-           QUANTILE(r->waits, 0.99), QUANTILE(r->waits, 1.0), QUANTILE(r->queued, 0.99),
-           CLI_COUNT(r->unreceived), r->pending_max, CLI_COUNT(r->senders), name);
+    printf("%10s %9s %9s %9s %9s %9s %9s %8" PRIu32 " %8s  %s", CLI_COUNT(r->received),
+           QUANTILE(r->waits, 0.5), QUANTILE(r->waits, 0.99), QUANTILE(r->waits, 1.0),
+           QUANTILE(r->queued, 0.99), CLI_COUNT(r->unreceived), r->longest != 0 ? CLI_COUNT(r->longest) : "-",
+           r->pending_max, CLI_COUNT(r->senders), name);
     if (from[0] != '\0')
         printf(" <- %s (%.0f %%)", from,
                100.0 * (double)r->top[0].n /
@@ -190,6 +209,10 @@ static void json_row(const struct cli_mailboxes *x, const struct row *r)
     cli_json_ns("max_ns", kymo_histogram_quantile(&r->waits, 1.0));
     cli_json_since(x->a, "max_at_ns", r->waits.total > 0 ? r->waited_max_at : KYMO_NO_TIME);
     cli_json_ns("queued_p99_ns", kymo_histogram_quantile(&r->queued, 0.99));
+    if (r->longest != 0)
+        cli_json_uint("longest", r->longest);
+    else
+        cli_json_null("longest");
     cli_json_uint("pending_max", r->pending_max);
     if (x->a->histograms)
         cli_json_histogram("histogram", &r->waits);
@@ -243,9 +266,11 @@ int cli_mailboxes_show(struct cli_mailboxes *x, bool by_wait)
         cli_json_uint("rows_in_all", n);
         cli_json_open("rows", '[');
     } else if (n > 0) {
+        bool taken = x->a->result.has_taken; /* else waits are known only until messages are fetched */
         cli_say_exact(x->a);
-        printf("%10s %9s %9s %9s %9s %9s %8s %8s  %s\n", "received", "p50 wait", "p99 wait", "max wait",
-               "p99 queue", "unfetched", "backlog", "senders", "receiver <- most frequent sender");
+        printf("%10s %9s %9s %9s %9s %9s %9s %8s %8s  %s\n", "received", taken ? "p50 wait" : "p50 fetch",
+               taken ? "p99 wait" : "p99 fetch", taken ? "max wait" : "max fetch", "p99 queue", "unfetched",
+               "longest", "backlog", "senders", "receiver <- most frequent sender");
     }
     for (size_t i = 0; i < n && i < x->a->top && !cli_output_lost(); i++) {
         if (x->a->json)
@@ -293,7 +318,8 @@ void cli_mailboxes_free(struct cli_mailboxes *x)
 
 struct kymo_analysis_sink cli_mailboxes_sink(struct cli_mailboxes *x)
 {
-    return (struct kymo_analysis_sink){.arg = x, .mail = on_mail, .request = on_request, .life = on_life};
+    return (struct kymo_analysis_sink){
+        .arg = x, .event = on_event, .mail = on_mail, .request = on_request, .life = on_life};
 }
 
 int cli_mailboxes(int argc, char **argv)

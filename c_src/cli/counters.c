@@ -25,6 +25,8 @@ static void add(struct cli_counters *c, const struct kymo_gauge *g)
         return;
     if (one->n++ == 0)
         one->least = level;
+    if (one->n == 1 || level > one->most)
+        one->who = g->process;
     one->least = level < one->least ? level : one->least;
     one->most = level > one->most ? level : one->most;
     one->last = level;
@@ -70,7 +72,7 @@ static const char *shown(unsigned counter, double level, char *buf, size_t size)
     return cli_format_count(n, buf, size);
 }
 
-void cli_counters_text(const struct cli_counters *c)
+void cli_counters_text(const struct cli_counters *c, const struct kymo_reader *r)
 {
     char a[32], b[32], d[32], e[32];
     if (any_counter(c))
@@ -79,12 +81,17 @@ void cli_counters_text(const struct cli_counters *c)
         const struct cli_counter *one = &c->of[i];
         if (one->n == 0)
             continue;
-        printf("%15s %15s %15s %15s  %s%s\n", shown(i, (double)one->least, a, sizeof a),
+        printf("%15s %15s %15s %15s  %s%s", shown(i, (double)one->least, a, sizeof a),
                shown(i, mean(one), b, sizeof b), shown(i, (double)one->most, d, sizeof d),
                shown(i, (double)one->last, e, sizeof e), kymo_counter_name(i),
                kymo_counter_unit(i) == KYMO_UNIT_NS ? " (of one processor)"
                : kymo_counter_is_sum(i)             ? " per second"
                                                     : "");
+        if (kymo_counter_is_ranked(i) && one->most != 0 && one->who != KYMO_IDENT_NONE) {
+            printf(", highest of ");
+            cli_print_process(r, one->who);
+        }
+        putchar('\n');
     }
     bool first = true;
     for (unsigned i = 0; i < KYMO_M_COUNT; i++) {
@@ -97,13 +104,6 @@ void cli_counters_text(const struct cli_counters *c)
     }
 }
 
-void cli_counters_json(const struct cli_counters *c)
-{
-    cli_json_open("counters", '{');
-    for (unsigned i = 0; i < KYMO_N_COUNT; i++) {
-        const struct cli_counter *one = &c->of[i];
-        if (one->n == 0)
-            continue;
 const char *cli_report_text(unsigned kind)
 {
     return kind == KYMO_M_HELD
@@ -111,6 +111,13 @@ const char *cli_report_text(unsigned kind)
                : kymo_monitor_name(kind);
 }
 
+void cli_counters_json(const struct cli_counters *c)
+{
+    cli_json_open("counters", '{');
+    for (unsigned i = 0; i < KYMO_N_COUNT; i++) {
+        const struct cli_counter *one = &c->of[i];
+        if (one->n == 0)
+            continue;
         cli_json_open(kymo_counter_name(i), '{');
         cli_json_text("unit", kymo_unit_name(kymo_counter_unit(i)));
         cli_json_bool("per_second", kymo_counter_is_sum(i));

@@ -22,6 +22,7 @@ struct cli_counter {
     uint64_t n; /* number of values; for counters that count up, of rates */
     uint64_t least, most, last;
     double sum;
+    uint64_t who; /* ident of the process with the highest, if they are those of processes */
 };
 
 /* Statistics of a recording. Initialised with zero bytes. */

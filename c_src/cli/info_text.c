@@ -219,20 +219,8 @@ static void processes(const struct cli_info *in)
     printf("\n%15s  %6s  %s\n", "events", "%", "process");
     for (size_t i = 0; i < in->n_top_processes && !cli_output_lost(); i++) {
         const struct cli_count *c = &in->top_processes[i];
-        char ident[512], text[2200];
-        uint32_t name, mfa;
-        kymo_format_ident(in->r, c->key, ident, sizeof ident);
-        printf("%15s  %6.2f  %s", COUNT(c->count), percent(c->count, in->events), ident);
-        if (kymo_reader_process(in->r, c->key, &name, &mfa)) {
-            if (name != 0) {
-                kymo_format_atom(kymo_reader_atom(in->r, name), text, sizeof text);
-                printf(" %s", text);
-            }
-            if (mfa != 0) {
-                kymo_format_mfa(in->r, mfa, text, sizeof text);
-                printf(" %s", text);
-            }
-        }
+        printf("%15s  %6.2f  ", COUNT(c->count), percent(c->count, in->events));
+        cli_print_process(in->r, c->key);
         putchar('\n');
     }
     if (in->processes.map.count > in->n_top_processes)
@@ -277,5 +265,5 @@ void cli_info_text(const struct cli_info *in)
         tags(in);
     processes(in);
     functions(in);
-    cli_counters_text(&in->node);
+    cli_counters_text(&in->node, in->r);
 }

@@ -169,6 +169,8 @@ void cli_format_seconds(int64_t ns, char *buf, size_t size);
 /* 1234567 as "1,234,567", 65536 as "64 KiB". buf of at least 32 bytes; returns buf. */
 const char *cli_format_count(uint64_t n, char *buf, size_t size);
 const char *cli_format_bytes(uint64_t n, char *buf, size_t size);
+/* Prints the ident of a process, its name and its initial function to standard output. */
+void cli_print_process(const struct kymo_reader *r, uint64_t ident);
 /* "1.23 ms", "-" for KYMO_NO_TIME. buf of at least 32 bytes; returns buf. */
 const char *cli_format_duration(int64_t ns, char *buf, size_t size);
 /* What is exact: which send a message comes from, when it is taken out of the mailbox, times in

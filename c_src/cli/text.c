@@ -130,3 +130,21 @@ const char *cli_exact_text(struct cli_exact e, char *buf, size_t size)
     }
     return buf;
 }
+
+void cli_print_process(const struct kymo_reader *r, uint64_t ident)
+{
+    char text[2200];
+    uint32_t name, mfa;
+    kymo_format_ident(r, ident, text, sizeof text);
+    fputs(text, stdout);
+    if (!kymo_reader_process(r, ident, &name, &mfa))
+        return;
+    if (name != 0) {
+        kymo_format_atom(kymo_reader_atom(r, name), text, sizeof text);
+        printf(" %s", text);
+    }
+    if (mfa != 0) {
+        kymo_format_mfa(r, mfa, text, sizeof text);
+        printf(" %s", text);
+    }
+}

@@ -64,7 +64,7 @@ static void of_a_recording(void **state)
     assert_int_equal(count(f, "\"mean\":" MOST ","), 2);
     f = open_memory();
     stdout = f;
-    cli_counters_text(&c);
+    cli_counters_text(&c, NULL);
     stdout = before;
     assert_int_equal(count(f, MOST_TEXT " "), 2 * 4); /* lowest, mean, highest, last */
 }

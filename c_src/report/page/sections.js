@@ -78,7 +78,7 @@ export function mailboxes(report) {
     name: "process", sort: "received", empty: "No messages were recorded.", marks: quantiles, what: "Waiting in the mailbox of",
     columns: [number("received", "Received"), number("unreceived", "Unfetched", "sent, but never seen to be received"), time("p50_ns", "p50 wait", "until fetched into the mailbox"),
       time("p99_ns", "p99 wait"), time("max_ns", "Max wait"), time("queued_p99_ns", "p99 queue", "requests, until handled"),
-      number("pending_max", "Backlog", "most requests without a reply"), number("senders", "Senders"),
+      { ...number("longest", "Longest", "messages in the mailbox, in the samples of the counters"), text: (r) => (r.longest === null ? "–" : count(r.longest)) }, number("pending_max", "Backlog", "most requests without a reply"), number("senders", "Senders"),
       { key: "sender", title: "Most from", sort: (r) => (top(r) ? top(r).sender : ""), text: (r) => (top(r) ? [code(top(r).sender), ` ${percent(top(r).messages, sum(r))}`] : "–") }],
   });
 }
