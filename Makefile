@@ -28,7 +28,7 @@ MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(SOURCES)))
 .PHONY: all help c erlang test test-all test-quick test-asan demo bench bench-erts lint fuzz clean install tarball deb hex \
   erts erts-stock erts-install erts-deb erts-prune patch-check patch-edit patch-refresh
 
-all: c erlang ## build the NIFs, the kymo command and the Erlang modules
+all: c erlang chunks ## build the NIFs, the kymo command, the Erlang modules and their documentation
 
 help: ## list the targets
 	@awk -F' ## |:' '/^[a-z-]+:.* ## / { printf "  make %-14s %s\n", $$1, $$NF }' Makefile
@@ -119,14 +119,19 @@ EDOC = code:which(edoc) =/= non_existing andalso \
   edoc:files(filelib:wildcard("src/*.erl"), [{doclet, edoc_doclet_chunks}, \
     {layout, edoc_layout_chunks}, {dir, "$(OUT)/doc"}, {preprocess, true}]), halt().
 .PHONY: chunks
-chunks: erlang
-	@rm -rf $(OUT)/doc/chunks; mkdir -p $(OUT)/doc
+chunks: bootstrap-build
+	@$(MAKE) -s --no-print-directory $(OUT)/ebin/.documented
+
+# A file of its own, as there are no chunks without edoc.
+$(OUT)/ebin/.documented: $(SOURCES)
+	@rm -rf $(OUT)/doc/chunks; mkdir -p $(OUT)/doc $(@D)
 	@$(ERL) -noshell -noinput -eval '$(EDOC)' </dev/null
+	@touch $@
 
 # Where zsh looks: vendor-completions is Debian's, for packages below /usr.
 ZSH_SITE := $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 
-install: all chunks ## install application, command, man page and completions into PREFIX (/usr/local)
+install: all ## install application, command, man page and completions into PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
 	  $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/ebin $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/priv/bin
 	install -m 644 $(OUT)/ebin/*.beam $(OUT)/ebin/kymo.app $(DESTDIR)$(PREFIX)/lib/kymo-$(VSN)/ebin/

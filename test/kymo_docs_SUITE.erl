@@ -6,14 +6,16 @@
 -module(kymo_docs_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
+-include_lib("kernel/include/file.hrl").
+-include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([modules/1, functions/1, types/1, errors/1]).
+-export([modules/1, functions/1, types/1, errors/1, built/1]).
 
 %% Modules that users call. All others are hidden.
 -define(PUBLIC, [erl_msg_tracer, kymo, kymo_pattern, kymo_tracer, kymo_trigger]).
 
-all() -> [modules, functions, types, errors].
+all() -> [modules, functions, types, errors, built].
 
 init_per_suite(Config) ->
     case code:which(edoc_doclet_chunks) of
@@ -161,3 +163,15 @@ text_of_type({Name, Arity}, Chunk) -> maps:get({type, Name, Arity}, entries(Chun
 
 has_word(Text, Atom) ->
     nomatch =/= re:run(Text, ["\\b", atom_to_list(Atom), "\\b"], [unicode]).
+
+%% `make' builds what h(kymo) in a shell shows, and only once.
+built(Config) ->
+    Out = filename:join(?config(priv_dir, Config), "out"),
+    Erl = filename:join([code:root_dir(), "bin", "erl"]),
+    Top = filename:dirname(filename:dirname(hd(sources()))),
+    Make = fun() -> kymo_cli:command(os:find_executable("make"), ["-sC", Top, "chunks", "OUT=" ++ Out, "ERL=" ++ Erl]) end,
+    {0, _} = Make(),
+    Chunk = filename:join([Out, "doc", "chunks", "kymo.chunk"]),
+    {ok, #file_info{inode = Inode}} = file:read_file_info(Chunk),
+    {0, _} = Make(),
+    ?assertMatch({ok, #file_info{inode = Inode}}, file:read_file_info(Chunk)).
