@@ -118,15 +118,6 @@ static inline void gc(struct scene *x, uint32_t slot, uint64_t at, unsigned id, 
     ts_record(&x->s[slot], START + at, id, body, sizeof body, false);
 }
 
-static inline void spawned(struct scene *x, uint32_t slot, uint64_t at, uint64_t who, uint64_t parent)
-{
-    uint8_t body[20];
-    memcpy(body, &who, 8);
-    memcpy(body + 8, &parent, 8);
-    memcpy(body + 16, &x->a, 4);
-    ts_record(&x->s[slot], START + at, KYMO_E_SPAWNED, body, sizeof body, false);
-}
-
 static inline void atom(struct scene *x, uint32_t slot, uint64_t at, unsigned id, uint64_t who, uint32_t name)
 {
     wm(x, slot, at, id, who, name); /* the same fields with other letters */

@@ -163,7 +163,7 @@ static void left_out_by_a_budget(void **state)
     budget(&x, 9000, KYMO_GIVEN_BACK, KYMO_KINDS, handle_cast);
     budget(&x, 9000, KYMO_GIVEN_BACK, KYMO_KIND_MESSAGES, 0);
     /* Handled before anything is shed. Nothing was in the new mailbox before. */
-    spawned(&x, 1, 90, PID(9), PID(1));
+    spawned(&x, 1, 90, PID(9), PID(1), x.a);
     message(&x, 0, 100, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CAST, 0);
     message(&x, 1, 110, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CAST, 0);
     wm(&x, 1, 120, KYMO_E_CALL, PID(9), handle_cast);

@@ -182,7 +182,7 @@ static void reply_corrects_the_order(void **state)
     (void)state;
     struct scene x;
     open_scene(&x);
-    spawned(&x, 1, 50, PID(9), PID(1));
+    spawned(&x, 1, 50, PID(9), PID(1), x.a);
     sends(&x, 100, 1);
     fetches(&x, 110, 1);
     handles(&x, 200, 6); /* by a client that is not recorded */
@@ -207,7 +207,7 @@ static void request_of_the_dead(void **state)
     (void)state;
     struct scene x;
     open_scene(&x);
-    spawned(&x, 1, 50, PID(9), PID(1));
+    spawned(&x, 1, 50, PID(9), PID(1), x.a);
     sends(&x, 100, 1);
     fetches(&x, 110, 1);
     casts(&x, 120);
