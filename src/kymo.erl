@@ -845,9 +845,9 @@ format_error({no_process, Process}) ->
 format_error({no_port, Port}) ->
     io_lib:format("there is no port ~tp: check its identifier or registered name", [Port]);
 format_error({already_traced, {M, F, A}}) ->
-    io_lib:format("another tracer has set ~tp:~tp/~tp: end it first", [M, F, A]);
+    io_lib:format("another tracer has set ~tp:~tp/~tp: end it first (kymo:list() names recorders)", [M, F, A]);
 format_error({already_traced, Tracee}) ->
-    io_lib:format("another tracer traces ~tp: end it first", [Tracee]);
+    io_lib:format("another tracer traces ~tp: end it first (kymo:list() names recorders)", [Tracee]);
 format_error({too_many_patterns, {M, F, A}}) ->
     io_lib:format("too many patterns with conditions for ~tp:~tp/~tp: untrace some of them", [M, F, A]);
 format_error({missing_folder, Dir}) ->

@@ -261,7 +261,7 @@ error_texts(Config) ->
             {no_library, {missing, "f", "t"}}, {no_library, {unusable, "f", "t"}}, {no_library, {refused, "f", "t"}}
         ]
     ],
-    "another tracer has set lists:map/2: end it first" =
+    "another tracer has set lists:map/2: end it first (kymo:list() names recorders)" =
         lists:flatten(kymo:format_error({already_traced, {lists, map, 2}})).
 
 named(Config) ->

@@ -313,7 +313,10 @@ print_pids(Config) ->
                  lists:sort(lines(["print", Dir, "--pid", Worker, "--pid", "cli_suite_echo"]))),
     ?assertEqual([], lines(["print", Dir, "--pid", "<0.0.99>"])),
     {0, "", Warning} = run(["print", Dir, "--pid", "no_such_name"]),
-    ?assert(contains(Warning, "'no_such_name'")).
+    ?assert(contains(Warning, "'no_such_name'")),
+    ?assertNot(contains(Warning, "give the pid")),
+    {0, "", Function} = run(["print", Dir, "--pid", "gen_server:loop/7"]),
+    ?assert(contains(Function, "give the pid")).
 
 print_tags(Config) ->
     Dir = ?config(recording, Config),

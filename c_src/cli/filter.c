@@ -370,7 +370,11 @@ static int resolve_names(struct cli_filter *f, const struct kymo_reader *r, bool
         } else {
             ok = find_atoms(r, f->pids[i], &f->names, &found);
             if (ok && !found && warn)
-                cli_warn("the recording contains no process called '%s'", f->pids[i]);
+                cli_warn("the recording contains no process called '%s'%s", f->pids[i],
+                         strchr(f->pids[i], '/') == NULL
+                             ? ""
+                             : ": processes without a registered name are shown with "
+                               "a function; give the pid");
         }
     }
     for (size_t i = 0; i < f->n_modules && ok; i++) {
