@@ -343,12 +343,30 @@ static void filtered(void)
     free(t.p);
 }
 
-/* The views of the analysis end without a crash whatever the recording contains, and their output
- * for programs is JSON. */
-static void analysed(void)
+/* All views of the analysis refuse a recording whose events are missing. */
+static void refuse_to_analyse(void)
 {
     struct text t;
-    ENSURE(RUN(&t, cli_stats, "-q", "--json") == 0);
+    ENSURE(RUN(&t, cli_calls, "-q", "--json") == KYMO_EXIT_READ);
+    free(t.p);
+    ENSURE(RUN(&t, cli_mailboxes, "-q", "--json") == KYMO_EXIT_READ);
+    free(t.p);
+    ENSURE(RUN(&t, cli_why, "-q", "--json") == KYMO_EXIT_READ);
+    free(t.p);
+}
+
+/* The views of the analysis end without a crash whatever the recording contains, and their output
+ * for programs is JSON. */
+static void analysed(uint64_t events)
+{
+    struct text t;
+    int status = RUN(&t, cli_stats, "-q", "--json");
+    if (events == 0 && status == KYMO_EXIT_READ) {
+        free(t.p);
+        refuse_to_analyse();
+        return;
+    }
+    ENSURE(status == 0);
     ENSURE(strcmp(json(t.p, 0), "\n") == 0);
     free(t.p);
     ENSURE(RUN(&t, cli_stats, "-q", "--by", "role") == 0);
@@ -467,7 +485,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(t.p);
     shown();
     filtered();
-    analysed();
+    analysed(events);
     tabled(events);
     return 0;
 }
