@@ -62,8 +62,10 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
         p->last = ev->ns;
     if (p->mail == KYMO_AN_MAIL_FIRST && (ev->id != KYMO_E_RECEIVE || ev->message == KYMO_MSG_TIMEOUT))
         p->mail = KYMO_AN_MAIL_KNOWN;
-    /* It was in the loop and begins with fetching: there was nothing to handle. */
-    if (p->in_loop && ev->id == KYMO_E_RECEIVE)
+    /* It was in the loop and begins with fetching. If no message is known to be in its mailbox, there
+     * was nothing to handle. Otherwise it may have been preempted there: a process with signals
+     * fetches messages when it is scheduled in. */
+    if (p->in_loop && ev->id == KYMO_E_RECEIVE && (p->queue.first == 0 || p->placed != x->placings))
         kymo_an_server_idle(x, p);
     p->in_loop = p->in_loop && ev->id == KYMO_E_IN;
     switch (ev->id) {

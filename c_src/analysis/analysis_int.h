@@ -124,6 +124,9 @@ enum kymo_an_function {
     KYMO_AN_F_LOOP = 32
 };
 
+/* How often a request can be passed on. After that, the newest is changed. */
+enum { KYMO_AN_HOPS_MAX = 16 };
+
 /* The lists that a request may be in. */
 enum kymo_an_among { KYMO_AN_OPEN, KYMO_AN_QUEUED, KYMO_AN_OF_SERVER, KYMO_AN_LISTS };
 
@@ -133,6 +136,8 @@ struct kymo_an_request {
     struct kymo_an_link link[KYMO_AN_LISTS];
     struct kymo_an_process *queued; /* in whose queue it is, NULL = none */
     uint32_t outer;                 /* the request that was passed on as this one: index + 1; 0 = none */
+    uint32_t outermost;             /* the first of them, or 0 */
+    uint8_t hops;                   /* how many there are, up to KYMO_AN_HOPS_MAX */
     struct kymo_an_unknown unknown; /* messages between the one before it in that queue and it */
     uint64_t turns;                 /* turns of the server that had ended when it was sent */
     int64_t taken;                  /* out of the mailbox; KYMO_NO_TIME */

@@ -83,9 +83,7 @@ void kymo_an_request_uncount(struct kymo_an_process *server, struct kymo_an_requ
 
 struct kymo_an_request *kymo_an_request_outermost(const struct kymo_an *x, struct kymo_an_request *a)
 {
-    while (a->outer != 0)
-        a = kymo_an_request_at(x, a->outer);
-    return a;
+    return a->outermost != 0 ? kymo_an_request_at(x, a->outermost) : a;
 }
 
 static void close_one(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
@@ -149,9 +147,37 @@ static struct kymo_an_request *free_place(struct kymo_an *x)
     return &x->requests[i];
 }
 
+static const struct kymo_request new_request = {.replier = KYMO_IDENT_NONE,
+                                                .sent = KYMO_NO_TIME,
+                                                .fetched = KYMO_NO_TIME,
+                                                .handled = KYMO_NO_TIME,
+                                                .handled_end = KYMO_NO_TIME,
+                                                .replied = KYMO_NO_TIME,
+                                                .received = KYMO_NO_TIME,
+                                                .ended = KYMO_REQ_OPEN};
+
+/* Makes a request that cannot be passed on again into the one that it is passed on as. */
+static struct kymo_an_request *reopen(struct kymo_an *x, struct kymo_an_request *a)
+{
+    uint64_t id = a->q.id;
+    int64_t received = a->q.received;
+    if (a->queued != NULL)
+        kymo_an_request_unqueue(x, a);
+    kymo_an_request_uncount(kymo_an_known(x, a->q.server), a);
+    a->q = new_request;
+    a->q.id = id;
+    a->q.received = received;
+    a->taken = KYMO_NO_TIME;
+    a->awaited = false;
+    return a;
+}
+
 struct kymo_an_request *kymo_an_request_open(struct kymo_an *x, struct kymo_map *map, uint64_t key,
                                              uint32_t outer)
 {
+    struct kymo_an_request *before = kymo_an_request_at(x, outer);
+    if (before != NULL && before->hops >= KYMO_AN_HOPS_MAX)
+        return reopen(x, before);
     struct kymo_an_request *a = kymo_an_request_find(x, map, key);
     if (a != NULL && outer == 0) /* the same reference is used again */
         kymo_an_request_close(x, a, KYMO_REQ_OPEN);
@@ -168,20 +194,19 @@ struct kymo_an_request *kymo_an_request_open(struct kymo_an *x, struct kymo_map 
         return NULL;
     }
     memset(a, 0, sizeof *a);
-    if (outer != 0 && kymo_an_request_at(x, outer)->used)
-        a->outer = outer;
     *place = kymo_an_request_place(x, a);
     a->used = true;
     append(x, &x->open, KYMO_AN_OPEN, a);
     a->taken = KYMO_NO_TIME;
-    a->q = (struct kymo_request){.id = ++x->requests_made,
-                                 .replier = KYMO_IDENT_NONE,
-                                 .sent = KYMO_NO_TIME,
-                                 .fetched = KYMO_NO_TIME,
-                                 .handled = KYMO_NO_TIME,
-                                 .handled_end = KYMO_NO_TIME,
-                                 .replied = KYMO_NO_TIME,
-                                 .received = KYMO_NO_TIME,
-                                 .ended = KYMO_REQ_OPEN};
+    a->q = new_request;
+    a->q.id = ++x->requests_made;
+    before = kymo_an_request_at(x, outer); /* the table may have been moved */
+    if (before != NULL && before->used && before != a) {
+        a->outer = outer;
+        a->outermost = before->outermost != 0 ? before->outermost : outer;
+        a->hops = before->hops + 1;
+        a->timeouts = before->timeouts;
+        a->q.received = before->q.received;
+    }
     return a;
 }

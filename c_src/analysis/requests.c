@@ -146,6 +146,17 @@ static struct kymo_an_request *request_of_child(struct kymo_an *x, struct kymo_a
     return a;
 }
 
+/* Of a request and those that were passed on as it: the newest to p, or else a. */
+static struct kymo_an_request *of_server(const struct kymo_an *x, const struct kymo_an_process *p,
+                                         struct kymo_an_request *a)
+{
+    for (struct kymo_an_request *each = a; each != NULL; each = kymo_an_request_at(x, each->outer)) {
+        if (each->q.server == p->ident)
+            return each;
+    }
+    return a;
+}
+
 static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                        uint64_t mail)
 {
@@ -165,10 +176,12 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         if (each != a)
             kymo_an_request_uncount(kymo_an_known(x, each->q.server), each);
     }
-    if (a->q.server == p->ident || KYMO_IDENT_KIND(a->q.server) != KYMO_I_PID) { /* it was sent to a name */
-        a->q.server = p->ident;
-        kymo_an_request_uncount(p, a);
-        begun(x, p, a, before);
+    struct kymo_an_request *own = of_server(x, p, a);
+    if (own->q.server == p->ident ||
+        KYMO_IDENT_KIND(own->q.server) != KYMO_I_PID) { /* it was sent to a name */
+        own->q.server = p->ident;
+        kymo_an_request_uncount(p, own);
+        begun(x, p, own, before);
     }
     if (a->late || a->timeouts > 1)
         kymo_an_request_close(x, a, KYMO_REQ_TIMEOUT);
@@ -189,6 +202,17 @@ void kymo_an_request_sent(struct kymo_an *x, struct kymo_an_process *p, const st
         sent_reply(x, p, ev, mail);
 }
 
+/* Of a request and those that were passed on as it: the one that p has not fetched yet, or else a. */
+static struct kymo_an_request *passed_on_to(const struct kymo_an *x, const struct kymo_an_process *p,
+                                            struct kymo_an_request *a)
+{
+    for (struct kymo_an_request *each = a; each != NULL; each = kymo_an_request_at(x, each->outer)) {
+        if (each->q.server == p->ident && each->q.fetched == KYMO_NO_TIME)
+            return each;
+    }
+    return a;
+}
+
 static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                             uint64_t mail)
 {
@@ -206,10 +230,11 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
             a->q.mail = mail;
         }
     }
-    if (a == NULL)
+    a = passed_on_to(x, p, a);
+    if (a == NULL || a->q.fetched != KYMO_NO_TIME) {
         kymo_an_request_unknown(&p->unknown, kind_of(ev->message));
-    if (a == NULL || a->q.fetched != KYMO_NO_TIME)
         return;
+    }
     if (a->q.server != p->ident) {
         a->turns = kymo_an_turns_ended(p);
         struct kymo_an_process *addressed = kymo_an_known(x, a->q.server);

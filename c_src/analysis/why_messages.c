@@ -153,7 +153,8 @@ const struct kymo_request *kymo_why_passed_on(const struct kymo_why *w, const st
     struct kymo_why_range h = kymo_why_handled(w, kymo_why_replier(q));
     for (size_t i = h.first; q->ref != 0 && i < h.end && w->handled.p[i].handled <= q->replied; i++) {
         const struct kymo_request *other = &w->handled.p[i];
-        if (other->passed_on && other->ref == q->ref && other->id != q->id)
+        if (other->passed_on && other->ref == q->ref && other->id != q->id && other->sent >= q->sent &&
+            other->replied == q->replied && other->replier == q->replier)
             return other;
     }
     return NULL;

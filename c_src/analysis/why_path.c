@@ -59,6 +59,10 @@ static void walk_request(struct kymo_why *w, const struct kymo_request *q, int64
                          unsigned depth)
 {
     int64_t turn = q->handled != KYMO_NO_TIME ? kymo_earlier(kymo_later(q->handled, start), end) : start;
+    if (depth > DEPTH_MAX) {
+        walk(w, q->server, start, end, depth);
+        return;
+    }
     walk_handling(w, q, turn, end, depth);
     if (turn <= start)
         return;
@@ -117,7 +121,10 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
             before--;
         int64_t from = first ? start : kymo_later(w->runs.p[before].end, start);
         int64_t until = kymo_later(kymo_earlier(replied ? q->replied : given_up(w, q, run), end), from);
-        kymo_why_add_delivered(w, kymo_why_replier(q), run, until, end);
+        if (!replied && q->ended == KYMO_REQ_TIMEOUT)
+            kymo_why_add_runnable(w, run->process, until, end, run);
+        else
+            kymo_why_add_delivered(w, kymo_why_replier(q), run, until, end);
         walk_request(w, q, from, until, depth + 1);
         return from;
     }

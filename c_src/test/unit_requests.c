@@ -312,6 +312,30 @@ static void casts_to_a_preempted_server(void **state)
     close_scene(&x);
 }
 
+/* The same with casts in the mailbox, and a signal at scheduling in makes it fetch the next one. */
+static void casts_to_a_preempted_server_with_signals(void **state)
+{
+    (void)state;
+    struct scene x;
+    open_scene(&x);
+    uint32_t loop = function(&x, "gen_server", "loop", 7);
+    spawned(&x, 1, 50, PID(9), PID(1), x.a);
+    casts(&x, 70);
+    casts(&x, 90);
+    handles_cast(&x, 110);
+    wm(&x, 1, 160, KYMO_E_OUT, PID(9), loop);
+    message(&x, 0, 170, KYMO_E_SEND, PID(8), PID(9), KYMO_MSG_CAST, 0);
+    wm(&x, 1, 200, KYMO_E_IN, PID(9), loop);
+    message(&x, 1, 201, KYMO_E_RECEIVE, PID(9), PID(8), KYMO_MSG_CAST, 0);
+    handles_cast(&x, 210);
+    handles_cast(&x, 310);
+    analyse(&x);
+    assert_handled(cast_at(&x, 70), 110);
+    assert_handled(cast_at(&x, 90), 210);
+    assert_handled(cast_at(&x, 170), 310);
+    close_scene(&x);
+}
+
 /* A cast whose sender is not recorded is handled in its place. */
 static void cast_of_an_unknown_sender(void **state)
 {
@@ -386,10 +410,13 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        T(calls_behind_a_backlog),    T(backlog_without_returns), T(replies_within_callbacks),
-        T(reply_corrects_the_order),  T(request_of_the_dead),     T(casts_behind_a_backlog),
-        T(casts_around_a_call),       T(casts_to_an_idle_server), T(casts_to_a_preempted_server),
-        T(cast_of_an_unknown_sender), T(casts_after_a_loss),      T(held_up_by_a_backlog),
+        T(calls_behind_a_backlog),      T(backlog_without_returns),
+        T(replies_within_callbacks),    T(reply_corrects_the_order),
+        T(request_of_the_dead),         T(casts_behind_a_backlog),
+        T(casts_around_a_call),         T(casts_to_an_idle_server),
+        T(casts_to_a_preempted_server), T(casts_to_a_preempted_server_with_signals),
+        T(cast_of_an_unknown_sender),   T(casts_after_a_loss),
+        T(held_up_by_a_backlog),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

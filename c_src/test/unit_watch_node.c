@@ -162,9 +162,56 @@ static void long_mailboxes(void **state)
     close_film(&x, r);
 }
 
+/* A sample in which no mailbox has messages: its ranks have no process. */
+static void no_mailbox(struct film *x)
+{
+    uint8_t body[2 + KYMO_COUNTER_BYTES] = {1, 0, KYMO_N_MAILBOX, 0, 1};
+    ts_record(&x->s, after(x, 100 * MS), KYMO_E_COUNTERS, body, sizeof body, false);
+}
+
+/* A mailbox that became short is not in the samples any more; it fires when it is long again. */
+static void long_again(void **state)
+{
+    (void)state;
+    struct film x;
+    open_film(&x);
+    add(&x, "mailbox,10");
+    mailbox(&x, PID(7), 20);
+    mailbox(&x, PID(8), 3);
+    mailbox(&x, PID(7), 5000);
+    no_mailbox(&x);
+    for (unsigned i = 0; i < 20; i++)
+        message(&x, 10, KYMO_E_SEND, PID(1), PID(7), KYMO_MSG_PLAIN, 0);
+    struct kymo_reader *r = developed(&x);
+    give(&x, r, 0, UINT64_MAX);
+    assert_int_equal(x.n, 3);
+    close_film(&x, r);
+}
+
+/* A slow request that the server passes on is one. */
+static void passed_on(void **state)
+{
+    (void)state;
+    struct film x;
+    open_film(&x);
+    add(&x, "request,_,5ms");
+    message(&x, 10, KYMO_E_SEND, PID(1), PID(8), KYMO_MSG_CALL, 77);
+    message(&x, 10, KYMO_E_RECEIVE, PID(8), PID(1), KYMO_MSG_CALL, 77);
+    message(&x, 10, KYMO_E_SEND, PID(8), PID(9), KYMO_MSG_CALL, 77);
+    message(&x, 10, KYMO_E_RECEIVE, PID(9), PID(8), KYMO_MSG_CALL, 77);
+    message(&x, 10 * MS, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, 77);
+    message(&x, 10, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, 77);
+    struct kymo_reader *r = developed(&x);
+    give(&x, r, 0, UINT64_MAX);
+    assert_int_equal(x.n, 1);
+    assert_true(x.fired[0].server == PID(8));
+    close_film(&x, r);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {IN_FOLDER(stops), IN_FOLDER(stops_at_gap), IN_FOLDER(reports),
-                                       IN_FOLDER(long_mailboxes)};
+    const struct CMUnitTest tests[] = {IN_FOLDER(stops),      IN_FOLDER(stops_at_gap),
+                                       IN_FOLDER(reports),    IN_FOLDER(long_mailboxes),
+                                       IN_FOLDER(long_again), IN_FOLDER(passed_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,6 +122,37 @@ static void passed_on_to_a_busy_server(void **state)
     free(answer);
 }
 
+/* A damaged recording, in which two chains have one reference and all times are the same. */
+static void one_reference_twice(void **state)
+{
+    (void)state;
+    static const unsigned hops[2][3] = {{8, 9, 11}, {8, 7, 12}};
+    struct scene x;
+    open_scene(&x);
+    struct kymo_why_answer *answer = new_answer();
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.a);
+    for (unsigned chain = 0; chain < 2; chain++) {
+        for (unsigned hop = 0, from = 1; hop < 3; from = hops[chain][hop++]) {
+            message(&x, 0, 1000, KYMO_E_SEND, PID(from), PID(hops[chain][hop]), KYMO_MSG_CALL, REF);
+            if (hop < 2)
+                message(&x, 0, 1000, KYMO_E_RECEIVE, PID(hops[chain][hop]), PID(from), KYMO_MSG_CALL, REF);
+        }
+        if (chain == 0) {
+            message(&x, 0, 1000, KYMO_E_SEND, PID(7), PID(1), KYMO_MSG_REPLY, REF);
+            message(&x, 0, 1000, KYMO_E_RECEIVE, PID(1), PID(7), KYMO_MSG_REPLY, REF);
+        }
+    }
+    wm(&x, 0, 1050, KYMO_E_OUT, PID(1), x.a);
+    message(&x, 0, 2000, KYMO_E_SEND, PID(9), PID(1), KYMO_MSG_REPLY, REF);
+    wm(&x, 0, 3000, KYMO_E_IN, PID(1), x.a);
+    message(&x, 0, 3010, KYMO_E_RECEIVE, PID(1), PID(9), KYMO_MSG_REPLY, REF);
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.a);
+    explain(&x, answer);
+    assert_true(answer->n > 0);
+    close_scene(&x);
+    free(answer);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
@@ -129,6 +160,7 @@ int main(void)
         T(replied_by_a_child),
         T(replied_by_a_busy_worker),
         T(passed_on_to_a_busy_server),
+        T(one_reference_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,8 +51,39 @@ void kymo_triggers_sent(struct kymo_triggers *t, const struct kymo_event *ev)
         compare(t, &t->unfetched, &t->longest, &l);
 }
 
+/* Whether the sample has the mailbox of this process. */
+static bool names(const struct kymo_event *ev, uint64_t process)
+{
+    for (uint32_t i = 0; i < ev->n_counters; i++) {
+        if (kymo_counter_at(ev, i).counter == KYMO_N_MAILBOX && kymo_counter_process(ev, i) == process)
+            return true;
+    }
+    return false;
+}
+
+/* The mailboxes that the sample does not have are no longer than the shortest that it has. */
+static void forget_shorter(struct kymo_triggers *t, const struct kymo_event *ev)
+{
+    uint64_t least = UINT64_MAX, process, short_for = 0;
+    for (uint32_t i = 0; i < ev->n_counters; i++) {
+        struct kymo_counter_value v = kymo_counter_at(ev, i);
+        if (v.counter == KYMO_N_MAILBOX) {
+            uint64_t n = kymo_counter_process(ev, i) != KYMO_IDENT_NONE ? v.value : 0;
+            least = n < least ? n : least;
+        }
+    }
+    for (uint32_t i = 0; i < t->n; i++)
+        short_for |= least <= (uint64_t)t->g[i].limit / 2 + 1 ? 1ull << i : 0;
+    size_t it = 0;
+    for (uint64_t *by; short_for != 0 && (by = kymo_map_next(&t->longest, &it, &process)) != NULL;) {
+        if (!names(ev, process))
+            *by &= ~short_for;
+    }
+}
+
 void kymo_triggers_lengths(struct kymo_triggers *t, const struct kymo_event *ev)
 {
+    forget_shorter(t, ev);
     for (uint32_t i = 0; i < ev->n_counters; i++) {
         struct kymo_counter_value v = kymo_counter_at(ev, i);
         struct length l = {

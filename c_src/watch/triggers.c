@@ -141,10 +141,13 @@ static bool atom_fits(const struct kymo_triggers *t, uint32_t atom, const char *
     return kymo_name_fits(text, pattern);
 }
 
+/* A request that is passed on is a part of another one: only a pattern for its server wants it. */
 static bool wants_request(struct kymo_triggers *t, uint32_t i, const struct kymo_request *q)
 {
     uint32_t atom, mfa;
     const char *pattern = t->g[i].pattern;
+    if (pattern == NULL && q->passed_on)
+        return false;
     if (pattern == NULL || (kymo_triggers_of(t, q->handler_mfa) >> i & 1) != 0)
         return true;
     if (KYMO_IDENT_KIND(q->server) == KYMO_I_ATOM)
