@@ -1095,7 +1095,8 @@ list_recorders(Config) ->
 %% A user who cannot read the cookie of the node's user learns whose node it is.
 node_of_other_user(Config) ->
     SetPriv = ["--reuid=65534", "--regid=65534", "--clear-groups"],
-    case os:cmd("setpriv " ++ lists:join(" ", SetPriv) ++ " test -x " ++ kymo:cli_path() ++ " && echo can") of
+    case os:cmd("setpriv " ++ lists:join(" ", SetPriv) ++ " sh -c 'test -x " ++ kymo:cli_path() ++ " && test -x " ++ erl() ++
+                "' && echo can") of
         "can\n" ->
             Home = sub(Config, home),
             ok = file:make_dir(Home),
@@ -1107,7 +1108,7 @@ node_of_other_user(Config) ->
             contains(Text, ["the node belongs to the user root", "--cookie-file"]),
             peer:stop(Peer);
         _ ->
-            {skip, "this user may not run commands as another one"}
+            {skip, "this user may not run commands as another one, or that one may not run Erlang"}
     end.
 
 %% ---- errors ---------------------------------------------------------------------------------
