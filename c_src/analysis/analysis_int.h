@@ -136,7 +136,6 @@ struct kymo_an_request {
     struct kymo_an_link link[KYMO_AN_LISTS];
     struct kymo_an_process *queued; /* in whose queue it is, NULL = none */
     uint32_t outer;                 /* the request that was passed on as this one: index + 1; 0 = none */
-    uint32_t outermost;             /* the first of them, or 0 */
     uint8_t hops;                   /* how many there are, up to KYMO_AN_HOPS_MAX */
     struct kymo_an_unknown unknown; /* messages between the one before it in that queue and it */
     uint64_t turns;                 /* turns of the server that had ended when it was sent */

@@ -83,7 +83,9 @@ void kymo_an_request_uncount(struct kymo_an_process *server, struct kymo_an_requ
 
 struct kymo_an_request *kymo_an_request_outermost(const struct kymo_an *x, struct kymo_an_request *a)
 {
-    return a->outermost != 0 ? kymo_an_request_at(x, a->outermost) : a;
+    while (a->outer != 0)
+        a = kymo_an_request_at(x, a->outer);
+    return a;
 }
 
 static void close_one(struct kymo_an *x, struct kymo_an_request *a, uint8_t ended)
@@ -203,7 +205,6 @@ struct kymo_an_request *kymo_an_request_open(struct kymo_an *x, struct kymo_map 
     before = kymo_an_request_at(x, outer); /* the table may have been moved */
     if (before != NULL && before->used && before != a) {
         a->outer = outer;
-        a->outermost = before->outermost != 0 ? before->outermost : outer;
         a->hops = before->hops + 1;
         a->timeouts = before->timeouts;
         a->q.received = before->q.received;

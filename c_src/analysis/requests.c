@@ -146,12 +146,13 @@ static struct kymo_an_request *request_of_child(struct kymo_an *x, struct kymo_a
     return a;
 }
 
-/* Of a request and those that were passed on as it: the newest to p, or else a. */
+/* Of a request and those that were passed on as it: the newest to p, or else a. unfetched: that p has not
+ * fetched yet. */
 static struct kymo_an_request *of_server(const struct kymo_an *x, const struct kymo_an_process *p,
-                                         struct kymo_an_request *a)
+                                         struct kymo_an_request *a, bool unfetched)
 {
     for (struct kymo_an_request *each = a; each != NULL; each = kymo_an_request_at(x, each->outer)) {
-        if (each->q.server == p->ident)
+        if (each->q.server == p->ident && (!unfetched || each->q.fetched == KYMO_NO_TIME))
             return each;
     }
     return a;
@@ -176,7 +177,7 @@ static void sent_reply(struct kymo_an *x, struct kymo_an_process *p, const struc
         if (each != a)
             kymo_an_request_uncount(kymo_an_known(x, each->q.server), each);
     }
-    struct kymo_an_request *own = of_server(x, p, a);
+    struct kymo_an_request *own = of_server(x, p, a, false);
     if (own->q.server == p->ident ||
         KYMO_IDENT_KIND(own->q.server) != KYMO_I_PID) { /* it was sent to a name */
         own->q.server = p->ident;
@@ -202,17 +203,6 @@ void kymo_an_request_sent(struct kymo_an *x, struct kymo_an_process *p, const st
         sent_reply(x, p, ev, mail);
 }
 
-/* Of a request and those that were passed on as it: the one that p has not fetched yet, or else a. */
-static struct kymo_an_request *passed_on_to(const struct kymo_an *x, const struct kymo_an_process *p,
-                                            struct kymo_an_request *a)
-{
-    for (struct kymo_an_request *each = a; each != NULL; each = kymo_an_request_at(x, each->outer)) {
-        if (each->q.server == p->ident && each->q.fetched == KYMO_NO_TIME)
-            return each;
-    }
-    return a;
-}
-
 static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev,
                             uint64_t mail)
 {
@@ -230,7 +220,7 @@ static void fetched_request(struct kymo_an *x, struct kymo_an_process *p, const 
             a->q.mail = mail;
         }
     }
-    a = passed_on_to(x, p, a);
+    a = of_server(x, p, a, true);
     if (a == NULL || a->q.fetched != KYMO_NO_TIME) {
         kymo_an_request_unknown(&p->unknown, kind_of(ev->message));
         return;
