@@ -72,8 +72,9 @@
     answer/0
 ]).
 
--type recorder() :: {kymo_recorder, pid(), reference()} | atom().
-%% The value that {@link start/1} returned, or the name given to it. Holding it keeps no
+-type recorder() :: {kymo_recorder, pid(), reference(), Dir :: file:filename_all()} | atom().
+%% The value that {@link start/1} returned, or the name given to it. `Dir' is the folder of the
+%% recording. Holding it keeps no
 %% memory of the recorder allocated. Some functions also accept a recorder that has ended:
 %% a node remembers the last 16.
 
@@ -373,7 +374,7 @@ start(Given) when is_map(Given) ->
         },
         _ = kymo_recorders:ensure(),
         case kymo_folder:with_parent(maps:get(dir, Options), fun() -> kymo_server:start(Args) end) of
-            {ok, Pid, Ref} -> {ok, {kymo_recorder, Pid, Ref}};
+            {ok, Entry} -> {ok, recorder(Entry)};
             {error, _} = Error -> Error
         end
     catch
@@ -383,7 +384,7 @@ start(Options) ->
     erlang:error(badarg, [Options], info_of([{1, "not a map"}])).
 
 %% @doc Starts a recorder with the defaults of all options: it keeps the newest events in
-%% 48 MiB, in a new folder, which {@link info/1} returns as `dir'. See {@link start/1}.
+%% 48 MiB, in a new folder, which is part of the result. See {@link start/1}.
 -spec start() -> {ok, recorder()} | {error, option_error()}.
 start() -> start(#{}).
 
@@ -521,9 +522,9 @@ list() ->
 
 by_start(Entries) -> lists:sort(fun(#{since := A}, #{since := B}) -> A =< B end, Entries).
 
-listed(#{pid := Pid, ref := Ref} = Entry, State, Reason) ->
+listed(Entry, State, Reason) ->
     (maps:with([name, dir, since, policy], Entry))#{
-        recorder => {kymo_recorder, Pid, Ref}, state => State, reason => Reason
+        recorder => recorder(Entry), state => State, reason => Reason
     }.
 
 %% @doc Copies what the recorder holds now into a new recording, without stopping it.
@@ -889,7 +890,9 @@ info_of(Causes) ->
 
 %% ---- handles ----------------------------------------------------------------
 
-handle({kymo_recorder, Pid, Ref}) when is_pid(Pid), is_reference(Ref) ->
+recorder(#{pid := Pid, ref := Ref, dir := Dir}) -> {kymo_recorder, Pid, Ref, Dir}.
+
+handle({kymo_recorder, Pid, Ref, _}) when is_pid(Pid), is_reference(Ref) ->
     {Pid, Ref};
 handle(Name) when is_atom(Name) ->
     case erlang:module_loaded(kymo_server) andalso named(Name) of
@@ -902,7 +905,7 @@ handle(_) ->
 %% One that runs, else the last one that has ended.
 named(Name) ->
     case kymo_server:find(Name) of
-        {ok, Pid, Ref} ->
+        {ok, #{pid := Pid, ref := Ref}} ->
             {Pid, Ref};
         gone ->
             case kymo_recorders:find_name(Name) of

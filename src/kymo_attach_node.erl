@@ -394,7 +394,7 @@ restore(#{loaded := Loaded, recorders := Recorders}, Modules, Recorder, Folders)
 %% Waits for the recorder, which ends after its owner, the guard.
 await_end(none) ->
     ok;
-await_end({kymo_recorder, Server, _}) ->
+await_end({kymo_recorder, Server, _, _}) ->
     Monitor = monitor(process, Server),
     receive
         {'DOWN', Monitor, process, Server, _} -> ok

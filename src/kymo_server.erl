@@ -61,7 +61,7 @@
 
 %% @doc Starts a server that is not linked to the caller. The application's supervisor uses
 %% start_link/1.
--spec start(args()) -> {ok, pid(), reference()} | {error, term()}.
+-spec start(args()) -> {ok, kymo_recorders:entry()} | {error, term()}.
 start(Args) ->
     case whereis(kymo_sup) of
         undefined -> started(gen_server_start(start, Args), Args);
@@ -88,7 +88,7 @@ gen_server_start(Start, #{name := Name} = Args) ->
 registered(Name) -> list_to_atom("kymo:" ++ atom_to_list(Name)).
 
 %% @doc The recorder with a name.
--spec find(atom()) -> {ok, pid(), Ref :: reference()} | gone.
+-spec find(atom()) -> {ok, kymo_recorders:entry()} | gone.
 find(Name) ->
     try list_to_existing_atom("kymo:" ++ atom_to_list(Name)) of
         Registered -> find_registered(whereis(Registered))
@@ -99,14 +99,11 @@ find(Name) ->
 find_registered(undefined) ->
     gone;
 find_registered(Pid) ->
-    case call(Pid, ref) of
-        {ok, Ref} -> {ok, Pid, Ref};
-        gone -> gone
-    end.
+    call(Pid, entry).
 
 started({ok, Pid}, _) ->
-    case call(Pid, ref) of
-        {ok, Ref} -> {ok, Pid, Ref};
+    case call(Pid, entry) of
+        {ok, Entry} -> {ok, Entry};
         gone -> {error, already_stopped}
     end;
 started({error, {already_started, _}}, #{name := Name}) ->
@@ -201,8 +198,8 @@ look_later() -> erlang:send_after(?LOOK_INTERVAL, self(), look).
     {reply, term(), #server{}}
     | {reply, term(), #server{}, {continue, names | finish}}
     | {stop, normal, term(), #server{}}.
-handle_call(ref, _, #server{entry = #{ref := Ref}} = S) ->
-    {reply, {ok, Ref}, S};
+handle_call(entry, _, #server{entry = Entry} = S) ->
+    {reply, {ok, Entry}, S};
 handle_call(tracer, _, S) ->
     {reply, {ok, tracer(S)}, S};
 handle_call(state, _, S) ->

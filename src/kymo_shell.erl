@@ -119,7 +119,7 @@ recorded(Asked, Start, Spec, Wait, Args, Nothing) ->
 
 %% The caller owns the recorder, which ends with it. Removes the folder, too, if the shell is
 %% interrupted.
-remove_after(Caller, {kymo_recorder, Server, _}, Dir) ->
+remove_after(Caller, {kymo_recorder, Server, _, _}, Dir) ->
     spawn(fun() ->
         Monitor = monitor(process, Caller),
         receive
@@ -132,7 +132,7 @@ remove_after(Caller, {kymo_recorder, Server, _}, Dir) ->
     end).
 
 %% Stops the recorder after Time from now, if it has not ended before.
-stop_in(Time, {kymo_recorder, Server, _} = Recorder) ->
+stop_in(Time, {kymo_recorder, Server, _, _} = Recorder) ->
     spawn(fun() ->
         Monitor = monitor(process, Server),
         receive

@@ -197,7 +197,7 @@ start_errors(Config) ->
 bad_handles(Config) ->
     R = start(Config),
     Dir = sub(Config, snap),
-    Wrong = [self(), 1, "x", no_such_recorder, undefined, {kymo_recorder, 1, 2}, {kymo_tracer, make_ref()}],
+    Wrong = [self(), 1, "x", no_such_recorder, undefined, {kymo_recorder, 1, 2, "x"}, {kymo_tracer, make_ref()}],
     [
         bad_argument(1, F, [H | Args])
      || H <- Wrong,
@@ -210,11 +210,11 @@ bad_handles(Config) ->
     bad_argument(2, record, [Dir, [], fun() -> ok end]),
     bad_argument(3, record, [Dir, #{}, fun(_) -> ok end]),
     %% A forged handle: its process is not a recorder.
-    {kymo_recorder, _, State} = R,
+    {kymo_recorder, _, State, Rec} = R,
     Other = tracee(),
     run(Other, fun() -> ok end),
     gone(Other),
-    {error, already_stopped} = kymo:stop({kymo_recorder, Other, State}),
+    {error, already_stopped} = kymo:stop({kymo_recorder, Other, State, Rec}),
     {ok, _} = kymo:stop(R).
 
 %% Uses the runtime's error_info to find out which argument was reported as wrong.
@@ -1378,7 +1378,7 @@ application(Config) ->
         R = start(Config, #{dir => sub(Config, rec), owner => none}),
         {ok, _} = trace_all(R),
         [{_, Server, worker, [kymo_server]}] = supervisor:which_children(kymo_sup),
-        {kymo_recorder, Server, _} = R,
+        {kymo_recorder, Server, _, _} = R,
         R2 = start(Config, #{dir => sub(Config, rec2)}),
         {error, {unknown_option, no_such}} = kymo:start(#{dir => sub(Config, rec3), no_such => 1}),
         {ok, _} = kymo:stop(R2),
@@ -1662,7 +1662,7 @@ asked(P) ->
     receive {ran, Ref, Message} -> Message end.
 
 %% Monitors the server and its janitor.
-watch({kymo_recorder, Server, _}) ->
+watch({kymo_recorder, Server, _, _}) ->
     %% The janitor may not have reached its loop yet.
     true = until(fun() -> length(janitors(Server)) =:= 1 end),
     [{P, monitor(process, P)} || P <- [Server | janitors(Server)]].

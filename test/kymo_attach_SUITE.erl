@@ -212,7 +212,7 @@ first_killed(Config) ->
 group_leader_of_node(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     {0, _} = run(["--keep", "--events", "running", "-q", Node]),
-    [#{recorder := {kymo_recorder, Server, _}}] = peer:call(Peer, kymo, list, []),
+    [#{recorder := {kymo_recorder, Server, _, _}}] = peer:call(Peer, kymo, list, []),
     {group_leader, Leader} = peer:call(Peer, erlang, process_info, [Server, group_leader]),
     ?assertEqual(full_name(Peer), atom_to_list(node(Leader))),
     {0, _} = run(["--detach", Node]),

@@ -378,7 +378,7 @@ ends_at_any_time(Config) ->
 
 %% The janitor knows what is set and what is shed.
 server_killed(Config) ->
-    {{kymo_recorder, Pid, _} = R, Rec} = start(Config, #{events => 8000}),
+    {{kymo_recorder, Pid, _, _} = R, Rec} = start(Config, #{events => 8000}),
     %% As if the server had been killed while it measured the cost of events.
     Calibration = filename:join(Rec, "calibration"),
     {ok, _} = kymo_tracer:open(#{dir => Calibration, memory => 4 bsl 20, dict_size => 65536}),

@@ -530,7 +530,7 @@ no_more_processes(Config) ->
     ?assert(lists:max(of_counter(Dir, "process_count")) >= 1000).
 
 fill_process_table(Dir) ->
-    {ok, {kymo_recorder, Server, _} = R} = kymo:start(#{dir => Dir, counters => 20, system_monitor => default}),
+    {ok, {kymo_recorder, Server, _, _} = R} = kymo:start(#{dir => Dir, counters => 20, system_monitor => default}),
     [Counting] = counting(),
     %% Repeatedly, because a process of the runtime may end in between.
     Others = lists:foldl(fun(_, Pids) ->
@@ -624,7 +624,7 @@ kill_measuring(Dir) ->
 server_killed(Config) -> ok = in_peer(Config, kill_server, [?config(dir, Config)]).
 
 kill_server(Dir) ->
-    {ok, {kymo_recorder, Server, _} = R} = kymo:start(#{dir => Dir, counters => 10, system_monitor => [busy_port]}),
+    {ok, {kymo_recorder, Server, _, _} = R} = kymo:start(#{dir => Dir, counters => 10, system_monitor => [busy_port]}),
     _ = more_samples(R, 2),
     exit(Server, kill),
     true = until(fun() -> counting() =:= [] end),

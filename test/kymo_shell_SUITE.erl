@@ -118,16 +118,16 @@ init([]) -> {ok, none}.
 handle_call(Ms, _, none) -> {reply, work(Ms), none}.
 handle_cast(_, none) -> {noreply, none}.
 
-%% A folder is chosen automatically; info/1 names it.
+%% A folder is chosen automatically; the handle and info/1 name it.
 start_alone(_) ->
-    {ok, Recorder} = kymo:start(),
-    #{dir := Dir} = kymo:info(Recorder),
+    {ok, {kymo_recorder, _, _, Dir} = Recorder} = kymo:start(),
+    ?assertMatch(#{dir := Dir}, kymo:info(Recorder)),
+    ?assertMatch([_], [R || #{recorder := R} <- kymo:list(), R =:= Recorder]),
     {ok, #{events := 0}} = kymo:stop(Recorder),
     {ok, Names} = file:list_dir(Dir),
     true = lists:member("meta", Names),
-    {ok, Other} = kymo:start(#{}),
-    ?assertNotMatch(#{dir := Dir}, kymo:info(Other)),
-    #{dir := Second} = kymo:info(Other),
+    {ok, {kymo_recorder, _, _, Second} = Other} = kymo:start(#{}),
+    ?assertNotEqual(Dir, Second),
     {ok, _} = kymo:stop(Other),
     [kymo_folder:remove_recording(D) || D <- [Dir, Second]].
 
@@ -163,7 +163,7 @@ with_wrong_command(Fun) ->
 interrupted(_) ->
     Shell = spawn(fun() -> kymo:calls("kymo_shell_SUITE:work/1", #{time => 600000}) end),
     true = kymo_cli:until(fun is_traced_now/0),
-    [#{recorder := {kymo_recorder, Server, _}}] = [R || #{state := active} = R <- kymo:list()],
+    [#{recorder := {kymo_recorder, Server, _, _}}] = [R || #{state := active} = R <- kymo:list()],
     Ended = monitor(process, Server),
     exit(Shell, kill),
     receive {'DOWN', Ended, process, _, _} -> ok end,

@@ -501,7 +501,7 @@ note_action(Config) ->
 %% The server cannot take the snapshot until the ring no longer contains the cause: the firing
 %% reports that.
 overwritten_cause(Config) ->
-    R = {kymo_recorder, Server, _} = start(Config, [{exit, boom}], #{cooldown => 0}, #{memory => 2 bsl 20}),
+    R = {kymo_recorder, Server, _, _} = start(Config, [{exit, boom}], #{cooldown => 0}, #{memory => 2 bsl 20}),
     #{complete_from := Start} = kymo:info(R),
     ok = sys:suspend(Server),
     Pid = died(boom),
@@ -593,7 +593,7 @@ killed_process(Config) ->
 
 %% No part of the triggers outlives the recorder's process.
 killed_recorder(Config) ->
-    {kymo_recorder, Server, _} = R = start(Config, [{exit, boom}], #{}),
+    {kymo_recorder, Server, _, _} = R = start(Config, [{exit, boom}], #{}),
     _ = judged(R),
     Os = watcher(R),
     {connected, Pid} = erlang:port_info(hd(ports()), connected),
@@ -614,7 +614,7 @@ looks_end(Config, How) ->
         Test ! {asked, self()},
         receive never -> ok end
     end,
-    {ok, {kymo_recorder, Server, _} = R} = kymo:start(#{
+    {ok, {kymo_recorder, Server, _, _} = R} = kymo:start(#{
         dir => filename:join(?config(dir, Config), How),
         triggers => [{mailbox, 1000000}, {mailbox, [self()], 1000000}, {check, fun() -> false end, 1000}, {check, Hanging}]
     }),
