@@ -165,6 +165,10 @@ bool kymo_why_is_timeout(const struct kymo_mail *m);
  * match. */
 bool kymo_why_looked_at_request(const struct kymo_why *w, const struct kymo_why_run *before,
                                 const struct kymo_why_run *next);
+/* Whether the first request that was handled in run `next` had been fetched by the end of run `before`,
+ * when the server was done with the ones before it: it could have handled it at once. */
+bool kymo_why_had_request(const struct kymo_why *w, const struct kymo_why_run *before,
+                          const struct kymo_why_run *next);
 /* The message that probably ended the wait before run `next`, or NULL. Candidates are the messages
  * that were fetched in this run before the process did other work; the one sent first is chosen.
  * Requests that arrived while the process handled another one do not count. Messages from senders

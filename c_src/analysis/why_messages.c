@@ -26,6 +26,26 @@ static size_t fetched_from(const struct kymo_why *w, struct kymo_why_range m, in
     return low;
 }
 
+/* The index of the first request in the range that was handled at `time` or later. */
+static size_t handled_from(const struct kymo_why *w, struct kymo_why_range h, int64_t time)
+{
+    size_t low = h.first, high = h.end;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (w->handled.p[mid].handled < time)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* When the server was done with a request; KYMO_NO_TIME. */
+static int64_t done_with(const struct kymo_request *q)
+{
+    return q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied;
+}
+
 bool kymo_why_is_timeout(const struct kymo_mail *m)
 {
     return m->kind == KYMO_MSG_TIMEOUT;
@@ -36,21 +56,25 @@ bool kymo_why_is_timeout(const struct kymo_mail *m)
 static bool is_next_request(const struct kymo_why *w, const struct kymo_mail *m)
 {
     struct kymo_why_range h = kymo_why_handled(w, m->to);
-    size_t low = h.first, high = h.end;
     if (m->kind != KYMO_MSG_CALL && m->kind != KYMO_MSG_CAST && m->kind != KYMO_MSG_IO)
         return false;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->handled.p[mid].handled < m->fetched)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (low == h.first || w->handled.p[low - 1].mail == m->id)
+    size_t i = handled_from(w, h, m->fetched);
+    if (i == h.first || w->handled.p[i - 1].mail == m->id)
         return false;
-    const struct kymo_request *q = &w->handled.p[low - 1];
-    int64_t end = q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied;
+    int64_t end = done_with(&w->handled.p[i - 1]);
     return end == KYMO_NO_TIME || end >= m->fetched;
+}
+
+bool kymo_why_had_request(const struct kymo_why *w, const struct kymo_why_run *before,
+                          const struct kymo_why_run *next)
+{
+    struct kymo_why_range h = kymo_why_handled(w, next->process);
+    size_t i = handled_from(w, h, next->start);
+    if (i == h.end || w->handled.p[i].handled > next->end || w->handled.p[i].fetched == KYMO_NO_TIME ||
+        w->handled.p[i].fetched > before->end)
+        return false;
+    int64_t idle = i > h.first ? done_with(&w->handled.p[i - 1]) : w->handled.p[i].fetched;
+    return idle != KYMO_NO_TIME && idle <= before->end;
 }
 
 bool kymo_why_looked_at_request(const struct kymo_why *w, const struct kymo_why_run *before,

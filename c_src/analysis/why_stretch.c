@@ -240,6 +240,9 @@ void kymo_why_add_silent(struct kymo_why *w, const struct kymo_why_run *before,
     } else if (to_port) {
         s.cause = KYMO_WHY_PORT;
         s.blame = port;
+    } else if (!queued && kymo_why_had_request(w, before, next)) {
+        kymo_why_add_runnable(w, before->process, start, end, next);
+        return;
     } else {
         /* If messages are recorded, and neither a message nor a timeout ended the wait, it was
          * not in a receive: the process had used up its reductions. The exception is a receive
