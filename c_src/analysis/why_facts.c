@@ -397,6 +397,21 @@ static struct kymo_why_range range_of(const void *p, size_t n, size_t size, size
     return range;
 }
 
+size_t kymo_why_from(const void *p, size_t size, size_t offset, struct kymo_why_range range, int64_t time)
+{
+    size_t low = range.first, high = range.end;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        int64_t at;
+        memcpy(&at, (const uint8_t *)p + mid * size + offset, sizeof(at));
+        if (at < time)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 #define RANGE(list, type, member, key) \
     range_of((list).p, (list).n, sizeof(type), offsetof(type, member), sizeof((type *)0)->member, key)
 
@@ -417,15 +432,7 @@ struct kymo_why_range kymo_why_collections(const struct kymo_why *w, uint64_t pr
 
 size_t kymo_why_collection_from(const struct kymo_why *w, struct kymo_why_range c, int64_t time)
 {
-    size_t low = c.first, high = c.end;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->collections.p[mid].end <= time)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return KYMO_WHY_AFTER(w->collections, struct kymo_collection, end, c, time);
 }
 
 struct kymo_why_range kymo_why_spans(const struct kymo_why *w, uint64_t process)
@@ -471,15 +478,7 @@ static int64_t overlap(const struct kymo_why_run *run, int64_t start, int64_t en
  * there is none. */
 static size_t last_before(const struct kymo_why *w, struct kymo_why_range range, int64_t end)
 {
-    size_t low = range.first, high = range.end;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->slots.p[mid].start < end)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return KYMO_WHY_FROM(w->slots, struct kymo_why_run, start, range, end);
 }
 
 static bool same_node(const struct kymo_why *w, uint32_t slot, uint32_t other)
@@ -545,29 +544,15 @@ const struct kymo_why_stop *kymo_why_stopped(const struct kymo_why *w, uint32_t 
 {
     struct kymo_why_range range =
         RANGE(w->stops, struct kymo_why_stop, node, kymo_timeline_of_slot(w->r, slot));
-    size_t low = range.first, high = range.end;
-    while (low < high) { /* stops of a node do not overlap */
-        size_t mid = low + (high - low) / 2;
-        if (w->stops.p[mid].end <= start)
-            low = mid + 1;
-        else
-            high = mid;
-    }
+    size_t low = KYMO_WHY_AFTER(w->stops, struct kymo_why_stop, end, range, start); /* they do not overlap */
     return low < range.end && w->stops.p[low].start < end ? &w->stops.p[low] : NULL;
 }
 
 /* The number of suspensions and resumptions that began at `end` or before. */
 static size_t suspensions_until(const struct kymo_why *w, int64_t end)
 {
-    size_t low = 0, high = w->suspensions.n;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->suspensions.p[mid].start <= end)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    struct kymo_why_range all = {0, w->suspensions.n};
+    return KYMO_WHY_AFTER(w->suspensions, struct kymo_why_span, start, all, end);
 }
 
 bool kymo_why_suspended(const struct kymo_why *w, uint64_t process, int64_t start, int64_t end,

@@ -8,6 +8,8 @@
 #ifndef KYMO_WHY_INT_H
 #define KYMO_WHY_INT_H
 
+#include <stddef.h>
+
 #include "kymo_map.h"
 #include "kymo_why.h"
 
@@ -21,6 +23,16 @@
 struct kymo_why_range {
     size_t first, end;
 };
+
+/* The index of the first element in the range whose time, an int64_t at `offset`, is `time` or later;
+ * range.end if there is none. The elements of the range are in the order of these times. */
+size_t kymo_why_from(const void *p, size_t size, size_t offset, struct kymo_why_range range, int64_t time);
+
+#define KYMO_WHY_FROM(list, type, member, range, time) \
+    kymo_why_from((list).p, sizeof(type), offsetof(type, member), range, time)
+/* The same for a later time. */
+#define KYMO_WHY_AFTER(list, type, member, range, time) \
+    ((time) == INT64_MAX ? (range).end : KYMO_WHY_FROM(list, type, member, range, (time) + 1))
 
 /* A stretch (interval) of the path. Stretches are unordered until the path is complete. */
 struct kymo_why_stretch {

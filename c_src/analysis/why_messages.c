@@ -15,29 +15,13 @@ enum { LONG_GLANCE_NS = 1000000 };
 /* The index of the first message in the range that was fetched at `time` or later. */
 static size_t fetched_from(const struct kymo_why *w, struct kymo_why_range m, int64_t time)
 {
-    size_t low = m.first, high = m.end;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->mails.p[mid].fetched < time)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return KYMO_WHY_FROM(w->mails, struct kymo_mail, fetched, m, time);
 }
 
 /* The index of the first request in the range that was handled at `time` or later. */
 static size_t handled_from(const struct kymo_why *w, struct kymo_why_range h, int64_t time)
 {
-    size_t low = h.first, high = h.end;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->handled.p[mid].handled < time)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return KYMO_WHY_FROM(w->handled, struct kymo_request, handled, h, time);
 }
 
 /* When the server was done with a request; KYMO_NO_TIME. */
@@ -138,17 +122,10 @@ const struct kymo_request *kymo_why_reply_in(const struct kymo_why *w, const str
 const struct kymo_request *kymo_why_failed_in(const struct kymo_why *w, const struct kymo_why_run *next)
 {
     struct kymo_why_range asked = kymo_why_asked(w, next->process);
-    size_t low = asked.first, high = asked.end;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->asked.p[mid].sent < next->start)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (low == asked.first)
+    size_t after = KYMO_WHY_FROM(w->asked, struct kymo_request, sent, asked, next->start);
+    if (after == asked.first)
         return NULL;
-    const struct kymo_request *q = &w->asked.p[low - 1];
+    const struct kymo_request *q = &w->asked.p[after - 1];
     bool failed = q->ended == KYMO_REQ_DOWN || q->ended == KYMO_REQ_TIMEOUT;
     return failed && q->sent != KYMO_NO_TIME && q->received >= next->start && q->received <= next->end ? q
                                                                                                        : NULL;

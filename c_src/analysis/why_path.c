@@ -14,15 +14,8 @@ enum { TIMEOUT_MIN_NS = 1000000 };
 /* The index of the last run in the range that began before `time`, or range.end. */
 static size_t run_before(const struct kymo_why *w, struct kymo_why_range range, int64_t time)
 {
-    size_t low = range.first, high = range.end;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->runs.p[mid].start < time)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low > range.first ? low - 1 : range.end;
+    size_t from = KYMO_WHY_FROM(w->runs, struct kymo_why_run, start, range, time);
+    return from > range.first ? from - 1 : range.end;
 }
 
 static void walk(struct kymo_why *w, uint64_t process, int64_t start, int64_t end, unsigned depth);
