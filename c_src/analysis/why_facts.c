@@ -252,6 +252,7 @@ void kymo_why_free(struct kymo_why *w)
     free(w->to_ports.p);
     free(w->asked.p);
     free(w->handled.p);
+    free(w->handled_until);
     free(w->path.p);
     free(w->held_up.p);
     free(w->suspensions.p);
@@ -331,6 +332,20 @@ static void close_runs(struct kymo_why *w)
     w->runs.n = kept;
 }
 
+/* Requests without an end are left out of handled_until. */
+static bool find_ends(struct kymo_why *w)
+{
+    w->handled_until = malloc((w->handled.n + 1) * sizeof *w->handled_until);
+    for (size_t i = 0; w->handled_until != NULL && i < w->handled.n; i++) {
+        const struct kymo_request *q = &w->handled.p[i];
+        int64_t end = kymo_why_done(q), before = INT64_MIN;
+        if (i > 0 && w->handled.p[i - 1].server == q->server)
+            before = w->handled_until[i - 1];
+        w->handled_until[i] = end != KYMO_NO_TIME ? kymo_later(end, before) : before;
+    }
+    return w->handled_until != NULL;
+}
+
 bool kymo_why_sort(struct kymo_why *w)
 {
     if (w->sorted || w->failed)
@@ -355,6 +370,7 @@ bool kymo_why_sort(struct kymo_why *w)
     SORT(w->handled, BY(server), BY_TIME(handled));
     SORT(w->births, BY(process), BY_TIME(at));
     SORT(w->suspensions, BY_TIME(start), BY(id));
+    w->failed = w->failed || !find_ends(w);
     if (w->failed)
         return false;
     for (size_t i = 0; i < w->asked.n; i++) {

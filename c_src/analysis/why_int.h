@@ -98,7 +98,8 @@ struct kymo_why {
     KYMO_WHY_LIST(struct kymo_mail) to_ports;          /* by sender and time of sending */
     KYMO_WHY_LIST(struct kymo_request) asked;          /* by client and time of sending */
     KYMO_WHY_LIST(struct kymo_request) handled;        /* by server and time of handling */
-    KYMO_WHY_LIST(struct kymo_why_birth) births;       /* by process */
+    int64_t *handled_until; /* for each of them: when the server was done with it and those before it */
+    KYMO_WHY_LIST(struct kymo_why_birth) births; /* by process */
     struct kymo_why_path path;
     struct kymo_why_path held_up; /* what happened during the KYMO_WHY_QUEUE stretches of path */
     uint64_t queue;               /* the server for which held_up is being filled, or KYMO_IDENT_NONE */
@@ -168,6 +169,12 @@ static inline int64_t kymo_later(int64_t a, int64_t b)
 static inline int64_t kymo_earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* When the server was done with a request; KYMO_NO_TIME. */
+static inline int64_t kymo_why_done(const struct kymo_request *q)
+{
+    return q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied;
 }
 
 /* Whether the message is the timeout of a receive. */

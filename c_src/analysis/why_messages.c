@@ -24,12 +24,6 @@ static size_t handled_from(const struct kymo_why *w, struct kymo_why_range h, in
     return KYMO_WHY_FROM(w->handled, struct kymo_request, handled, h, time);
 }
 
-/* When the server was done with a request; KYMO_NO_TIME. */
-static int64_t done_with(const struct kymo_request *q)
-{
-    return q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied;
-}
-
 bool kymo_why_is_timeout(const struct kymo_mail *m)
 {
     return m->kind == KYMO_MSG_TIMEOUT;
@@ -45,7 +39,7 @@ static bool is_next_request(const struct kymo_why *w, const struct kymo_mail *m)
     size_t i = handled_from(w, h, m->fetched);
     if (i == h.first || w->handled.p[i - 1].mail == m->id)
         return false;
-    int64_t end = done_with(&w->handled.p[i - 1]);
+    int64_t end = kymo_why_done(&w->handled.p[i - 1]);
     return end == KYMO_NO_TIME || end >= m->fetched;
 }
 
@@ -57,7 +51,7 @@ bool kymo_why_had_request(const struct kymo_why *w, const struct kymo_why_run *b
     if (i == h.end || w->handled.p[i].handled > next->end || w->handled.p[i].fetched == KYMO_NO_TIME ||
         w->handled.p[i].fetched > before->end)
         return false;
-    int64_t idle = i > h.first ? done_with(&w->handled.p[i - 1]) : w->handled.p[i].fetched;
+    int64_t idle = i > h.first ? kymo_why_done(&w->handled.p[i - 1]) : w->handled.p[i].fetched;
     return idle != KYMO_NO_TIME && idle <= before->end;
 }
 
@@ -109,9 +103,7 @@ static const struct kymo_request *request_of(const struct kymo_why *w, const str
 const struct kymo_request *kymo_why_reply_in(const struct kymo_why *w, const struct kymo_why_run *next)
 {
     struct kymo_why_range m = kymo_why_mails(w, next->process);
-    for (size_t i = m.first; i < m.end && w->mails.p[i].fetched <= next->end; i++) {
-        if (w->mails.p[i].fetched < next->start)
-            continue;
+    for (size_t i = fetched_from(w, m, next->start); i < m.end && w->mails.p[i].fetched <= next->end; i++) {
         const struct kymo_request *q = request_of(w, &w->mails.p[i]);
         if (q != NULL && q->client == next->process && q->sent != KYMO_NO_TIME && q->sent < next->start)
             return q;
@@ -152,7 +144,8 @@ int64_t kymo_why_handed_over(const struct kymo_why *w, const struct kymo_request
 const struct kymo_request *kymo_why_passed_on(const struct kymo_why *w, const struct kymo_request *q)
 {
     struct kymo_why_range h = kymo_why_handled(w, kymo_why_replier(q));
-    for (size_t i = h.first; q->ref != 0 && i < h.end && w->handled.p[i].handled <= q->replied; i++) {
+    for (size_t i = handled_from(w, h, q->sent);
+         q->ref != 0 && i < h.end && w->handled.p[i].handled <= q->replied; i++) {
         const struct kymo_request *other = &w->handled.p[i];
         if (other->passed_on && other->ref == q->ref && other->id != q->id && other->sent >= q->sent &&
             other->replied == q->replied && other->replier == q->replier)
@@ -165,9 +158,11 @@ uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_req
 {
     struct kymo_why_range h = kymo_why_handled(w, q->server);
     uint32_t n = 0;
-    for (size_t i = h.first; i < h.end && w->handled.p[i].handled < q->handled; i++) {
+    for (size_t i = handled_from(w, h, q->handled); i-- > h.first;) {
         const struct kymo_request *other = &w->handled.p[i];
-        int64_t end = other->handled_end != KYMO_NO_TIME ? other->handled_end : other->replied;
+        if (other->handled <= q->sent && w->handled_until[i] <= q->sent)
+            break; /* so had all before it */
+        int64_t end = kymo_why_done(other);
         n += other->id != q->id && (end == KYMO_NO_TIME ? other->handled > q->sent : end > q->sent);
     }
     return n > q->behind ? n : q->behind; /* requests of before the recording are no facts */
