@@ -29,7 +29,7 @@
 -define(STEP, 4000).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, erts_worker:minutes(5)}].
 
 all() ->
     [match_counts, match_unloaded, match_reloaded, random_model,
@@ -626,7 +626,8 @@ batch_wildcards(_Config) ->
 
 %% Two sets of functions, traced alternately. Workers call one function of each set alternately,
 %% with a sequence number: the numbers that are traced show for each call which set was in
-%% effect. A worker cannot see more changes than there were.
+%% effect. A worker cannot see more changes than there were. Each change waits for all workers to run
+%% on, so there are not more of them than the processors can run.
 batch_atomic(_Config) ->
     Self = self(),
     Mods = mods(),
@@ -644,7 +645,7 @@ batch_atomic(_Config) ->
                                   receive go -> ok end,
                                   Self ! {done, self(), worker(Pairs, 0)}
                           end)
-               || _ <- lists:seq(1, 2*erlang:system_info(schedulers_online))],
+               || _ <- lists:seq(1, 2*erts_worker:processors())],
     [1 = trace:process(S, W, true, [call]) || W <- Workers],
     [W ! go || W <- Workers],
     NumFlips = 60,
