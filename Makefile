@@ -76,8 +76,8 @@ test: ## install what is missing, then run every test
 	@scripts/bootstrap build test otp
 	@scripts/test full
 
-test-all: ## the same, and the patched OTP 29.1
-	@scripts/bootstrap build test otp
+test-all: ## the same, the patched OTP 29.1, and both for aarch64
+	@scripts/bootstrap build test otp arm64
 	@scripts/test all
 
 test-quick: ## the tests on the installed runtime only, without sanitizers

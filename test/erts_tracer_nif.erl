@@ -13,7 +13,7 @@ source() ->
     filename:join([filename:dirname(code:which(?MODULE)), "erts_event_SUITE_data", "event_tracer.c"]).
 
 cc(Source, So, Flags) ->
-    Out = os:cmd("gcc -std=gnu11 -O1 -I '" ++ include_dir() ++ "' -fPIC -shared " ++
+    Out = os:cmd("${CC:-gcc} -std=gnu11 -O1 -I '" ++ include_dir() ++ "' -fPIC -shared " ++
                      lists:flatten(lists:join($\s, Flags)) ++ " -o '" ++ So ++ "' '" ++ Source ++ "' 2>&1"),
     ?assertEqual({"", true}, {Out, filelib:is_regular(So)}).
 
