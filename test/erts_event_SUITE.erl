@@ -33,7 +33,7 @@
 -define(MANY, 100).
 
 suite() ->
-    [{timetrap, erts_worker:minutes(2)}].
+    [{timetrap, {minutes, 2}}].
 
 all() ->
     [answers, questions, questions_of_each_tag, random_answers, spec_clears_tracer, largest_arity,

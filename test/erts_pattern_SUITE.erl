@@ -29,7 +29,7 @@
 -define(STEP, 4000).
 
 suite() ->
-    [{timetrap, erts_worker:minutes(5)}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [match_counts, match_unloaded, match_reloaded, random_model,

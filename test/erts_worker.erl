@@ -4,7 +4,7 @@
 %% that a test has received about it.
 -module(erts_worker).
 
--export([worker/0, do/2, in/2, stop/1, told/1, flush/0, processors/0, minutes/1]).
+-export([worker/0, do/2, in/2, stop/1, told/1, flush/0, processors/0]).
 
 %% How many schedulers can run at the same time.
 processors() ->
@@ -12,11 +12,6 @@ processors() ->
         unknown -> erlang:system_info(schedulers_online);
         N -> min(N, erlang:system_info(schedulers_online))
     end.
-
-%% A time limit in minutes, for suites that keep all schedulers busy. It is longer if there are many more
-%% of them than processors: each round of thread progress waits for all of them to run.
-minutes(N) ->
-    {minutes, N * max(1, erlang:system_info(schedulers_online) div (4 * processors()))}.
 
 %% The process executes what it is asked to, and nothing else.
 worker() ->

@@ -7,19 +7,21 @@
 -export([main/0]).
 -export([init/2, post_end_per_testcase/5, on_tc_fail/4, on_tc_skip/4, terminate/1]).
 
-%% Arguments of the runtime: -suite Name -dir Dir -logdir Dir -totals File, and optionally -case
-%% Name...
+%% Arguments of the runtime: -suite Name -dir Dir -logdir Dir -totals File -times N, by which the time
+%% limits of test cases are multiplied, and optionally -case Name...
 main() ->
     {ok, [[Suite]]} = init:get_argument(suite),
     {ok, [[Dir]]} = init:get_argument(dir),
     {ok, [[LogDir]]} = init:get_argument(logdir),
     {ok, [[Totals]]} = init:get_argument(totals),
+    {ok, [[Times]]} = init:get_argument(times),
     Cases = case init:get_argument('case') of
                 {ok, [Names]} -> [{testcase, [list_to_atom(N) || N <- Names]}];
                 error -> []
             end,
     Result = ct:run_test([{dir, Dir}, {suite, list_to_atom(Suite)}, {auto_compile, false},
-                          {logdir, LogDir}, {ct_hooks, [?MODULE]} | Cases]),
+                          {logdir, LogDir}, {multiply_timetraps, list_to_integer(Times)},
+                          {ct_hooks, [?MODULE]} | Cases]),
     Line = case Result of
                {Ok, Failed, {User, Auto}} ->
                    %% Cases that Common Test itself skips could not run, and count as failures.
