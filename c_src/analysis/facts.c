@@ -19,6 +19,11 @@ int64_t kymo_request_handling(const struct kymo_request *q)
     return kymo_since(q->handled, q->kind == KYMO_REQ_CAST ? q->handled_end : q->replied);
 }
 
+int64_t kymo_request_done(const struct kymo_request *q)
+{
+    return q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied;
+}
+
 int64_t kymo_request_reply(const struct kymo_request *q)
 {
     bool none = q->kind == KYMO_REQ_CAST || q->ended == KYMO_REQ_TIMEOUT;

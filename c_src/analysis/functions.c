@@ -5,24 +5,11 @@
 #include <string.h>
 
 #include "analysis_int.h"
+#include "server_loop.h"
 
 static bool is_named(struct kymo_text t, const char *s)
 {
     return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
-}
-
-static bool is_loop(const struct kymo_an *x, const struct kymo_mfa *mfa, struct kymo_text function)
-{
-    static const char *const loops[][2] = {{"gen_server", "loop"},
-                                           {"gen_statem", "loop_receive"},
-                                           {"gen_event", "fetch_msg"},
-                                           {"gen_server2", "process_next_msg"}}; /* of RabbitMQ */
-    struct kymo_text module = kymo_reader_atom(x->r, mfa->module);
-    for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
-        if (is_named(module, loops[i][0]) && is_named(function, loops[i][1]))
-            return true;
-    }
-    return false;
 }
 
 static uint8_t by_name(const struct kymo_an *x, uint32_t id)
@@ -41,9 +28,7 @@ static uint8_t by_name(const struct kymo_an *x, uint32_t id)
         return KYMO_AN_F_HIBERNATE;
     if (is_named(f, "do_call") && mfa.arity == 4 && is_named(kymo_reader_atom(x->r, mfa.module), "gen"))
         return KYMO_AN_F_ASKS;
-    if (is_loop(x, &mfa, f))
-        return KYMO_AN_F_LOOP;
-    return 0;
+    return kymo_is_server_loop(x->r, id) ? KYMO_AN_F_LOOP : 0;
 }
 
 uint8_t kymo_an_look_at(struct kymo_an *x, uint32_t mfa)

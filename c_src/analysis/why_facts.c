@@ -252,7 +252,7 @@ void kymo_why_free(struct kymo_why *w)
     free(w->to_ports.p);
     free(w->asked.p);
     free(w->handled.p);
-    free(w->handled_until);
+    free(w->last_ends);
     free(w->path.p);
     free(w->held_up.p);
     free(w->suspensions.p);
@@ -332,18 +332,21 @@ static void close_runs(struct kymo_why *w)
     w->runs.n = kept;
 }
 
-/* Requests without an end are left out of handled_until. */
+/* Fills last_ends, a tree in an array: number i is part of number i + (i & -i), which covers more. */
 static bool find_ends(struct kymo_why *w)
 {
-    w->handled_until = malloc((w->handled.n + 1) * sizeof *w->handled_until);
-    for (size_t i = 0; w->handled_until != NULL && i < w->handled.n; i++) {
-        const struct kymo_request *q = &w->handled.p[i];
-        int64_t end = kymo_why_done(q), before = INT64_MIN;
-        if (i > 0 && w->handled.p[i - 1].server == q->server)
-            before = w->handled_until[i - 1];
-        w->handled_until[i] = end != KYMO_NO_TIME ? kymo_later(end, before) : before;
+    size_t n = w->handled.n;
+    w->last_ends = malloc((n + 1) * sizeof *w->last_ends);
+    if (w->last_ends == NULL)
+        return false;
+    for (size_t i = 1; i <= n; i++)
+        w->last_ends[i] = kymo_request_done(&w->handled.p[i - 1]);
+    for (size_t i = 1; i <= n; i++) {
+        size_t more = i + (i & (~i + 1));
+        if (more <= n)
+            w->last_ends[more] = kymo_later(w->last_ends[more], w->last_ends[i]);
     }
-    return w->handled_until != NULL;
+    return true;
 }
 
 bool kymo_why_sort(struct kymo_why *w)

@@ -98,7 +98,7 @@ struct kymo_why {
     KYMO_WHY_LIST(struct kymo_mail) to_ports;          /* by sender and time of sending */
     KYMO_WHY_LIST(struct kymo_request) asked;          /* by client and time of sending */
     KYMO_WHY_LIST(struct kymo_request) handled;        /* by server and time of handling */
-    int64_t *handled_until; /* for each of them: when the server was done with it and those before it */
+    int64_t *last_ends; /* of them, from 1: the last end known among the (i & -i) up to number i */
     KYMO_WHY_LIST(struct kymo_why_birth) births; /* by process */
     struct kymo_why_path path;
     struct kymo_why_path held_up; /* what happened during the KYMO_WHY_QUEUE stretches of path */
@@ -171,12 +171,6 @@ static inline int64_t kymo_earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When the server was done with a request; KYMO_NO_TIME. */
-static inline int64_t kymo_why_done(const struct kymo_request *q)
-{
-    return q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied;
-}
-
 /* Whether the message is the timeout of a receive. */
 bool kymo_why_is_timeout(const struct kymo_mail *m);
 /* Whether run `next` began with fetching a request that arrived during the wait before it, while
@@ -184,8 +178,8 @@ bool kymo_why_is_timeout(const struct kymo_mail *m);
  * match. */
 bool kymo_why_looked_at_request(const struct kymo_why *w, const struct kymo_why_run *before,
                                 const struct kymo_why_run *next);
-/* Whether the first request that was handled in run `next` had been fetched by the end of run `before`,
- * when the server was done with the ones before it: it could have handled it at once. */
+/* Whether run `before` ended in the loop of a server, and the first request that was handled in run
+ * `next` had been sent to it by then, on the same node: the server could have handled it at once. */
 bool kymo_why_had_request(const struct kymo_why *w, const struct kymo_why_run *before,
                           const struct kymo_why_run *next);
 /* The message that probably ended the wait before run `next`, or NULL. Candidates are the messages

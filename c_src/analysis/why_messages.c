@@ -4,6 +4,7 @@
  * did not end it.
  */
 #include "kymo_timeline.h"
+#include "server_loop.h"
 #include "why_int.h"
 
 /* A shorter run in which the process did nothing does not end a wait: the process handled a
@@ -39,7 +40,7 @@ static bool is_next_request(const struct kymo_why *w, const struct kymo_mail *m)
     size_t i = handled_from(w, h, m->fetched);
     if (i == h.first || w->handled.p[i - 1].mail == m->id)
         return false;
-    int64_t end = kymo_why_done(&w->handled.p[i - 1]);
+    int64_t end = kymo_request_done(&w->handled.p[i - 1]);
     return end == KYMO_NO_TIME || end >= m->fetched;
 }
 
@@ -48,11 +49,11 @@ bool kymo_why_had_request(const struct kymo_why *w, const struct kymo_why_run *b
 {
     struct kymo_why_range h = kymo_why_handled(w, next->process);
     size_t i = handled_from(w, h, next->start);
-    if (i == h.end || w->handled.p[i].handled > next->end || w->handled.p[i].fetched == KYMO_NO_TIME ||
-        w->handled.p[i].fetched > before->end)
+    if (i == h.end || w->handled.p[i].handled > next->end || !kymo_is_server_loop(w->r, before->out_mfa))
         return false;
-    int64_t idle = i > h.first ? kymo_why_done(&w->handled.p[i - 1]) : w->handled.p[i].fetched;
-    return idle != KYMO_NO_TIME && idle <= before->end;
+    const struct kymo_request *q = &w->handled.p[i];
+    return q->sent != KYMO_NO_TIME && q->sent <= before->end &&
+           !kymo_timeline_apart(w->r, q->client, q->server);
 }
 
 bool kymo_why_looked_at_request(const struct kymo_why *w, const struct kymo_why_run *before,
@@ -157,13 +158,18 @@ const struct kymo_request *kymo_why_passed_on(const struct kymo_why *w, const st
 uint32_t kymo_why_handled_before(const struct kymo_why *w, const struct kymo_request *q)
 {
     struct kymo_why_range h = kymo_why_handled(w, q->server);
-    uint32_t n = 0;
-    for (size_t i = handled_from(w, h, q->handled); i-- > h.first;) {
-        const struct kymo_request *other = &w->handled.p[i];
-        if (other->handled <= q->sent && w->handled_until[i] <= q->sent)
-            break; /* so had all before it */
-        int64_t end = kymo_why_done(other);
-        n += other->id != q->id && (end == KYMO_NO_TIME ? other->handled > q->sent : end > q->sent);
+    size_t began = KYMO_WHY_AFTER(w->handled, struct kymo_request, handled, h, q->sent);
+    size_t turn = handled_from(w, h, q->handled);
+    uint32_t n = turn > began ? (uint32_t)(turn - began) : 0;
+    /* And those that the server was handling when q was sent. */
+    for (size_t i = (began < turn ? began : turn); i > h.first;) {
+        size_t covered = i & (~i + 1);
+        if (w->last_ends[i] <= q->sent) {
+            i -= covered;
+        } else {
+            i--;
+            n += kymo_request_done(&w->handled.p[i]) > q->sent && w->handled.p[i].id != q->id;
+        }
     }
     return n > q->behind ? n : q->behind; /* requests of before the recording are no facts */
 }

@@ -240,7 +240,8 @@ void kymo_why_add_silent(struct kymo_why *w, const struct kymo_why_run *before,
     } else if (to_port) {
         s.cause = KYMO_WHY_PORT;
         s.blame = port;
-    } else if (!queued && kymo_why_had_request(w, before, next)) {
+    } else if (!queued && end - start > WAKEUP_NS && kymo_why_had_request(w, before, next) &&
+               kymo_why_suspended(w, before->process, start, end, &by)) {
         kymo_why_add_runnable(w, before->process, start, end, next);
         return;
     } else {

@@ -105,7 +105,7 @@ static void on_request(void *arg, const struct kymo_request *q)
                                     .waiter = q->waiter,
                                     .sent = q->sent,
                                     .handled = q->handled,
-                                    .until = q->handled_end != KYMO_NO_TIME ? q->handled_end : q->replied};
+                                    .until = kymo_request_done(q)};
     if (q->handler == 0 || kymo_map_get(&c->open, q->handler) == NULL)
         return;
     uint32_t *place = kymo_map_put(&c->unfinished, q->handler, NULL); /* it goes on */

@@ -169,6 +169,9 @@ int64_t kymo_request_total(const struct kymo_request *q);
 int64_t kymo_request_queued(const struct kymo_request *q);
 int64_t kymo_request_handling(const struct kymo_request *q);
 int64_t kymo_request_reply(const struct kymo_request *q);
+/* When the server was done with it: its callback ended, or it replied if that is all that is known;
+ * KYMO_NO_TIME. */
+int64_t kymo_request_done(const struct kymo_request *q);
 /* "call", "cast", ... and "replied", "down", ...; "?" for other numbers. */
 const char *kymo_request_kind_name(unsigned kind);
 const char *kymo_request_end_name(unsigned end);
