@@ -72,7 +72,7 @@
     answer/0
 ]).
 
--type recorder() :: {kymo_recorder, pid(), reference(), Dir :: file:filename_all()} | atom().
+-type recorder() :: {kymo_recorder, pid(), reference(), Dir :: binary()} | atom().
 %% The value that {@link start/1} returned, or the name given to it. `Dir' is the folder of the
 %% recording. Holding it keeps no
 %% memory of the recorder allocated. Some functions also accept a recorder that has ended:
