@@ -146,9 +146,9 @@ static void let_drain(struct kymo_recorder *r)
 
 struct scenario {
     const char *name;
-    enum kymo_policy policy;
     void (*prepare)(struct kymo_recorder *r);
     void (*act)(struct kymo_recorder *r);
+    enum kymo_policy policy;
     /* The worker is stepped from the nth time that it passes this point until it is idle;
      * KYMO_AT_IDLE: the acting thread is stepped instead. */
     enum kymo_point from;
@@ -525,17 +525,17 @@ static void stay_here(void)
 int main(void)
 {
     static const struct scenario all[] = {
-        {"first event", KYMO_OVERWRITE, nothing, one_event, KYMO_AT_IDLE, 0, false},
-        {"event", KYMO_OVERWRITE, some, one_event, KYMO_AT_IDLE, 0, true},
-        {"event with a new name", KYMO_OVERWRITE, next_name, one_event, KYMO_AT_IDLE, 0, false},
-        {"next segment", KYMO_OVERWRITE, fill_segment, one_event, KYMO_AT_IDLE, 0, true},
-        {"reused segment", KYMO_OVERWRITE, fill_pool, one_event, KYMO_AT_IDLE, 0, true},
-        {"next segment, discard", KYMO_DISCARD, fill_segment, one_event, KYMO_AT_IDLE, 0, true},
-        {"drain", KYMO_DISCARD, fill_segment, let_drain, KYMO_AT_DRAIN, 1, false},
-        {"drain into the next file", KYMO_DISCARD, fill_three, let_drain, KYMO_AT_DRAIN, 3, false},
-        {"snapshot", KYMO_OVERWRITE, fill_pool, snapshot, KYMO_AT_IDLE, 0, false},
-        {"stop", KYMO_OVERWRITE, fill_pool, stop, KYMO_AT_QUIESCE, 1, false},
-        {"stop, discard", KYMO_DISCARD, some, stop, KYMO_AT_QUIESCE, 1, false},
+        {"first event", nothing, one_event, KYMO_OVERWRITE, KYMO_AT_IDLE, 0, false},
+        {"event", some, one_event, KYMO_OVERWRITE, KYMO_AT_IDLE, 0, true},
+        {"event with a new name", next_name, one_event, KYMO_OVERWRITE, KYMO_AT_IDLE, 0, false},
+        {"next segment", fill_segment, one_event, KYMO_OVERWRITE, KYMO_AT_IDLE, 0, true},
+        {"reused segment", fill_pool, one_event, KYMO_OVERWRITE, KYMO_AT_IDLE, 0, true},
+        {"next segment, discard", fill_segment, one_event, KYMO_DISCARD, KYMO_AT_IDLE, 0, true},
+        {"drain", fill_segment, let_drain, KYMO_DISCARD, KYMO_AT_DRAIN, 1, false},
+        {"drain into the next file", fill_three, let_drain, KYMO_DISCARD, KYMO_AT_DRAIN, 3, false},
+        {"snapshot", fill_pool, snapshot, KYMO_OVERWRITE, KYMO_AT_IDLE, 0, false},
+        {"stop", fill_pool, stop, KYMO_OVERWRITE, KYMO_AT_QUIESCE, 1, false},
+        {"stop, discard", some, stop, KYMO_DISCARD, KYMO_AT_QUIESCE, 1, false},
     };
     enum { SCENARIOS = sizeof all / sizeof *all };
     struct CMUnitTest tests[SCENARIOS];

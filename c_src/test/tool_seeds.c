@@ -170,7 +170,7 @@ static void wrapped(struct testrec *t)
             ts_send(&s, ts += 10, KYMO_E_SEND, PID(42), PID(43), 4);
             ts_send(&s, ts += 10, KYMO_E_RECEIVE, PID(43), PID(42), 4);
             ts_wm(&s, ts += 5, KYMO_E_RETURN_FROM, PID(42), run);
-            ts_wm(&s, ts += 5, KYMO_E_OUT, PID(43), run);
+            ts_wm(&s, ts + 5, KYMO_E_OUT, PID(43), run);
             if (seq < 4)
                 ts_close(&s, true);
             tr_to_place(t, &s, place++);

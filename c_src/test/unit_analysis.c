@@ -485,7 +485,7 @@ static void names_are_quoted(void **state)
     for (int i = 0; i < ALL; i++) {
         module[i] = tr_atom(&x.t, all[i].module);
         mfa[i] = tr_mfa(&x.t, module[i], tr_atom(&x.t, "run"), 1);
-        atom(&x, 0, (uint64_t)(20 + i), KYMO_E_REGISTER, PID(40 + (uint64_t)i), module[i]);
+        atom(&x, 0, 20 + (uint64_t)i, KYMO_E_REGISTER, PID(40 + (uint64_t)i), module[i]);
     }
     open_recording(&x);
     struct kymo_naming *n = kymo_naming_new(x.r);

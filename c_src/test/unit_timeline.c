@@ -177,6 +177,7 @@ static size_t put_atom(uint8_t *p, const char *s)
 {
     p[0] = 119;
     p[1] = (uint8_t)strlen(s);
+    /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): its length is before it */
     memcpy(p + 2, s, strlen(s));
     return 2 + strlen(s);
 }
