@@ -514,8 +514,11 @@ list() ->
     case erlang:module_loaded(kymo_recorders) of
         true ->
             {Living, Ended} = kymo_recorders:list(),
-            [listed(E, State, none) || E <- by_start(Living), {ok, State} <- [kymo_server:call(maps:get(pid, E), state)]] ++
-                [listed(E, State, Reason) || {E, #{state := State, reason := Reason}} <- Ended];
+            Asked = [{E, kymo_server:call(maps:get(pid, E), state)} || E <- by_start(Living)],
+            %% Those that have ended meanwhile.
+            Newly = [{E, Info} || {#{ref := Ref} = E, gone} <- Asked, {ended, Info} <- [kymo_recorders:find(Ref)]],
+            [listed(E, State, none) || {E, {ok, State}} <- Asked] ++
+                [listed(E, State, Reason) || {E, #{state := State, reason := Reason}} <- lists:reverse(Newly) ++ Ended];
         false ->
             []
     end.

@@ -33,7 +33,7 @@ groups() ->
         reload_without_gap, load_first, pause_resume,
         overlap_any_order, overlap_of_calls, overlap_scopes, untrace_overlap, untrace_part_of_pattern,
         untraced_stays, too_many_patterns, too_many_by_load,
-        limit_ends, limit_gives_back, stop_gives_back, listed, remembers_some, recorders_killed,
+        limit_ends, limit_gives_back, stop_gives_back, listed, listed_while_ending, remembers_some, recorders_killed,
         taken_functions, taken_by_reset, taken_flags, reload_is_not_taken, reload_while_setting, taken_while_flying,
         trace_error_leaves_nothing,
         snapshot, process_names, process_labels, many_processes,
@@ -969,6 +969,20 @@ listed(Config) ->
     {ok, _} = kymo:stop(R),
     {ok, _} = kymo:stop(R2),
     [#{recorder := R2}, #{recorder := R, name := flight, state := closed, reason := stop} | _] = kymo:list().
+
+%% A recorder that ends while it is asked for its state is listed as one that has ended.
+listed_while_ending(Config) ->
+    R = {kymo_recorder, Server, _, _} = start(Config, #{dir => sub(Config, rec)}),
+    Self = self(),
+    Waits = fun(N) -> until(fun() -> {message_queue_len, N} =:= process_info(Server, message_queue_len) end) end,
+    true = erlang:suspend_process(Server),
+    spawn_link(fun() -> Self ! {stopped, kymo:stop(R)} end),
+    true = Waits(1),
+    spawn_link(fun() -> Self ! {listed, kymo:list()} end),
+    true = Waits(2),
+    true = erlang:resume_process(Server),
+    receive {stopped, {ok, _}} -> ok end,
+    receive {listed, Listed} -> [#{state := closed, reason := stop}] = [L || #{recorder := Of} = L <- Listed, Of =:= R] end.
 
 %% Only the last few ended recorders are remembered.
 remembers_some(Config) ->
