@@ -299,7 +299,7 @@ port_questions(_Config) ->
 random_answers(_Config) ->
     _ = [?assert(is_patched()) || is_debug()],
     erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
-    Workers = load_of(schedulers() + 1, fun everything/0),
+    Workers = load_of(erts_worker:processors() + 1, fun everything/0),
     {_, Before, _} = ?TRACER:counts(),
     trace_until_asked(Workers, Before + 20000),
     stop_load(Workers).
@@ -479,7 +479,7 @@ reload_takes_effect(Config) ->
 
 reload_under_load(Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
-    Workers = load_of(schedulers() + 1, fun everything/0),
+    Workers = load_of(erts_worker:processors() + 1, fun everything/0),
     [1 = erlang:trace(W, true, [call, return_to, send, 'receive', procs, running, garbage_collection,
                                 {tracer, ?TRACER, {trace, trace, none, none}}]) || W <- Workers],
     repeat(40, fun() -> [load_tracer(?TRACER, V, Config) || V <- [2, 1]] end),
@@ -492,7 +492,7 @@ reload_under_load(Config) ->
 %% then no longer traced.
 purge_under_load(Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, true, [local]),
-    Workers = load_of(schedulers() + 1, fun everything/0),
+    Workers = load_of(erts_worker:processors() + 1, fun everything/0),
     repeat(40, fun() ->
                         [1 = erlang:trace(W, true, [call, send, 'receive', garbage_collection,
                                                     {tracer, ?TRACER, {trace, trace, none, none}}])
@@ -530,7 +530,7 @@ raw_sessions_under_load(_Config) ->
     sessions_of(?RAW).
 
 sessions_of(Tracer) ->
-    Workers = load_of(schedulers() + 1, fun everything/0),
+    Workers = load_of(erts_worker:processors() + 1, fun everything/0),
     repeat(60, fun() ->
                         Ss = [trace:session_create(N, {Tracer, {trace, trace, none, none}}, []) || N <- [one, two]],
                         [begin
@@ -771,7 +771,7 @@ raw_reload(Config) ->
 raw_under_load(Config) ->
     erlang:trace_pattern({?MODULE, f, 1}, [{'_', [], [{return_trace}]}], [local]),
     Codes = [code_with(?RAW, ?config(raw_so, Config), How) || How <- [1, 0]],
-    Workers = load_of(schedulers() + 1, fun everything/0),
+    Workers = load_of(erts_worker:processors() + 1, fun everything/0),
     Trace = fun(Answer) ->
                     [begin
                          1 = erlang:trace(W, false, [all]),
@@ -873,7 +873,7 @@ count_exact(_Config) ->
 %% Counts restart from zero, and are never negative.
 count_restart(_Config) ->
     1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
-    Workers = load_of(schedulers(), fun() -> ?MODULE:counted(1) end),
+    Workers = load_of(erts_worker:processors(), fun() -> ?MODULE:counted(1) end),
     repeat(200, fun() ->
                         1 = erlang:trace_pattern({?MODULE, counted, 1}, restart, [call_count]),
                         {call_count, A} = erlang:trace_info({?MODULE, counted, 1}, call_count),
@@ -923,7 +923,7 @@ count_of(_Kept, I) -> I * schedulers().
 %% count.
 count_grows(_Config) ->
     1 = erlang:trace_pattern({?MODULE, counted, 1}, true, [call_count]),
-    Workers = load_of(schedulers(), fun() -> ?MODULE:counted(1) end),
+    Workers = load_of(erts_worker:processors(), fun() -> ?MODULE:counted(1) end),
     lists:foldl(fun(_, Last) ->
                         {call_count, Now} = erlang:trace_info({?MODULE, counted, 1}, call_count),
                         ?assert(Now >= Last),
@@ -1036,9 +1036,11 @@ in_parallel(N, Fun) ->
     [receive {'DOWN', Ref, process, _, Reason} -> ?assertEqual(normal, Reason) end || Ref <- Refs],
     ok.
 
-%% Processes that do something repeatedly, and answer in between.
+%% Processes that do something repeatedly, and answer in between, on schedulers that are far from each
+%% other. There are about as many as can run: more would only wait for each other.
 load_of(N, Fun) ->
-    [spawn_opt(fun() -> load_loop(Fun) end, [link, {scheduler, I rem schedulers() + 1}]) || I <- lists:seq(1, N)].
+    Distance = max(1, schedulers() div N),
+    [spawn_opt(fun() -> load_loop(Fun) end, [link, {scheduler, I * Distance rem schedulers() + 1}]) || I <- lists:seq(1, N)].
 
 load_loop(Fun) ->
     Fun(),
