@@ -190,6 +190,8 @@ bool kymo_why_is_glance(const struct kymo_why *w, const struct kymo_why_run *run
     struct kymo_why_range m = kymo_why_mails(w, run->process);
     size_t i = fetched_from(w, m, run->start), messages = 0;
     int64_t ns = run->end - run->start;
+    if (run[1].by == KYMO_RUNNABLE_OUT) /* it could run all the time */
+        return false;
     if (run->acted != KYMO_NO_TIME || run->in_mfa != run->out_mfa || run[1].in_mfa != run->out_mfa ||
         kymo_why_reply_in(w, run) != NULL)
         return false;

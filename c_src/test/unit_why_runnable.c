@@ -286,6 +286,30 @@ static void preempted_is_known(void **state)
     free(answer);
 }
 
+/* Short runs in one function, without any other event: the process was preempted again and again, and
+ * did not only look at its mailbox. */
+static void preempted_again_and_again(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = new_answer();
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(1), x.b);
+    for (uint64_t at = 20000; at < 1000000; at += 100000) {
+        out_for(&x, 0, at, PID(1), x.b, KYMO_OUT_REDUCTIONS);
+        wm(&x, 0, at + 1000, KYMO_E_IN, PID(2), x.a);
+        wm(&x, 0, at + 79000, KYMO_E_OUT, PID(2), x.a);
+        in_from_queue(&x, 0, at + 80000, PID(1), x.b, KYMO_RUNNABLE_OUT, 79900);
+    }
+    wm(&x, 0, 1000000, KYMO_E_OUT, PID(1), x.b);
+    explain(&x, answer);
+    assert_int_equal(part(answer, KYMO_WHY_SCHEDULER, PID(1))->ns, 10 * 80000);
+    assert_int_equal(part(answer, KYMO_WHY_RUNNING, PID(1))->ns, 1000000 - 10 * 80000);
+    assert_null(part(answer, KYMO_WHY_UNKNOWN, PID(1)));
+    close_scene(&x);
+    free(answer);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
@@ -293,7 +317,7 @@ int main(void)
         T(suspended_beyond_a_timeout),   T(suspended_and_signalled),    T(suspended_before_the_first_run),
         T(suspended_in_the_loop),        T(suspended_in_a_callback),    T(suspended_for_no_time),
         T(preempted_waits_for_no_timer), T(polling_waits_for_no_timer), T(run_queue_is_known),
-        T(busy_port_is_known),           T(preempted_is_known),
+        T(busy_port_is_known),           T(preempted_is_known),         T(preempted_again_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
