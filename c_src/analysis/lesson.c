@@ -6,17 +6,12 @@
 
 #include "kymo_residents.h"
 
-static bool is_text(struct kymo_text t, const char *s)
-{
-    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
-}
-
 bool kymo_hibernates(const struct kymo_reader *r, const struct kymo_event *ev)
 {
     struct kymo_mfa mfa;
     return ev->id == KYMO_E_OUT && kymo_reader_mfa(r, ev->mfa, &mfa) && mfa.arity == 3 &&
-           is_text(kymo_reader_atom(r, mfa.function), "hibernate") &&
-           is_text(kymo_reader_atom(r, mfa.module), "erlang");
+           kymo_text_is(kymo_reader_atom(r, mfa.function), "hibernate") &&
+           kymo_text_is(kymo_reader_atom(r, mfa.module), "erlang");
 }
 
 static void end_stack(struct kymo_lesson *l, struct kymo_stack *st, const struct kymo_reader *r)

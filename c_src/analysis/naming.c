@@ -47,8 +47,7 @@ static bool is_elixir(struct kymo_text t)
 
 static bool is_atom(const struct kymo_reader *r, uint32_t id, const char *text)
 {
-    struct kymo_text t = kymo_reader_atom(r, id);
-    return t.len == strlen(text) && memcmp(t.s, text, t.len) == 0;
+    return kymo_text_is(kymo_reader_atom(r, id), text);
 }
 
 /* True for functions that do not characterise a process: funs, tasks and agents of Elixir,

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  */
-#include <string.h>
-
 #include "server_loop.h"
-
-static bool is_named(struct kymo_text t, const char *s)
-{
-    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
-}
 
 bool kymo_is_server_loop(const struct kymo_reader *r, uint32_t mfa)
 {
@@ -20,7 +13,7 @@ bool kymo_is_server_loop(const struct kymo_reader *r, uint32_t mfa)
         return false;
     struct kymo_text module = kymo_reader_atom(r, m.module), function = kymo_reader_atom(r, m.function);
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
-        if (is_named(module, loops[i][0]) && is_named(function, loops[i][1]))
+        if (kymo_text_is(module, loops[i][0]) && kymo_text_is(function, loops[i][1]))
             return true;
     }
     return false;

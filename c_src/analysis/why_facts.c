@@ -37,15 +37,10 @@ static void *grown(struct kymo_why *w, void *p, size_t n, size_t *room, size_t s
         } \
     } while (0)
 
-static bool is_text(struct kymo_text t, const char *s)
-{
-    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
-}
-
 bool kymo_why_in_module(const struct kymo_why *w, uint32_t id, const char *module)
 {
     struct kymo_mfa mfa;
-    return kymo_reader_mfa(w->r, id, &mfa) && is_text(kymo_reader_atom(w->r, mfa.module), module);
+    return kymo_reader_mfa(w->r, id, &mfa) && kymo_text_is(kymo_reader_atom(w->r, mfa.module), module);
 }
 
 static uint8_t suspends(struct kymo_why *w, uint32_t id)
@@ -58,7 +53,7 @@ static uint8_t suspends(struct kymo_why *w, uint32_t id)
         *known = 1;
         if (kymo_why_in_module(w, id, "erlang") && kymo_reader_mfa(w->r, id, &mfa)) {
             struct kymo_text f = kymo_reader_atom(w->r, mfa.function);
-            *known = is_text(f, "suspend_process") ? 2 : is_text(f, "resume_process") ? 3 : 1;
+            *known = kymo_text_is(f, "suspend_process") ? 2 : kymo_text_is(f, "resume_process") ? 3 : 1;
         }
     }
     return *known;

@@ -4,7 +4,6 @@
  * or another process that resumes it.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "kymo_timeline.h"
 #include "why_int.h"
@@ -162,8 +161,7 @@ static bool is_function(const struct kymo_why *w, uint32_t id, const char *modul
     struct kymo_mfa mfa;
     if (!kymo_reader_mfa(w->r, id, &mfa) || !kymo_why_in_module(w, id, module))
         return false;
-    struct kymo_text t = kymo_reader_atom(w->r, mfa.function);
-    return t.len == strlen(function) && memcmp(t.s, function, t.len) == 0;
+    return kymo_text_is(kymo_reader_atom(w->r, mfa.function), function);
 }
 
 /* Whether the run ended while the process was writing to a port, which is stored in *port if it is

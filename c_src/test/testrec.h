@@ -60,7 +60,7 @@ static inline void tr_append(struct tr_buf *b, const void *p, size_t n)
 static inline void tr_init(struct testrec *t)
 {
     memset(t, 0, sizeof *t);
-    t->meta.magic = KYMO_META_MAGIC; /* NOLINT(clang-analyzer-unix.Malloc): tr_free does it, in a loop */
+    t->meta.magic = KYMO_META_MAGIC; /* NOLINT(clang-analyzer-unix.Malloc): tr_free frees it */
     t->meta.version = KYMO_FORMAT_VERSION;
     t->meta.meta_bytes = KYMO_META_BYTES;
     memcpy(t->meta.uuid, "0123456789abcdef", 16);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kymo_names.h"
 #include "kymo_record.h"
@@ -136,6 +137,10 @@ struct kymo_text {
     const char *s;
     uint32_t len;
 };
+static inline bool kymo_text_is(struct kymo_text t, const char *s)
+{
+    return t.len == strlen(s) && memcmp(t.s, s, t.len) == 0;
+}
 struct kymo_mfa {
     uint32_t module, function, arity;
 };
