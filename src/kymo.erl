@@ -74,9 +74,8 @@
 
 -type recorder() :: {kymo_recorder, pid(), reference(), Dir :: binary()} | atom().
 %% The value that {@link start/1} returned, or the name given to it. `Dir' is the folder of the
-%% recording. Holding it keeps no
-%% memory of the recorder allocated. Some functions also accept a recorder that has ended:
-%% a node remembers the last 16.
+%% recording. Holding it keeps no memory of the recorder allocated. Some functions also accept a
+%% recorder that has ended: a node remembers the last 16.
 
 -type tracer() :: {kymo_tracer, reference()}.
 %% A tracer module and its state, as the runtime takes them: see {@link tracer/1}.
