@@ -17,7 +17,8 @@
          on_load_first_call/1, on_load_first_call_of_on_load_module/1,
          on_load_replaces_explicit/1, on_load_function_fails/1,
          traced_while_on_load/1, refused_loads/1, loader_killed/1,
-         bif_module/1, funs_of_new_code/1, nothing_stops/1, stress/1]).
+         bif_module/1, funs_of_new_code/1, switched_while_called/1, nothing_stops/1,
+         stress/1]).
 
 -import(erts_reload_work,
         [mod/1, load/2, load_softly/2, load_code_softly/2, load_on_load/3, load_on_load_softly/2,
@@ -44,7 +45,7 @@ groups() ->
      {patched, [],
       [on_load_first_call, on_load_first_call_of_on_load_module,
        on_load_replaces_explicit, on_load_function_fails, traced_while_on_load,
-       nothing_stops, stress]}].
+       switched_while_called, nothing_stops, stress]}].
 
 init_per_suite(Config) -> erts_reload_work:init_suite(Config).
 
@@ -449,6 +450,71 @@ traced_while_on_load(_Config) ->
          trace:session_destroy(S),
          unload(M)
      end || Kind <- [[local], [global]], Before <- [true, false], Success <- [true, false]].
+
+%% A load and a deletion are held when they have switched the trampolines of traced functions and
+%% the new code index is not active yet. Nobody waits: calls reach the old code and are traced
+%% there, and new functions do not exist. When they have ended, calls reach the new code.
+switched_while_called(_Config) ->
+    case erlang:system_info(schedulers_online) of
+        1 -> {skip, "needs two schedulers"};
+        _ -> switched_while_called()
+    end.
+
+switched_while_called() ->
+    M = mod(1),
+    S = trace:session_create(?MODULE, self(), []),
+    trace:function(S, on_load, true, [global]),
+    load(M, 1),
+    load(M, 2),
+    erts_code_purger:purge(M),
+    Exports = [fun M:only2/0, fun M:only3/0],
+    Caller = spawn_opt(fun() ->
+                               process_flag(error_handler, erts_reload_work),
+                               asked()
+                       end, [link, {scheduler, 2}]),
+    1 = trace:process(S, Caller, true, [call]),
+    Calls = [fun() -> M:f(1) end | Exports],
+    None = fun(F, A) -> {undefined_function, {M, F, A}} end,
+
+    Code = code(M, 3),
+    held(fun() -> {module, M} = erlang:load_module(M, Code) end,
+         fun() -> ?assertEqual([{f, 1, 2}, 2, None(only3, 0)], ask(Caller, Calls)) end),
+    ?assertEqual([{f, 1, 3}, None(only2, 0), 3], ask(Caller, Calls)),
+    ?assertEqual([{M, f, [1]}, {M, only2, []}, {M, f, [1]}, {M, only3, []}],
+                 delivered([S], Caller)),
+
+    erts_code_purger:purge(M),
+    held(fun() -> true = erlang:delete_module(M) end,
+         fun() -> ?assertEqual([{f, 1, 3}, None(only2, 0), 3], ask(Caller, Calls)) end),
+    ?assertEqual([None(f, 1), None(only2, 0), None(only3, 0)], ask(Caller, Calls)),
+    ?assertEqual([{M, f, [1]}, {M, only3, []}], delivered([S], Caller)),
+
+    stop(Caller),
+    trace:session_destroy(S).
+
+asked() ->
+    receive {From, Funs} -> From ! {self(), [catch F() || F <- Funs]} end,
+    asked().
+
+%% Calls the second fun, on another scheduler, while the load of the first one is held.
+held(Load, During) ->
+    process_flag(scheduler, 2),
+    erts_debug:set_internal_state(hold_code_switch, true),
+    {_, Ref} = spawn_opt(Load, [monitor, {scheduler, 1}]),
+    try
+        until_held(),
+        During()
+    after
+        erts_debug:set_internal_state(hold_code_switch, false),
+        process_flag(scheduler, 0)
+    end,
+    receive {'DOWN', Ref, _, _, Reason} -> ?assertEqual(normal, Reason) end.
+
+until_held() ->
+    case erts_debug:get_internal_state(held_code_switch) of
+        true -> ok;
+        false -> erlang:yield(), until_held()
+    end.
 
 %% None of these operations stops the schedulers.
 nothing_stops(_Config) ->

@@ -48,36 +48,66 @@ static struct { /* Protected by code modification permission */
     struct erl_module_instance *running;
 } bp_load;
 
-ErtsBpLoadCommit erts_bp_load_commit__
-    erts_align_attribute(ERTS_CACHE_LINE_SIZE);
+GenericBp erts_bp_load_undefined__, erts_bp_load_gone__;
+
+/* The code index that the last commit has made the active one, or makes it now.
+ * Written before `replaced` of any list. */
+static ErtsCodeIndex committed_ix;
+
+enum hold {
+    HOLD_NONE,
+    HOLD_NEXT,
+    HOLD_CURRENT
+};
+
+static erts_atomic32_t hold;
 
 void
 erts_bp_load_init(void)
 {
-    erts_mtx_init(&erts_bp_load_commit__.c.mtx, "bp_load_commit", NIL,
-                  ERTS_LOCK_FLAGS_PROPERTY_STATIC |
-                  ERTS_LOCK_FLAGS_CATEGORY_GENERIC);
-    erts_atomic32_init_nob(&erts_bp_load_commit__.c.is_under_way, 0);
+    erts_atomic32_init_nob(&hold, HOLD_NONE);
 }
 
 void
-erts_bp_load_wait_commit__(void)
+erts_bp_load_hold_switch(int is_on)
 {
-    erts_mtx_lock(&erts_bp_load_commit__.c.mtx);
-    erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
+    erts_atomic32_set_nob(&hold, is_on ? HOLD_NEXT : HOLD_NONE);
 }
 
-#ifdef BEAMASM
-/* For export entries, which can lead to code that is being committed. */
-BeamInstr
-erts_global_breakpoint(Process* c_p, ErtsCodeInfo *info, Eterm* reg)
+int
+erts_bp_load_is_switch_held(void)
 {
-    BeamInstr res = erts_generic_breakpoint(c_p, info, reg);
-
-    erts_bp_load_sync_commit();
-    return res;
+    return erts_atomic32_read_nob(&hold) == HOLD_CURRENT;
 }
-#endif
+
+/*
+ * A word that is not NULL is not always written by a commit: it can also be
+ * `to_insert`. The active code index is that of the last commit then.
+ */
+GenericBp *
+erts_bp_load_choose__(GenericBp *first, const GenericBp *replaced)
+{
+    const int is_new = (erts_active_code_ix() == committed_ix);
+
+    if (replaced == &erts_bp_load_gone__) {
+        return is_new ? NULL : first;
+    }
+    if (is_new) {
+        return first;
+    }
+    return (replaced == &erts_bp_load_undefined__ ? NULL
+            : (GenericBp *) replaced);
+}
+
+static void
+wait_if_held(void)
+{
+    if (erts_atomic32_cmpxchg_nob(&hold, HOLD_CURRENT, HOLD_NEXT) == HOLD_NEXT) {
+        while (erts_bp_load_is_switch_held()) {
+            erts_milli_sleep(1);
+        }
+    }
+}
 
 /* The operation is complete. */
 static void
@@ -364,36 +394,48 @@ erts_bp_load_commit(void)
     }
 }
 
+/* The function is not in the new code. */
+static int
+is_gone(const BpExport *be, ErtsCodeIndex new_ix)
+{
+    return (!be->added && !be->is_kept &&
+            erts_is_export_trampoline_active(be->ep, new_ix));
+}
+
 void
 erts_bp_load_begin_switch(void)
 {
-    const ErtsCodeIndex staging_ix = erts_staging_code_ix();
     Uint i;
+
+    committed_ix = erts_staging_code_ix();
+    ERTS_THR_WRITE_MEMORY_BARRIER;
 
     if (bp_load.num_exports == 0) {
         return;
     }
 
-    erts_mtx_lock(&erts_bp_load_commit__.c.mtx);
-    erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 1);
+    for (i = 0; i < bp_load.num_exports; i++) {
+        BpExport *be = &bp_load.exports[i];
+
+        if (be->added) {
+            ASSERT(be->added->replaced == NULL);
+            be->added->replaced = (be->retired ? be->retired
+                                   : &erts_bp_load_undefined__);
+        }
+        else if (be->retired && is_gone(be, committed_ix)) {
+            ASSERT(be->retired->replaced == NULL);
+            be->retired->replaced = &erts_bp_load_gone__;
+        }
+    }
     ERTS_THR_WRITE_MEMORY_BARRIER;
 
     for (i = 0; i < bp_load.num_exports; i++) {
-        BpExport *be = &bp_load.exports[i];
-        Export *ep = be->ep;
-
-        if (be->added) {
-            set_trampoline(be);
+        if (bp_load.exports[i].added) {
+            set_trampoline(&bp_load.exports[i]);
         }
-        else if (!be->is_kept &&
-                 erts_is_export_trampoline_active(ep, staging_ix)) {
-            /* The function is gone. */
-            ep->is_bif_traced = 0;
-            ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
-        }
-        /* else: Unless some breakpoints stay, only processes that use the old
-         * code index still reach the trampoline. */
     }
+
+    wait_if_held();
 
     /* Calls by the new code index find what has been written here. */
     ERTS_THR_WRITE_MEMORY_BARRIER;
@@ -402,13 +444,21 @@ erts_bp_load_begin_switch(void)
 void
 erts_bp_load_end_switch(void)
 {
-    if (bp_load.num_exports == 0) {
-        return;
-    }
+    Uint i;
 
     ERTS_THR_WRITE_MEMORY_BARRIER;
-    erts_atomic32_set_nob(&erts_bp_load_commit__.c.is_under_way, 0);
-    erts_mtx_unlock(&erts_bp_load_commit__.c.mtx);
+
+    for (i = 0; i < bp_load.num_exports; i++) {
+        BpExport *be = &bp_load.exports[i];
+
+        if (be->added) {
+            be->added->replaced = NULL;
+        }
+        else if (is_gone(be, committed_ix)) {
+            be->ep->is_bif_traced = 0;
+            be->ep->trampoline.common.op = BeamOpCodeAddr(op_call_error_handler);
+        }
+    }
 }
 
 int
@@ -430,6 +480,9 @@ erts_bp_load_retire(void)
         const BpExport *be = &bp_load.exports[i];
         Export *ep = be->ep;
 
+        if (be->retired) {
+            be->retired->replaced = NULL;       /* If the function is gone */
+        }
         erts_bp_retire(be->retired, bp_load.is_keeping);
         if (be->retired && !be->added &&
             !erts_is_export_trampoline_active(ep, code_ix)) {

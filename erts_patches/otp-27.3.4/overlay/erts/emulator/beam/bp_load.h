@@ -36,12 +36,25 @@
  * breakpoints once, and finds there the breakpoints and the address that belong
  * to them. So writing one word switches the entry from old to new code.
  *
- * A process could therefore enter new code while it uses the code index of the
- * old code, in which the new funs do not exist. For this reason, a process that
- * leaves a trampoline reads the active code index again (generic_bp_global of
- * the JIT; the interpreter reads it at each call). If it has read the head while
- * a commit switches trampolines, it first waits until the commit has ended
- * (erts_bp_load_sync_commit()). That is a few instructions of one thread.
+ * The trampolines are switched before the code index, so a process can read the
+ * new head while the old code index is active, in which the new funs do not
+ * exist. It then takes the list that the new one replaces, and continues in the
+ * old code, or at the error handler if the function did not exist
+ * (erts_bp_load_current()). A process that finds the new code index active
+ * continues in the new code. Its own code index can still be the old one, so it
+ * reads the active one again when it leaves the trampoline (generic_bp_global of
+ * the JIT; the interpreter reads it at each call). A process that has taken the
+ * old list can then use the new index in the old code, which is correct: the funs
+ * of old code are in all tables until it is purged. Nobody waits.
+ *
+ * A commit writes, in this order: `replaced` of each new list, and of the old
+ * list if the function is gone; the heads; the active code index; `replaced` of
+ * each new list again. A process reads the head, `replaced`, and the active code
+ * index. There are barriers between any two of these. If the process has read a
+ * new head, and in it NULL, then the new index is active. If it finds the old
+ * index active, then what it has read in `replaced` was written by this commit.
+ * The old list is freed after more thread progress, and the next commit follows
+ * after more thread progress, which a process in a trampoline delays.
  *
  * All functions require code modification permission, and up to `commit` code
  * staging permission too. There is one load operation at a time.
@@ -53,6 +66,7 @@
 #include "sys.h"
 #include "erl_alloc.h"
 #include "erl_threads.h"
+#include "beam_bp.h"
 #include "module.h"
 #include "export.h"
 
@@ -82,42 +96,39 @@ void erts_bp_load_install(void);
 void erts_bp_load_commit(void);
 
 /* Called by erts_commit_staging_code_ix(), immediately before and after it sets the
- * active code index. The first one switches the trampolines. Processes that pass
- * traced trampolines can wait for the second one: nothing else may be done between
- * the two. */
+ * active code index. The first one switches the trampolines. */
 void erts_bp_load_begin_switch(void);
 void erts_bp_load_end_switch(void);
 
 void erts_bp_load_init(void);
 
-/* The lock is held from the first trampoline that leads to new code until the new
- * code index is active, and the flag is set during that time. Calls through
- * trampolines read the flag. While the lock is held, no other lock is taken, and no
- * memory is allocated or freed. */
-typedef union {
-    struct {
-        erts_atomic32_t is_under_way;
-        erts_mtx_t mtx;
-    } c;
-    char align__[ERTS_ALC_CACHE_LINE_ALIGN_SIZE(sizeof(erts_atomic32_t)
-                                                + sizeof(erts_mtx_t))];
-} ErtsBpLoadCommit;
+/* For tests: the next load that switches trampolines waits between the two above,
+ * until this is set to 0. Whether one waits. Any thread. */
+void erts_bp_load_hold_switch(int is_on);
+int erts_bp_load_is_switch_held(void);
 
-extern ErtsBpLoadCommit erts_bp_load_commit__;
-void erts_bp_load_wait_commit__(void);
+/* What a list can replace, in place of another list: nothing, because the function did
+ * not exist; or itself, because it will not exist. */
+extern GenericBp erts_bp_load_undefined__, erts_bp_load_gone__;
 
-/* For a process that executes a trampoline: called after it has read the head of
- * the list of breakpoints, and before it reads the active code index. Any
- * thread. */
-static ERTS_INLINE void
-erts_bp_load_sync_commit(void)
+GenericBp *erts_bp_load_choose__(GenericBp *first, const GenericBp *replaced);
+
+/* For a process that executes the trampoline of an export entry: the breakpoints to
+ * run, or NULL if the function does not exist. `first` is the head of the list, which
+ * the process has read. Any thread that delays thread progress. */
+static ERTS_INLINE GenericBp *
+erts_bp_load_current(GenericBp *first)
 {
+    GenericBp *replaced;
+
     ERTS_THR_READ_MEMORY_BARRIER;
-    if (ERTS_UNLIKELY(
-            erts_atomic32_read_nob(&erts_bp_load_commit__.c.is_under_way))) {
-        erts_bp_load_wait_commit__();
+    replaced = first->replaced;
+    ERTS_THR_READ_MEMORY_BARRIER;
+
+    if (ERTS_UNLIKELY(replaced != NULL)) {
+        return erts_bp_load_choose__(first, replaced);
     }
-    ERTS_THR_READ_MEMORY_BARRIER;
+    return first;
 }
 
 int erts_bp_load_has_retire(void);
