@@ -649,13 +649,14 @@ batch_atomic(_Config) ->
     [1 = trace:process(S, W, true, [call]) || W <- Workers],
     [W ! go || W <- Workers],
     NumFlips = 60,
+    RunOn = fun() -> [begin W ! {ping, Self}, receive {pong, W} -> ok end end || W <- Workers] end,
+    RunOn(),
     [begin
          trace:patterns(S, case I rem 2 of
                                1 -> Flip(Odd, Even);
                                0 -> Flip(Even, Odd)
                            end),
-         %% Let the workers run on before the next one.
-         [begin W ! {ping, Self}, receive {pong, W} -> ok end end || W <- Workers]
+         RunOn()
      end || I <- lists:seq(1, NumFlips)],
     [begin
          W ! stop,
