@@ -5,7 +5,10 @@
 %% waits for that call. The longest gap of a process on another scheduler shows whether the
 %% operation has stopped all schedulers.
 %%
-%% To measure another operation, add it to operations/0.
+%% Then how many of these native calls an operation waits for, although it stops nobody: each
+%% round of thread progress needs the scheduler that is in the native call.
+%%
+%% To measure another operation, add it to operations/0, or to waits/0.
 -module(reload_bench).
 
 -export([main/0, worker/0, native_call/1]).
@@ -20,8 +23,9 @@
 -define(ON_NATIVE, 2).
 -define(ON_MEASURE, 3).
 
-%% The number of loads for each latency.
+%% The number of loads for each latency, and of operations for each number of native calls.
 -define(LOADS, 200).
+-define(WAITS, 10).
 
 %%
 %% The operations that must not delay other processes in a patched runtime: name, setup, the
@@ -41,6 +45,20 @@ operations() ->
      {on_load_global, fun() -> setup(on_load, [global]) end, fun load/1, fun teardown/1},
      {on_load_function, fun() -> setup(on_load_function, [local]) end, fun load_on_load/1,
       fun teardown/1}].
+
+%% The operations whose waits are measured: name, the flags of a pattern for the module, what is
+%% done before, and what is measured.
+waits() ->
+    [{load_untraced, [], fun load/1, fun finish_loading/1},
+     {load_local, [local], fun load_traced/1, fun finish_loading/1},
+     {load_global, [global], fun load_traced/1, fun finish_loading/1},
+     {pattern, [local], fun load/1, fun trace_all/1},
+     {load_then_pattern, [local], fun load_traced/1,
+      fun(State) -> finish_loading(State), trace_all(State) end}].
+
+load_traced(State) ->
+    load(State),
+    trace_all(State).
 
 setup(Flags) ->
     S = trace:session_create(?MODULE, self(), []),
@@ -74,6 +92,9 @@ load({_, M, _, Code}) ->
     erts_code_purger:purge(M),
     {module, M} = erlang:load_module(M, Code),
     erts_code_purger:purge(M).
+
+finish_loading({_, M, _, Code}) ->
+    ok = erlang:finish_loading([erlang:prepare_loading(M, Code)]).
 
 load_on_load({_, M, _, Code}) ->
     erts_code_purger:purge(M),
@@ -117,6 +138,10 @@ main() ->
               [?INTERVAL, ?NATIVE div 1000, "operation", "stock without", "stock with",
                "patched without", "patched with", "times"]),
     Gaps = [measure_gaps(Name, Workers, Rounds) || Name <- Names],
+    io:format("~nnative calls for which an operation waits: median (most)~n~n~-34s ~19s ~19s~n",
+              ["the other schedulers", "stock", "patched"]),
+    [measure_waits(Name, Others, Workers, Rounds)
+     || Others <- [idle, busy], {Name, _, _, _} <- waits()],
     io:format("~nlatency of a load, us: lower quartile~n~n~-34s ~12s ~12s ~10s~n",
               ["", "stock", "patched", "stock/p."]),
     Latency = measure_latency(Workers, Rounds),
@@ -136,6 +161,14 @@ measure_gaps(Name, Workers, Rounds) ->
               [Name] ++ [io_lib:format("~.2f (~.2f)", [median(L), lists:max(L)])
                          || L <- [S0, S1, P0, P1]] ++ [Times]),
     {Name, median(S1), median(P0), median(P1)}.
+
+measure_waits(Name, Others, Workers, Rounds) ->
+    Samples = [[bench_worker:ask(W, {waits, Name, Others}) || W <- Workers]
+               || _ <- lists:seq(1, Rounds)],
+    Columns = [lists:append([lists:nth(W, Sample) || Sample <- Samples]) || W <- [1, 2]],
+    io:format("~-34s ~19s ~19s~n",
+              [io_lib:format("~s: ~s", [Others, Name])
+               | [io_lib:format("~.1f (~.1f)", [median(L), lists:max(L)]) || L <- Columns]]).
 
 measure_latency(Workers, Rounds) ->
     Samples = [[bench_worker:ask(W, latency) || W <- Workers] || _ <- lists:seq(1, Rounds)],
@@ -200,10 +233,39 @@ request({interval, none}, State) ->
 request({interval, Name}, State) ->
     {_, _, Op, _} = lists:keyfind(Name, 1, operations()),
     {interval(fun(Until) -> repeat(Op, State, Until, 0) end), State};
+request({waits, Name, Others}, State) ->
+    {_, Flags, Before, Op} = lists:keyfind(Name, 1, waits()),
+    {wait(setup(Flags), Before, Op, Others), State};
 request(latency, State) ->
     {maps:from_list([{untraced, loads([])}, {local, loads([local])}, {global, loads([global])},
                      {call_count, loads([call_count])}]),
      State}.
+
+%% How many native calls each of some operations takes.
+wait(Setup, Before, Op, Others) ->
+    Busy = [spawn_opt(fun busy_loop/0, [link, {scheduler, ?ON_MEASURE}]) || Others =:= busy],
+    Times = [begin
+                 Before(Setup),
+                 Native = spawn_opt(fun native_loop/0, [link, {scheduler, ?ON_NATIVE}]),
+                 timer:sleep(?NATIVE div 1000 + rand:uniform(?NATIVE div 1000)),
+                 T0 = erlang:monotonic_time(microsecond),
+                 Op(Setup),
+                 T1 = erlang:monotonic_time(microsecond),
+                 kill(Native),
+                 (T1 - T0) / ?NATIVE
+             end || _ <- lists:seq(1, ?WAITS)],
+    [kill(Pid) || Pid <- Busy],
+    teardown(Setup),
+    Times.
+
+busy_loop() ->
+    busy_loop().
+
+kill(Pid) ->
+    unlink(Pid),
+    Ref = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Ref, _, _, _} -> ok end.
 
 %% The longest gap in nanoseconds, and the number of operations.
 interval(Do) ->
@@ -218,10 +280,7 @@ interval(Do) ->
     Times = Do(now_ms() + ?INTERVAL),
     Measure ! {stop, Self},
     Gap = receive {Measure, G} -> G end,
-    unlink(Native),
-    Ref = monitor(process, Native),
-    exit(Native, kill),
-    receive {'DOWN', Ref, _, _, _} -> ok end,
+    kill(Native),
     {Gap, Times}.
 
 now_ms() ->
