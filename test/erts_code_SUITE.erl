@@ -292,6 +292,7 @@ soft_purge_abort(_Config) ->
     {module, M} = erlang:load_module(M, maps:get(1, Bins)),
     F = M:f(),
     {Pid, Ref} = spawn_monitor(M, wait, []),
+    until_waiting(Pid),
     {module, M} = erlang:load_module(M, maps:get(2, Bins)),
     [begin
          ?assertNot(code:soft_purge(M)),
@@ -306,6 +307,13 @@ soft_purge_abort(_Config) ->
     true = erlang:delete_module(M),
     true = erlang:purge_module(M),
     unload_fillers(Filler).
+
+%% Until the process has called its function, and waits there.
+until_waiting(Pid) ->
+    case process_info(Pid, status) of
+        {status, waiting} -> ok;
+        {status, _} -> erlang:yield(), until_waiting(Pid)
+    end.
 
 %%
 %% on_load
@@ -660,11 +668,12 @@ trace_and_clear(N) ->
 loads_among_endless_tracing(_Config) ->
     {ok, Peer, _} = peer:start_link(#{connection => standard_io, shutdown => halt,
                                       args => ["+S", "8:8" | erts_reload_work:emulator_flags()]}),
-    ok = peer:call(Peer, ?MODULE, load_in_peer, [50, 50], infinity),
+    ok = peer:call(Peer, ?MODULE, load_in_peer, [50, 2000], infinity),
     peer:stop(Peer).
 
-%% If there are so many trace operations for each load, deletion and purge, permissions are not
-%% in order.
+%% There are some hundred trace operations for each load, deletion and purge, because they take
+%% less time than loaders need between two requests. If there are so many more, permissions are
+%% not in order.
 load_in_peer(Rounds, TooMany) ->
     Modules = [{M, maps:get(1, versions(M))}
                || I <- lists:seq(1, 6), M <- [name("among_" ++ integer_to_list(I))]],

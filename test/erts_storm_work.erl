@@ -333,9 +333,9 @@ spawns(#storm{sinks = Sinks}) ->
     S = session(Sinks),
     _ = catch trace:process(S, self(), true, pick([[procs, set_on_spawn], [procs, set_on_link, send]])),
     [begin
-         _ = spawn(fun() -> catch ?M:f(1) end),
-         _ = spawn_opt(fun() -> catch ?M:calls(3) end, [link, monitor]),
-         spawn_request(fun() -> catch ?M:f(2) end, [monitor])
+         _ = spawn(calls(fun() -> ?M:f(1) end)),
+         _ = spawn_opt(calls(fun() -> ?M:calls(3) end), [link, monitor]),
+         spawn_request(calls(fun() -> ?M:f(2) end), [monitor])
      end || _ <- lists:seq(1, 50)],
     destroy(S).
 
@@ -382,7 +382,7 @@ target(Sinks, N) ->
     _ = catch ?M:f(N),
     _ = catch (?M:makes_fun(N))(N),
     _ = catch #rec{} = ?M:record(N),
-    N rem 50 =:= 0 andalso spawn(fun() -> catch ?M:c(1) end),
+    N rem 50 =:= 0 andalso spawn(calls(fun() -> ?M:c(1) end)),
     N rem 100 =:= 0 andalso erts_debug:dirty_cpu(wait, 0),
     [begin
          Sink ! {sync, self()},
@@ -390,6 +390,14 @@ target(Sinks, N) ->
      end || N rem 20 =:= 0, Sink <- Sinks],
     receive {literals, _} -> ok after 0 -> ok end,
     target(Sinks, N + 1).
+
+%% For a process of its own. The default error handler would ask the code server, which cannot
+%% keep up with that many processes.
+calls(Fun) ->
+    fun() ->
+            process_flag(error_handler, ?MODULE),
+            catch Fun()
+    end.
 
 %% Inspects everything that it receives: an invalid term would crash the node.
 sink() ->
