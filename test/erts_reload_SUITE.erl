@@ -476,16 +476,29 @@ switched_while_called() ->
     Calls = [fun() -> M:f(1) end | Exports],
     None = fun(F, A) -> {undefined_function, {M, F, A}} end,
 
+    Exported = fun() ->
+                       Fs = [{f, 1}, {only2, 0}, {only3, 0}],
+                       Existing = [erlang:function_exported(M, F, A) || {F, A} <- Fs],
+                       ?assertEqual(Existing, [lists:member(FA, erlang:get_module_info(M, exports)) || FA <- Fs]),
+                       Existing
+               end,
     Code = code(M, 3),
     held(fun() -> {module, M} = erlang:load_module(M, Code) end,
-         fun() -> ?assertEqual([{f, 1, 2}, 2, None(only3, 0)], ask(Caller, Calls)) end),
+         fun() ->
+                 ?assertEqual([{f, 1, 2}, 2, None(only3, 0)], ask(Caller, Calls)),
+                 ?assertEqual([true, true, false], Exported())
+         end),
+    ?assertEqual([true, false, true], Exported()),
     ?assertEqual([{f, 1, 3}, None(only2, 0), 3], ask(Caller, Calls)),
     ?assertEqual([{M, f, [1]}, {M, only2, []}, {M, f, [1]}, {M, only3, []}],
                  delivered([S], Caller)),
 
     erts_code_purger:purge(M),
     held(fun() -> true = erlang:delete_module(M) end,
-         fun() -> ?assertEqual([{f, 1, 3}, None(only2, 0), 3], ask(Caller, Calls)) end),
+         fun() ->
+                 ?assertEqual([{f, 1, 3}, None(only2, 0), 3], ask(Caller, Calls)),
+                 ?assertEqual([true, false, true], Exported())
+         end),
     ?assertEqual([None(f, 1), None(only2, 0), None(only3, 0)], ask(Caller, Calls)),
     ?assertEqual([{M, f, [1]}, {M, only3, []}], delivered([S], Caller)),
 

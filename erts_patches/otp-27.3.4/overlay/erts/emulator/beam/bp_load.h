@@ -45,7 +45,7 @@
  * reads the active one again when it leaves the trampoline (generic_bp_global of
  * the JIT; the interpreter reads it at each call). A process that has taken the
  * old list can then use the new index in the old code, which is correct: the funs
- * of old code are in all tables until it is purged. Nobody waits.
+ * of old code are in all tables until it is purged.
  *
  * A commit writes, in this order: `replaced` of each new list, and of the old
  * list if the function is gone; the heads; the active code index; `replaced` of
@@ -129,6 +129,18 @@ erts_bp_load_current(GenericBp *first)
         return erts_bp_load_choose__(first, replaced);
     }
     return first;
+}
+
+/* Whether the trampoline of an export entry, whose operation is a breakpoint, leads to
+ * a function under the active code index. Any thread that delays thread progress. */
+static ERTS_INLINE int
+erts_bp_load_is_function(const Export *ep)
+{
+    GenericBp *first;
+
+    ERTS_THR_READ_MEMORY_BARRIER;
+    first = ep->info.gen_bp;
+    return first && erts_bp_load_current(first);
 }
 
 int erts_bp_load_has_retire(void);
