@@ -292,7 +292,7 @@ soft_purge_abort(_Config) ->
     {module, M} = erlang:load_module(M, maps:get(1, Bins)),
     F = M:f(),
     {Pid, Ref} = spawn_monitor(M, wait, []),
-    until_waiting(Pid),
+    erts_worker:until_waiting(Pid),
     {module, M} = erlang:load_module(M, maps:get(2, Bins)),
     [begin
          ?assertNot(code:soft_purge(M)),
@@ -307,13 +307,6 @@ soft_purge_abort(_Config) ->
     true = erlang:delete_module(M),
     true = erlang:purge_module(M),
     unload_fillers(Filler).
-
-%% Until the process has called its function, and waits there.
-until_waiting(Pid) ->
-    case process_info(Pid, status) of
-        {status, waiting} -> ok;
-        {status, _} -> erlang:yield(), until_waiting(Pid)
-    end.
 
 %%
 %% on_load

@@ -819,7 +819,7 @@ do_left_behind() ->
          Waiting = [spawn_monitor(fun() ->
                                           {_, [_ | _]} = instrument:memory_data()
                                   end) || _ <- [1, 2, 3]],
-         [until_waiting(Pid) || {Pid, _} <- Waiting],
+         [erts_worker:until_waiting(Pid) || {Pid, _} <- Waiting],
          End(Owner),
          [down(Process) || Process <- [Owner | Waiting]],
          ?assertError(badarg, instrument:memory_map_read(Map))
@@ -829,12 +829,6 @@ do_left_behind() ->
 
 down({Pid, Ref}) ->
     receive {'DOWN', Ref, process, Pid, Reason} -> ?assertEqual(normal, Reason) end.
-
-until_waiting(Pid) ->
-    case process_info(Pid, status) of
-        {status, waiting} -> ok;
-        _ -> erlang:yield(), until_waiting(Pid)
-    end.
 
 forgotten(Config) ->
     in_node(Config, do_forgotten, []).

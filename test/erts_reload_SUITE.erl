@@ -451,9 +451,9 @@ traced_while_on_load(_Config) ->
          unload(M)
      end || Kind <- [[local], [global]], Before <- [true, false], Success <- [true, false]].
 
-%% A load and a deletion are held when they have switched the trampolines of traced functions and
-%% the new code index is not active yet. Nobody waits: calls reach the old code and are traced
-%% there, and new functions do not exist. When they have ended, calls reach the new code.
+%% A load and a deletion are held after they have switched the trampolines of traced functions and
+%% before the new code index is active. Calls do not wait: they reach the old code and are traced
+%% there, and new functions do not exist. After the load has ended, calls reach the new code.
 switched_while_called(_Config) ->
     case erlang:system_info(schedulers_online) of
         1 -> {skip, "needs two schedulers"};

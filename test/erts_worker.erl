@@ -4,7 +4,7 @@
 %% that a test has received about it.
 -module(erts_worker).
 
--export([worker/0, do/2, in/2, stop/1, told/1, flush/0, processors/0]).
+-export([worker/0, do/2, in/2, stop/1, until_waiting/1, told/1, flush/0, processors/0]).
 
 %% How many schedulers can run at the same time.
 processors() ->
@@ -34,6 +34,13 @@ in(Worker, Fun) ->
     Self = self(),
     do(Worker, fun() -> Self ! {result, Fun()} end),
     receive {result, Result} -> Result end.
+
+%% Returns when a process waits for a message. It must not exit before.
+until_waiting(Pid) ->
+    case process_info(Pid, status) of
+        {status, waiting} -> ok;
+        {status, _} -> erlang:yield(), until_waiting(Pid)
+    end.
 
 stop(Worker) ->
     Ref = monitor(process, Worker),

@@ -5,8 +5,8 @@
 %% waits for that call. The longest gap of a process on another scheduler shows whether the
 %% operation has stopped all schedulers.
 %%
-%% Then how many of these native calls an operation waits for, although it stops nobody: each
-%% round of thread progress needs the scheduler that is in the native call.
+%% Then the number of these native calls for which an operation waits: each round of thread
+%% progress needs the scheduler that is in the native call.
 %%
 %% To measure another operation, add it to operations/0, or to waits/0.
 -module(reload_bench).
