@@ -505,6 +505,8 @@ switched_while_called() ->
     stop(Caller),
     trace:session_destroy(S).
 
+%% A loop of this module, because erts_worker may be loaded by its first call: it would be traced,
+%% and a load cannot end while another one is held.
 asked() ->
     receive {From, Funs} -> From ! {self(), [catch F() || F <- Funs]} end,
     asked().
