@@ -95,7 +95,7 @@ void erts_bp_load_install(void);
  * erts_commit_staging_code_ix(). */
 void erts_bp_load_commit(void);
 
-/* Called by erts_commit_staging_code_ix(), immediately before and after it sets the
+/* Called by erts_commit_staging_code_ix(), before its first lock, and after it has set the
  * active code index. The first one switches the trampolines. */
 void erts_bp_load_begin_switch(void);
 void erts_bp_load_end_switch(void);
