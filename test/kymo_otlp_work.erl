@@ -6,7 +6,7 @@
 -behaviour(gen_server).
 
 -export([start/1, start_registered/1, ask/2, spin/1]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export([init/1, handle_call/3, handle_continue/2, handle_cast/2, handle_info/2]).
 
 %% A server that is registered as Name.
 -spec start(atom()) -> pid().
@@ -37,11 +37,15 @@ handle_call({work, Ms, Rest}, _, Name) ->
 handle_call(crash, _, _) ->
     exit(planted);
 handle_call({never, Tell}, _, Name) ->
-    Tell ! {began, Name},
-    {noreply, Name};
+    {noreply, Name, {continue, {tell, Tell}}};
 handle_call({hold, Tell}, _, Name) ->
     Tell ! {began, Name},
     receive after infinity -> ok end.
+
+%% The callback that did not answer has returned.
+handle_continue({tell, Tell}, Name) ->
+    Tell ! {began, Name},
+    {noreply, Name}.
 
 handle_cast({work, Ms}, Name) ->
     ok = ?MODULE:spin(Ms),
