@@ -87,7 +87,17 @@ init_per_group(Group, Config) ->
     Scans = [{scans, 40} || Group =:= map],
     case group_flags(Group) of
         undefined -> Config;
-        Flags -> Scans ++ [{flags, Flags} | Config]
+        Flags ->
+            case lists:member("+Meamin", Flags) orelse has_allocators() of
+                true -> Scans ++ [{flags, Flags} | Config];
+                false -> {skip, "the allocators of this emulator are switched off, as with the "
+                          "address sanitizer"}
+            end
+    end.
+
+has_allocators() ->
+    try is_integer(erlang:memory(total))
+    catch error:notsup -> false
     end.
 
 end_per_group(_Group, _Config) ->
