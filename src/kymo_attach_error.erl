@@ -197,7 +197,9 @@ format({stays, Why, Node, Output}) ->
 format({not_empty, Dir}) ->
     io_lib:format("~ts: the folder is not empty: name a new one with -o", [Dir]);
 format(disconnected) ->
-    "the connection to the node was lost; the node removes everything that was sent to it";
+    "the connection to the node was lost; the node removes everything that was sent to it, "
+    "unless it has died: then its recording stays on its machine, in kymo-attach-*/recording in its "
+    "temporary directory";
 format(disconnected_kept) ->
     "the connection to the node was lost; the recorder stays there: 'kymo attach --detach NODE' ends it";
 format(watch_missed) ->

@@ -139,8 +139,10 @@ int attach_status(int status, const char *name)
                         name, code);
     }
     return cli_fail(KYMO_EXIT_NODE,
-                    "%s was killed by signal %d; the node removes everything that was sent to it", name,
-                    WTERMSIG(status));
+                    "%s was killed by signal %d; the node removes everything that was sent to it, unless it "
+                    "has died: then its recording stays on its machine, in kymo-attach-*/recording in its "
+                    "temporary directory",
+                    name, WTERMSIG(status));
 }
 
 /* Forwards each line of standard input as a request for a snapshot, and Ctrl-D on a terminal as
