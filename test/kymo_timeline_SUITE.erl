@@ -13,7 +13,7 @@
 -compile(export_all).
 -compile(nowarn_export_all).
 
-all() -> [times, by_messages, remote_spawn, chain, casts, planted, printed, arrows, reported, attached, refusals].
+all() -> [times, by_messages, exact, remote_spawn, chain, casts, planted, printed, arrows, reported, attached, refusals].
 
 init_per_suite(Config) ->
     [{module, _} = code:ensure_loaded(M) || M <- [kymo, kymo_nodes_SUITE]],
@@ -232,6 +232,37 @@ forget_machine(Meta) ->
     {ok, <<Header:4080/binary, Id:16/binary, Rest/binary>>} = file:read_file(Meta),
     Id =/= <<0:128>> orelse throw({skip, "the machine has no boot id"}),
     file:write_file(Meta, [Header, <<0:128>>, Rest]).
+
+%% A runtime that reports nothing exactly next to one that may: each node is named.
+exact(Config) ->
+    with_servers(Config, fun([{A, NodeA}, {_, NodeB}] = Nodes) ->
+        {Dir, _} = recorded(Config, "rec", Nodes, fun() -> call(A, ask, [{back, NodeB}, {spin, 3}]) end),
+        Lines = fun() ->
+            {0, Out} = kymo_cli:run(["why", "-q", Dir]),
+            [L || <<"exact", _/binary>> = L <- binary:split(Out, <<"\n">>, [global])]
+        end,
+        #{<<"nodes">> := [#{<<"exact">> := Exact}, #{<<"exact">> := Exact}]} = json(["why", "--json", "-q", Dir]),
+        Both = Lines(),
+        ok = forget_exact(filename:join([Dir, "b", "meta"])),
+        None = maps:map(fun(_, _) -> false end, Exact),
+        #{<<"nodes">> := [#{<<"exact">> := Exact}, #{<<"exact">> := None}]} = json(["why", "--json", "-q", Dir]),
+        case Exact of
+            None ->
+                ?assertEqual({[], []}, {Both, Lines()});
+            _ ->
+                [<<"exact: ", What/binary>>] = Both,
+                ?assertEqual(
+                    [iolist_to_binary(["exact on ", atom_to_list(NodeA), ": ", What]),
+                     iolist_to_binary(["exact on ", atom_to_list(NodeB), ": nothing"])],
+                    Lines()
+                )
+        end
+    end).
+
+%% See struct kymo_meta.
+forget_exact(Meta) ->
+    {ok, <<Header:608/binary, _:4/binary, Rest/binary>>} = file:read_file(Meta),
+    file:write_file(Meta, [Header, <<0:32>>, Rest]).
 
 %% erpc and rpc: the client is on one node, the process that does the work on the other.
 remote_spawn(Config) ->

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "kymo_timeline.h"
 
 /* ---- options ---- */
 
@@ -209,16 +210,34 @@ void cli_lacks_calls(const struct cli_analysis *a, const char *what)
     cli_lacks(a, only_slow || a->result.has_calls, "calls", what);
 }
 
-void cli_say_exact(const struct cli_analysis *a)
+/* What is exact in the events of one node: what its runtime reports, if there are such events. */
+static struct cli_exact exact_of(const struct cli_analysis *a, uint32_t node)
 {
     const struct kymo_analysis_result *res = &a->result;
-    struct cli_exact exact = {.messages = res->has_numbers,
-                              .taken = res->has_taken,
-                              .run_queues = res->has_runnable,
-                              .calls = res->has_depths};
-    char text[128];
-    if (exact.messages || exact.taken || exact.run_queues || exact.calls)
-        printf("exact: %s\n", cli_exact_text(exact, text, sizeof text));
+    uint32_t exact = kymo_timeline_meta(a->r, node)->exact;
+    return (struct cli_exact){.messages = res->has_numbers && (exact & KYMO_EXACT_MESSAGES) != 0,
+                              .taken = res->has_taken && (exact & KYMO_EXACT_TAKEN) != 0,
+                              .run_queues = res->has_runnable && (exact & KYMO_EXACT_RUNNABLE) != 0,
+                              .calls = res->has_depths && (exact & KYMO_EXACT_CALLS) != 0};
+}
+
+void cli_say_exact(const struct cli_analysis *a)
+{
+    char first[128], text[128], none[128];
+    uint32_t nodes = kymo_timeline_size(a->r), alike = 1;
+    cli_exact_text((struct cli_exact){.messages = false}, none, sizeof none);
+    cli_exact_text(exact_of(a, 0), first, sizeof first);
+    while (alike < nodes && strcmp(first, cli_exact_text(exact_of(a, alike), text, sizeof text)) == 0)
+        alike++;
+    if (alike == nodes) {
+        if (strcmp(first, none) != 0)
+            printf("exact: %s\n", first);
+        return;
+    }
+    for (uint32_t i = 0; i < nodes; i++) {
+        cli_exact_text(exact_of(a, i), text, sizeof text);
+        printf("exact on %s: %s\n", kymo_timeline_name(a->r, i), strcmp(text, none) != 0 ? text : "nothing");
+    }
 }
 
 /* ---- JSON ---- */

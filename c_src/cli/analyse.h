@@ -78,7 +78,7 @@ void cli_lacks_calls(const struct cli_analysis *a, const char *what);
 /* Warns of casts that may have been handled at a time which is unknown. Nothing with --quiet. */
 void cli_casts_unplaced(const struct cli_analysis *a);
 /* Prints a line about what the runtime reports exactly in this recording; nothing if all is
- * derived. After the analysis. */
+ * derived. A line for each node if the nodes of a timeline differ. After the analysis. */
 void cli_say_exact(const struct cli_analysis *a);
 
 /* Writes the members with which the JSON object of each of these commands begins: the window,

@@ -58,14 +58,7 @@ static void head(const struct cli_info *in)
     cli_json_text("otp_release", m->otp_release);
     cli_json_text("erts_version", m->erts_version);
     cli_json_uint("os_pid", m->os_pid);
-    struct cli_exact exact = cli_info_exact(in);
-    cli_json_open("exact", '{');
-    cli_json_bool("messages", exact.messages);
-    cli_json_bool("taken", exact.taken);
-    cli_json_bool("run_queues", exact.run_queues);
-    cli_json_bool("calls", exact.calls);
-    cli_json_bool("stops", exact.stops);
-    cli_json_close('}');
+    cli_json_exact(cli_info_exact(in));
     cli_json_text("policy", m->policy == KYMO_DISCARD ? "discard" : "overwrite");
     cli_json_text("clock", m->clock == KYMO_CLOCK_COUNTER ? "counter" : "monotonic");
     cli_json_uint("n_slots", m->n_slots);

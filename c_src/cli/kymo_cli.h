@@ -50,8 +50,8 @@ int cli_open_timeline(const char *command, int n, char **args, bool quiet, struc
 /* True if the folder is not a recording but contains some; then prints which, for commands
  * that take only one recording. */
 bool cli_say_inner(const char *folder);
-/* Writes the JSON member "nodes" of a timeline: the names of the nodes and how their clocks
- * are related; empty for one recording. */
+/* Writes the JSON member "nodes" of a timeline: the names of the nodes, how their clocks are
+ * related, and what their runtimes report exactly; empty for one recording. */
 void cli_json_nodes(const struct kymo_reader *r);
 /* Flushes standard output, and returns the exit status: `status`, or KYMO_EXIT_WRITE. A full
  * disk is an error, a closed pipe is not. */
@@ -181,6 +181,8 @@ struct cli_exact {
 };
 /* "derived" if nothing is. 128 bytes are enough. */
 const char *cli_exact_text(struct cli_exact e, char *buf, size_t size);
+/* Writes the JSON member "exact". */
+void cli_json_exact(struct cli_exact e);
 /* Text that kymo did not write, such as the name of a folder, for a terminal: control characters
  * and bytes that are not UTF-8 become \x{..}. Cut to size. Returns buf. */
 enum { CLI_NAME_BYTES = 4 * 4096 };

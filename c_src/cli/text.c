@@ -131,6 +131,17 @@ const char *cli_exact_text(struct cli_exact e, char *buf, size_t size)
     return buf;
 }
 
+void cli_json_exact(struct cli_exact e)
+{
+    cli_json_open("exact", '{');
+    cli_json_bool("messages", e.messages);
+    cli_json_bool("taken", e.taken);
+    cli_json_bool("run_queues", e.run_queues);
+    cli_json_bool("calls", e.calls);
+    cli_json_bool("stops", e.stops);
+    cli_json_close('}');
+}
+
 void cli_print_process(const struct kymo_reader *r, uint64_t ident)
 {
     char text[2200];
