@@ -72,10 +72,12 @@ overlay_files() {
     [ ! -d "$SERIES/overlay" ] || (cd "$SERIES/overlay" && find . -type f | sed 's,^\./,,' | LC_ALL=C sort)
 }
 
-# Prints "kind id path" of the source; id identifies its exact contents. Fetches the base if
-# necessary.
+# source_id fetch|known: prints "kind id path" of the source; id identifies its exact contents. Fetches
+# the base if necessary; with known it does not, and prints no path then.
 source_id() {
-    if [ -z "${OTP_SRC-}" ]; then
+    if [ -z "${OTP_SRC-}" ] && [ "$1" = known ]; then
+        printf 'tarball %s' "$(base sha256)"
+    elif [ -z "${OTP_SRC-}" ]; then
         local file
         file=$("$TOP/scripts/otp-fetch") || return 1
         printf 'tarball %s %s' "$(base sha256)" "$file"

@@ -411,6 +411,22 @@ bases_take_their_own_release() {
     has "OTP 27.3.4.9; the series is for 29.1" out
 }
 
+# The command of a runtime that is not built is printed with a warning, and nothing is fetched for it.
+printed_before_built() {
+    patched_world
+    rm cache/dl/otp.tar
+    build print patched >printed 2>warned
+    has "this runtime is not built: scripts/otp-build patched," warned
+    [ ! -e cache/dl/otp.tar ]
+    cp otp.tar cache/dl/
+    build patched >out
+    has "$(cat printed)" out
+    build print patched >printed 2>warned
+    [ ! -s warned ]
+    TYPE=debug build print patched >printed 2>warned
+    has "this runtime is not built" warned
+}
+
 # BASE names a series of erts_patches; each has its own name for builds.
 bases_by_name() {
     export KYMO_CACHE=$PWD/cache
@@ -483,7 +499,7 @@ for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on kill
     bad_hunk_is_named overlay_must_be_new check_of_the_series new_files_in_patches topics_fit_the_patches check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \
     git_alone_is_enough suites_are_added_up cache_may_be_relative git_checkout_as_source other_versions_are_refused \
-    bases_take_their_own_release bases_by_name sums_are_checked \
+    bases_take_their_own_release printed_before_built bases_by_name sums_are_checked \
     debian_otp_is_fetched_once; do
     run_case "$case"
 done
