@@ -98,7 +98,7 @@ slow(Config) ->
     case erlang:match_spec_test([], [{'_', [], [{slow, 1}]}], trace) of
         {ok, _, _, _} ->
             {0, Text} = run(Args),
-            contains(Text, ["2 functions"]),
+            contains(Text, ["2 functions", "See also: kymo print --tree " ++ Out]),
             {0, Print} = kymo_cli:run(["print", "-q", "--json", "--tag", "calls,return_to", Out]),
             Calls = [kymo_cli:json(binary_to_list(Line) ++ "\n") || Line <- string:split(Print, "\n", all), Line =/= <<>>],
             ?assert(Calls =/= []),

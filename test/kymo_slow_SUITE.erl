@@ -85,6 +85,10 @@ tail_loops_with(Config) ->
     [?assertEqual({0, <<"kymo: the recording has no calls other than slow ones, which kymo print --tag slow shows: ", What/binary, "\n">>},
                   kymo_cli:run(Args ++ [Dir]))
      || {Args, What} <- [{["stats"], <<"functions cannot be shown">>}]],
+    ?assertEqual({0, <<"kymo: nothing to explain: the recording has slow calls only, which kymo print --tree shows; "
+                       "record messages too, or calls with returns\n">>}, kymo_cli:run(["why", Dir])),
+    {0, Folded} = kymo_cli:run(["export", "folded", "-o", Dir ++ ".folded", Dir]),
+    ?assertMatch(<<"kymo: no stacks: they need calls with their returns, ", _/binary>>, Folded),
     %% A tree shows what there is.
     ?assertEqual([{F, D} || #{<<"function">> := F, <<"duration_ns">> := D} <- Events],
                  [{F, D} || #{<<"function">> := F, <<"total_ns">> := D} <- json_lines(["print", "--tree", "--json", "-q", Dir])]),

@@ -112,12 +112,19 @@ static int take_cookie(struct attach_options *a, char *value)
     return a->cookie != NULL ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
+static bool is_key(int i, const char *key)
+{
+    return table[i].key != NULL && strcmp(table[i].key, key) == 0;
+}
+
 int attach_options_take(struct attach_options *a, int option, char *value)
 {
     int i = option - ATTACH_OPTION;
     a->given = true;
     a->selects |= table[i].selects;
-    a->functions |= table[i].kind == SLOW || (table[i].key != NULL && strcmp(table[i].key, "functions") == 0);
+    a->slow |= table[i].kind == SLOW;
+    a->functions |= table[i].kind == SLOW || is_key(i, "functions");
+    a->others |= is_key(i, "functions") || is_key(i, "events");
     switch (table[i].kind) {
     case SLOW: return slow(a, value);
     case MEMORY: return number(a, i, value, INT64_MAX);

@@ -212,8 +212,9 @@ static void command(struct attach_args *args, const struct attach *a, const char
         attach_args_pair(args, "output", a->output);
 }
 
-/* Prints kymo info of the recording, and suggests further commands. */
-static int summary(const char *output)
+/* Prints kymo info of the recording, and suggests further commands: those for slow calls if there
+ * are no other events. */
+static int summary(const char *output, bool only_slow)
 {
     char name[] = "kymo info", quiet[] = "-q", top[] = "-n", five[] = "5", end[] = "--";
     char *dir = strdup(output);
@@ -223,7 +224,9 @@ static int summary(const char *output)
     optind = 0; /* makes getopt start again with new arguments */
     int status = cli_info(6, args);
     free(dir);
-    if (status == KYMO_EXIT_OK)
+    if (status == KYMO_EXIT_OK && only_slow)
+        printf("\nSee also: kymo print --tree %s; kymo report %s -o OUT.html\n", output, output);
+    else if (status == KYMO_EXIT_OK)
         printf("\nSee also: kymo why %s; kymo stats %s; kymo report %s -o OUT.html\n", output, output,
                output);
     return cli_flush(status);
@@ -267,7 +270,7 @@ int cli_attach(int argc, char **argv)
         (void)rmdir(a.output); /* succeeds only if it is empty */
     if (status == KYMO_EXIT_OK && a.action != PRINT && a.action != KEEP && a.output != NULL && one &&
         !a.quiet)
-        status = summary(a.output);
+        status = summary(a.output, a.o.slow && !a.o.others);
 out:
     free(home);
     attach_args_free(&args);

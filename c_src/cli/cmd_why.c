@@ -436,6 +436,11 @@ static void show_one(void *arg, const struct cli_why_target *t, const struct kym
 
 /* ---- the command ---- */
 
+static bool has_only_slow(const struct kymo_analysis_result *res)
+{
+    return res->has_slow && !res->has_calls && !res->has_messages;
+}
+
 /* Reports that nothing was found, and whether that is because of --at. */
 static void say_nothing_found(const struct why *w)
 {
@@ -443,6 +448,9 @@ static void say_nothing_found(const struct why *w)
     if (w->at_text != NULL && res->first != KYMO_NO_TIME && (w->at < res->first || w->at > res->last))
         cli_warn("--at %s: the recording has events from %s s to %s s only", w->at_text,
                  CLI_SINCE(&w->a, res->first), CLI_SINCE(&w->a, res->last));
+    else if (has_only_slow(res))
+        cli_warn("nothing to explain: the recording has slow calls only, which kymo print --tree shows; "
+                 "record messages too, or calls with returns");
     else
         cli_warn("nothing to explain: no request with a reply and no finished call matches the options; %s",
                  kymo_reader_damage(w->a.r)->events_missing != 0 ? "what is left of the recording has none"
@@ -492,6 +500,8 @@ static void say_what_lacks(const struct why *w)
     say_what_is_open(w);
     if (w->casts)
         cli_casts_unplaced(&w->a);
+    if (has_only_slow(res))
+        return;
     cli_lacks(&w->a, res->has_running, "running events", "running and waiting cannot be distinguished");
     cli_lacks(&w->a, res->has_messages, "messages", "it is unknown which process waited for which");
 }

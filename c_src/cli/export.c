@@ -49,6 +49,11 @@ static int status_of(int rc)
     }
 }
 
+static bool is_stacks(int kind)
+{
+    return kinds[kind].run == kymo_export_folded || kinds[kind].run == kymo_export_speedscope;
+}
+
 static int run(struct kymo_reader *r, int kind, const struct kymo_export_options *base, bool quiet)
 {
     struct kymo_export_options o = *base;
@@ -65,6 +70,9 @@ static int run(struct kymo_reader *r, int kind, const struct kymo_export_options
         return cli_fail(status, "%s", err[0] != '\0' ? err : strerror(-rc));
     if (!quiet && result.events == 0)
         cli_warn_empty(r, o.keep != NULL || o.from_ns != INT64_MIN || o.to_ns != INT64_MAX);
+    else if (!quiet && result.written == 0 && is_stacks(kind))
+        cli_warn("no stacks: they need calls with their returns, or return_to; slow calls alone are shown by "
+                 "kymo print --tree");
     if (!quiet && strcmp(o.out, "-") != 0) {
         char text[32];
         fprintf(stderr, "%s: %s events", o.out, cli_format_count(result.events, text, sizeof text));
@@ -93,13 +101,12 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
         return cli_usage("export", "-o: the name is empty");
     if (strcmp(o->out, "-") == 0 && !kinds[*kind].stream)
         return cli_usage("export", "%s is written to a folder, so -o cannot be -", kinds[*kind].name);
-    bool stacks = strcmp(kinds[*kind].name, "folded") == 0 || strcmp(kinds[*kind].name, "speedscope") == 0;
-    if (o->wall && !stacks)
+    if (o->wall && !is_stacks(*kind))
         return cli_usage("export", "--wall works only with folded and speedscope");
     bool filtered = filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0;
     if (strcmp(kinds[*kind].name, "ndjson") == 0 && (filtered || o->all))
         return cli_usage("export", "ndjson takes only --from and --to of these options");
-    if (o->all && stacks)
+    if (o->all && is_stacks(*kind))
         return cli_usage("export", "%s shows durations, which are unknown before the horizon: remove --all",
                          kinds[*kind].name);
     return KYMO_EXIT_OK;
