@@ -20,7 +20,7 @@
          counters_exact/1, counters_of_many/1, counters_while_counting/1,
          counters_while_changing/1, counters_caller_killed/1,
          destroy_unused/1, destroy_used/1, destroy_in_steps/1, destroyer_killed/1,
-         port_of_two_sessions/1,
+         message_of_a_port/1, port_of_two_sessions/1,
          info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
@@ -53,7 +53,7 @@ groups() ->
     [{sessions, [], [all_session_destroyed]},
      {session_monitors, [], [monitor_of_session, monitor_of_session_by_many, monitor_of_session_exits]},
      {patched, [],
-      [blocking_counts, blocking_by_cause, nothing_blocks, destroy_unused, destroy_used, destroy_in_steps, destroyer_killed, port_of_two_sessions,
+      [blocking_counts, blocking_by_cause, nothing_blocks, destroy_unused, destroy_used, destroy_in_steps, destroyer_killed, message_of_a_port, port_of_two_sessions,
        info_of_dead, permission_in_order,
        permission_of_those_who_do_not_come, monitor_exits,
        monitor_changes_during_collection, monitor_changes_before_delivery,
@@ -868,6 +868,24 @@ destroyer_killed(_Config) ->
      end || Destroy <- [true, false], Yields <- lists:seq(0, 40, 4)],
     stop([Tracer]),
     erts_reload_work:unload_many(M).
+
+%% Receive patterns see the port as the sender of its messages, on this node.
+message_of_a_port(_Config) ->
+    Tester = self(),
+    S = trace:session_create(ports, Tester, []),
+    1 = trace:recv(S, [{['$1', '$2', {'_', closed}], [], [{message, {{'$1', '$2'}}}]}], []),
+    Tracee = spawn_link(fun() ->
+        Port = open_port({spawn, "cat"}, []),
+        receive close -> Port ! {self(), close} end,
+        receive {Port, closed} -> Tester ! {closed, Port} end
+    end),
+    1 = trace:process(S, Tracee, true, ['receive']),
+    Tracee ! close,
+    Port = receive {closed, Closed} -> Closed end,
+    receive
+        {trace, Tracee, 'receive', Message, Sender} -> ?assertEqual({{Port, closed}, {node(), Port}}, {Message, Sender})
+    end,
+    true = trace:session_destroy(S).
 
 %% When a port is cleaned of one session, it loses the flags that only that session had. The
 %% debug emulator compares them when the other session turns out to have no tracer any more.
