@@ -151,7 +151,7 @@ case_of(Name, Config) ->
     [Peer | _] = Peers = start_nodes(Name),
     try
         {Info, {Calls, Bytes}, {ControlCalls, ControlBytes}} =
-            peer:call(Peer, ?MODULE, compare, [Path, Name, Dir], 100000),
+            peer:call(Peer, ?MODULE, compare, [Path, Name, Dir], infinity),
         #{events := Events, bytes := Recorded, lost := Lost} = Info,
         ct:pal("~p ~p: ~p calls, ~p bytes at most; control: ~p, ~p; ~p bytes recorded in ~p events",
                [Path, Name, Calls, Bytes, ControlCalls, ControlBytes, Recorded, Events]),
@@ -294,7 +294,7 @@ event(receives, Term, _) ->
     self() ! Term,
     receive Term -> ok end;
 event(peers, Term, _) when is_reference(Term) -> Term ! x;
-event(peers, _, Dead) -> Dead ! x;   % the control
+event(peers, _, _) -> self() ! x;   % the control, which ends in a mailbox, too
 event(_, Term, Dead) -> Dead ! Term.
 
 %% ---- what the allocators say ----------------------------------------------------------
@@ -340,7 +340,7 @@ appended(Config, Options, Flags) ->
     {Peer, _} = start_node(#{}),
     try
         {Plain, Traced, Info} = peer:call(Peer, ?MODULE, compare_appending, [?config(dir, Config), Options, Flags],
-                                          100000),
+                                          infinity),
         ct:pal("~p; traced: ~p", [Plain, Traced]),
         #{events := Events, lost := Lost} = Info,
         ?assert(Events >= ?APPENDS),

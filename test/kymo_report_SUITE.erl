@@ -198,7 +198,8 @@ usage(Config) ->
     {0, ToOut} = kymo_cli:run(["report", "-q", "-o", "-", Dir]),
     ?assertMatch(<<"<!doctype html>", _/binary>>, ToOut),
     %% A report on part of the time has only part of the events.
-    Part = report(Dir, Dir ++ "-part.html", ["--to", "-50ms"]),
+    #{<<"first_ns">> := First, <<"last_ns">> := Last} = json(["info", "--json", "-q", Dir]),
+    Part = report(Dir, Dir ++ "-part.html", ["--to", io_lib:format("~.9fs", [(First + Last) / 2.0e9])]),
     {#{<<"events">> := Fewer, <<"part">> := true}, _} = data(Part),
     {#{<<"events">> := All, <<"part">> := false}, _} = data(page(Config, timer)),
     ?assert(Fewer < All).
