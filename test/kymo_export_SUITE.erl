@@ -156,20 +156,11 @@ dbg_equals_process_tracer(Config) ->
     ?assertEqual(by_process(Sent), by_process(Recorded)),
     ?assert(length(Sent) > 200).
 
-%% The events of each process in their order, and the processes in the order of their first
-%% event. Pids are replaced by that position, including those in references and pids of other
-%% processes.
+%% The events of each process in their order, and the processes in the order in which they were
+%% created: events of different processes may arrive in any order. Pids are replaced by that position,
+%% including those in references and pids of other processes.
 by_process(Events) ->
-    Pids = lists:foldl(
-        fun(E, Acc) ->
-            case lists:member(element(2, E), Acc) of
-                true -> Acc;
-                false -> Acc ++ [element(2, E)]
-            end
-        end,
-        [],
-        Events
-    ),
+    Pids = [P || {_, P} <- lists:usort([{pid_key(P), P} || E <- Events, P <- [element(2, E)]])],
     Names = maps:from_list(lists:zip([pid_key(P) || P <- Pids], lists:seq(1, length(Pids)))),
     [[plain(E, Names) || E <- Events, element(2, E) =:= P] || P <- Pids].
 
@@ -182,7 +173,7 @@ plain(T, _) -> T.
 %% In a recording of a node that was not alive, pids are those of another node.
 pid_key(P) ->
     [_, B, C] = string:lexemes(pid_to_list(P), "<.>"),
-    {B, C}.
+    {list_to_integer(C), list_to_integer(B)}.
 
 dbg_time_stamps(Config) ->
     [time_stamps(Config, Flag, Check) || {Flag, Check} <- [
