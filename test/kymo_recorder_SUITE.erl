@@ -696,7 +696,7 @@ ten_thousand(Config) ->
      end || {P, _} <- Pids].
 
 exits_while_traced(Config) ->
-    State = open(Config, #{calls => arguments, terms => contents, messages => contents, memory => 16 bsl 20}),
+    State = open(Config, #{calls => arguments, terms => contents, messages => contents, memory => 2 bsl 20}),
     erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     Flags = [procs, call, send, 'receive', running, exiting, garbage_collection, set_on_spawn,
              {tracer, kymo_tracer, State}],
