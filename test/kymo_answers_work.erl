@@ -65,7 +65,6 @@ plant(#{kind := Kind, ms := Ms, n := N, hops := Hops, idle := Idle, load := Load
 
 %% The part of the cause that the request certainly waited for.
 least(backlog, Ms) -> Ms div 2;    % some of it is over when the client makes its request
-least(port, Ms) -> Ms div 2;       % the same
 least(collection, Ms) -> Ms div 2; % there is time between two collections
 least(_, Ms) -> Ms * 8 div 10.
 
@@ -278,12 +277,13 @@ handle_call({collect, Ms}, _, State) ->
     collect(now_ms() + Ms),
     {reply, ok, State};
 handle_call({open, Ms, Bytes}, _, State) ->
-    %% A pipe that nothing reads from until its other end is closed.
-    Seconds = float_to_list(Ms / 1000, [{decimals, 3}]),
-    Port = open_port({spawn_executable, "/bin/sleep"}, [{args, [Seconds]}, binary, stream]),
+    %% The program reads one line, and nothing more until it exits: the time begins with the write,
+    %% however late that is.
+    Wait = io_lib:format("read line; exec sleep ~.3f", [Ms / 1000]),
+    Port = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", lists:flatten(Wait)]}, binary, stream]),
     %% The port exits with epipe when the other end is closed in the middle of a write.
     true = unlink(Port),
-    {reply, ok, State#{port => Port, block => binary:copy(<<0>>, Bytes)}};
+    {reply, ok, State#{port => Port, block => <<"\n", (binary:copy(<<0>>, Bytes))/binary>>}};
 handle_call(write, _, #{port := Port, block := Block} = State) ->
     [?MODULE:write(Port, Block) || _ <- lists:seq(1, 2)],
     catch port_close(Port),
