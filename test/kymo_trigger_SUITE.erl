@@ -744,11 +744,12 @@ many_exits(Config) ->
     {ok, _} = kymo:stop(R).
 
 many_mailboxes(Config) ->
-    R = start(Config, [{mailbox, 10}], #{cooldown => 0, action => note}),
-    Full = [parked(10 + N rem 2) || N <- lists:seq(1, 1500)],
+    %% More messages than any other process has on a busy machine.
+    R = start(Config, [{mailbox, 100}], #{cooldown => 0, action => note}),
+    Full = [parked(100 + N rem 2) || N <- lists:seq(1, 1500)],
     _ = fired(R, 750),
     %% When this one fires, the other mailboxes have been checked again.
-    Last = parked(11),
+    Last = parked(101),
     #{fired := 751, firings := [#{process_pid := Who} | _]} = fired(R, 751),
     ?assertEqual(text(Last), Who),
     {ok, _} = kymo:stop(R),
