@@ -88,6 +88,7 @@ async function main() {
   await Promise.race([answers(), failed]);
 }
 
+// What was written to a pipe may still be in this process.
 main().then(
-  () => process.exit(0),
+  () => process.stdout.write('', () => process.exit(0)),
   (e) => { console.error(e.stack || String(e)); process.exit(1); });
