@@ -211,32 +211,38 @@ void cli_lacks_calls(const struct cli_analysis *a, const char *what)
 }
 
 /* What is exact in the events of one node: what its runtime reports, if there are such events. */
-static struct cli_exact exact_of(const struct cli_analysis *a, uint32_t node)
+static struct cli_exact exact_on(const struct cli_analysis *a, uint32_t node)
 {
     const struct kymo_analysis_result *res = &a->result;
-    uint32_t exact = kymo_timeline_meta(a->r, node)->exact;
-    return (struct cli_exact){.messages = res->has_numbers && (exact & KYMO_EXACT_MESSAGES) != 0,
-                              .taken = res->has_taken && (exact & KYMO_EXACT_TAKEN) != 0,
-                              .run_queues = res->has_runnable && (exact & KYMO_EXACT_RUNNABLE) != 0,
-                              .calls = res->has_depths && (exact & KYMO_EXACT_CALLS) != 0};
+    struct cli_exact exact = cli_exact_of(kymo_timeline_meta(a->r, node)->exact);
+    return (struct cli_exact){.messages = exact.messages && res->has_numbers,
+                              .taken = exact.taken && res->has_taken,
+                              .run_queues = exact.run_queues && res->has_runnable,
+                              .calls = exact.calls && res->has_depths};
+}
+
+static bool is_any(struct cli_exact e)
+{
+    return e.messages || e.taken || e.run_queues || e.calls;
 }
 
 void cli_say_exact(const struct cli_analysis *a)
 {
-    char first[128], text[128], none[128];
+    char first[128], text[128];
+    struct cli_exact exact = exact_on(a, 0);
     uint32_t nodes = kymo_timeline_size(a->r), alike = 1;
-    cli_exact_text((struct cli_exact){.messages = false}, none, sizeof none);
-    cli_exact_text(exact_of(a, 0), first, sizeof first);
-    while (alike < nodes && strcmp(first, cli_exact_text(exact_of(a, alike), text, sizeof text)) == 0)
+    cli_exact_text(exact, first, sizeof first);
+    while (alike < nodes && strcmp(first, cli_exact_text(exact_on(a, alike), text, sizeof text)) == 0)
         alike++;
     if (alike == nodes) {
-        if (strcmp(first, none) != 0)
+        if (is_any(exact))
             printf("exact: %s\n", first);
         return;
     }
     for (uint32_t i = 0; i < nodes; i++) {
-        cli_exact_text(exact_of(a, i), text, sizeof text);
-        printf("exact on %s: %s\n", kymo_timeline_name(a->r, i), strcmp(text, none) != 0 ? text : "nothing");
+        exact = exact_on(a, i);
+        printf("exact on %s: %s\n", kymo_timeline_name(a->r, i),
+               is_any(exact) ? cli_exact_text(exact, text, sizeof text) : "nothing");
     }
 }
 

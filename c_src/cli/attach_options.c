@@ -123,8 +123,8 @@ int attach_options_take(struct attach_options *a, int option, char *value)
     a->given = true;
     a->selects |= table[i].selects;
     a->slow |= table[i].kind == SLOW;
-    a->functions |= table[i].kind == SLOW || is_key(i, "functions");
-    a->others |= is_key(i, "functions") || is_key(i, "events");
+    a->functions |= is_key(i, "functions");
+    a->events |= is_key(i, "events");
     switch (table[i].kind) {
     case SLOW: return slow(a, value);
     case MEMORY: return number(a, i, value, INT64_MAX);

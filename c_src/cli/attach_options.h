@@ -17,9 +17,9 @@ struct attach_options {
     char *cookie;        /* malloc'ed */
     const char *erl, *proto_dist, *ssl_dist_optfile, *port, *pid;
     bool given;     /* any of these options was given */
-    bool functions; /* --functions or --slow was given */
+    bool functions; /* --functions was given */
     bool slow;      /* --slow was given */
-    bool others;    /* --functions or --events was given */
+    bool events;    /* --events was given */
     bool selects;   /* an option that selects what is recorded was given */
     struct attach_args child;
 };

@@ -195,7 +195,7 @@ static int check(const struct attach *a, int n_nodes)
         return cli_usage("attach", "--keep with --trigger needs a folder for the snapshots: add -o DIR");
     if (a->limits != NULL && a->triggers == 0)
         return cli_usage("attach", "--%s limits the snapshots of triggers: add --trigger", a->limits);
-    if (a->calls_watched && !a->o.functions)
+    if (a->calls_watched && !a->o.functions && !a->o.slow)
         return cli_usage("attach",
                          "a trigger of calls needs --functions or --slow: it sees what is recorded");
     if (!records && a->o.selects)
@@ -270,7 +270,7 @@ int cli_attach(int argc, char **argv)
         (void)rmdir(a.output); /* succeeds only if it is empty */
     if (status == KYMO_EXIT_OK && a.action != PRINT && a.action != KEEP && a.output != NULL && one &&
         !a.quiet)
-        status = summary(a.output, a.o.slow && !a.o.others);
+        status = summary(a.output, a.o.slow && !a.o.functions && !a.o.events);
 out:
     free(home);
     attach_args_free(&args);

@@ -71,14 +71,12 @@ static inline void count(struct cli_info *in, const struct kymo_event *ev, uint3
 
 struct cli_exact cli_info_exact(const struct cli_info *in)
 {
-    uint32_t exact = in->meta->exact;
+    struct cli_exact exact = cli_exact_of(in->meta->exact);
     bool sampled = in->meta->sample > 1 && in->meta->sample_kind == 0; /* calls are missing */
-    return (struct cli_exact){.messages = (exact & KYMO_EXACT_MESSAGES) != 0,
-                              .taken = in->tags[KYMO_E_TAKEN] != 0,
-                              .run_queues = (exact & KYMO_EXACT_RUNNABLE) != 0,
-                              .stops = (exact & KYMO_EXACT_STOPPED) != 0 && in->tags[KYMO_E_IN] != 0,
-                              .calls =
-                                  (exact & KYMO_EXACT_CALLS) != 0 && in->tags[KYMO_E_CALL] != 0 && !sampled};
+    exact.taken = in->tags[KYMO_E_TAKEN] != 0;
+    exact.stops = exact.stops && in->tags[KYMO_E_IN] != 0;
+    exact.calls = exact.calls && in->tags[KYMO_E_CALL] != 0 && !sampled;
+    return exact;
 }
 
 static int collect(struct cli_info *in, bool quiet)

@@ -179,6 +179,8 @@ struct cli_exact {
     bool messages, taken, run_queues, calls;
     bool stops; /* when all schedulers were stopped */
 };
+/* What a runtime reports, from the bits KYMO_EXACT_* of its recording. */
+struct cli_exact cli_exact_of(uint32_t bits);
 /* "derived" if nothing is. 128 bytes are enough. */
 const char *cli_exact_text(struct cli_exact e, char *buf, size_t size);
 /* Writes the JSON member "exact". */

@@ -117,6 +117,15 @@ void cli_json_string(const char *text)
     kymo_json_string(put, cli_json_stream(), text, strlen(text));
 }
 
+struct cli_exact cli_exact_of(uint32_t bits)
+{
+    return (struct cli_exact){.messages = (bits & KYMO_EXACT_MESSAGES) != 0,
+                              .taken = (bits & KYMO_EXACT_TAKEN) != 0,
+                              .run_queues = (bits & KYMO_EXACT_RUNNABLE) != 0,
+                              .calls = (bits & KYMO_EXACT_CALLS) != 0,
+                              .stops = (bits & KYMO_EXACT_STOPPED) != 0};
+}
+
 const char *cli_exact_text(struct cli_exact e, char *buf, size_t size)
 {
     bool is[] = {e.messages, e.taken, e.run_queues, e.calls, e.stops};

@@ -183,12 +183,7 @@ void cli_json_nodes(const struct kymo_reader *r)
         cli_json_text("clock", kinds[to.kind]);
         cli_json_uint("messages", to.sent + to.received);
         cli_json_int("uncertainty_ns", to.uncertainty);
-        uint32_t exact = kymo_timeline_meta(r, i)->exact;
-        cli_json_exact((struct cli_exact){.messages = (exact & KYMO_EXACT_MESSAGES) != 0,
-                                          .taken = (exact & KYMO_EXACT_TAKEN) != 0,
-                                          .run_queues = (exact & KYMO_EXACT_RUNNABLE) != 0,
-                                          .calls = (exact & KYMO_EXACT_CALLS) != 0,
-                                          .stops = (exact & KYMO_EXACT_STOPPED) != 0});
+        cli_json_exact(cli_exact_of(kymo_timeline_meta(r, i)->exact));
         cli_json_close('}');
     }
     cli_json_close(']');
