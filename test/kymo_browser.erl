@@ -10,7 +10,7 @@
 
 -export_type([browser/0]).
 
--record(browser, {port :: port(), session :: binary()}).
+-record(browser, {port :: port(), session :: binary(), guard :: pid()}).
 -opaque browser() :: #browser{}.
 
 %% The path of Chromium, or false if it is not installed.
@@ -19,33 +19,51 @@ find() ->
     Names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"],
     hd([Path || Name <- Names, Path <- [os:find_executable(Name)], Path =/= false] ++ [false]).
 
-%% Starts it with a profile in the folder Profile, and one empty page without a network.
+%% Starts it with a profile in the folder Profile, and one empty page without a network. It is
+%% killed when its owner, the calling process, ends without close/1.
 -spec open(file:filename(), file:filename()) -> browser().
 open(Program, Profile) ->
     Args = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
             "--disable-background-networking", "--user-data-dir=" ++ Profile, "about:blank"],
-    Port = open_port({spawn_executable, Program}, [{args, Args}, nouse_stdio, binary, exit_status]),
+    %% It has an allocator of its own, which does not work with that of the address sanitizer.
+    Env = [{Name, false} || Name <- ["LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS"]],
+    Port = open_port({spawn_executable, Program}, [{args, Args}, {env, Env}, nouse_stdio, binary, exit_status]),
     put({?MODULE, Port}, {0, <<>>, []}),
+    Guard = guard(Port),
     Target = text(<<"targetId">>, call(Port, none, "Target.createTarget", [{"url", "about:blank"}])),
     Session = text(<<"sessionId">>, call(Port, none, "Target.attachToTarget",
                                          [{"targetId", Target}, {"flatten", true}])),
-    B = #browser{port = Port, session = Session},
+    B = #browser{port = Port, session = Session, guard = Guard},
     [command(B, Domain ++ ".enable", []) || Domain <- ["Page", "Runtime", "Log", "Network"]],
     network(B, false),
     B.
+
+%% A browser that spins does not see that its pipe has been closed.
+guard(Port) ->
+    Owner = self(),
+    {os_pid, Group} = erlang:port_info(Port, os_pid), % the child of a port leads a group of processes
+    spawn(fun() ->
+        Ended = monitor(process, Owner),
+        receive
+            {closed, Owner} -> ok;
+            {'DOWN', Ended, process, _, _} -> os:cmd("kill -KILL -- -" ++ integer_to_list(Group))
+        end
+    end).
 
 network(B, On) ->
     command(B, "Network.emulateNetworkConditions",
             [{"offline", not On}, {"latency", 0}, {"downloadThroughput", -1}, {"uploadThroughput", -1}]).
 
 -spec close(browser()) -> ok.
-close(#browser{port = Port}) ->
+close(#browser{port = Port, guard = Guard}) ->
     send(Port, none, 0, "Browser.close", []),
-    wait_exit(Port).
+    wait_exit(Port),
+    Guard ! {closed, self()},
+    ok.
 
 wait_exit(Port) ->
     receive
-        {Port, {exit_status, _}} -> erase({?MODULE, Port}), ok;
+        {Port, {exit_status, _}} -> erase({?MODULE, Port});
         {Port, {data, _}} -> wait_exit(Port)
     after 20000 ->
         error(browser_does_not_end)
