@@ -422,13 +422,14 @@ sub(Config, Name) ->
 
 %% ---- the node under load --------------------------------------------------------------------------
 
-%% A separate runtime with a memory limit of a few gigabytes, reached without distribution.
+%% A separate runtime with a memory limit of a few gigabytes (the address sanitizer needs terabytes of
+%% addresses), reached without distribution.
 start_node() ->
     [Erl | _] = [E || E <- [filename:join([code:root_dir(), "bin", "erl"])], filelib:is_regular(E)],
     Sh = os:find_executable("sh"),
     {ok, Peer, _} = peer:start(#{
         connection => standard_io,
-        exec => {Sh, ["-c", "ulimit -v 6000000; ulimit -c 0; exec \"$@\"", "sh", Erl]},
+        exec => {Sh, ["-c", "[ -n \"$ASAN_OPTIONS\" ] || ulimit -v 6000000; ulimit -c 0; exec \"$@\"", "sh", Erl]},
         args => ["-pa", filename:dirname(code:which(kymo)), filename:dirname(code:which(?MODULE))],
         env => [{"ERL_CRASH_DUMP_SECONDS", "0"}],
         peer_down => continue

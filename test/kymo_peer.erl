@@ -4,7 +4,7 @@
 %% code of kymo and of the suites.
 -module(kymo_peer).
 
--export([start/1, stop/1, call/4]).
+-export([start/1, stop/1, call/4, counts_memory/0]).
 
 %% Adds the node to the configuration of the case.
 start(Config) ->
@@ -24,3 +24,9 @@ stop(Config) -> peer:stop(peer(Config)).
 call(Config, Module, Function, Args) -> peer:call(peer(Config), Module, Function, Args, 120000).
 
 peer(Config) -> proplists:get_value(peer, Config).
+
+%% The runtime does not count memory if its allocators are switched off, as with the address sanitizer.
+counts_memory() ->
+    try is_integer(erlang:memory(total))
+    catch error:notsup -> false
+    end.
