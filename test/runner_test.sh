@@ -56,6 +56,23 @@ ERL
     has "log:" out
 }
 
+nodes_have_the_emulator_that_is_tested() {
+    project
+    suite node <<'ERL'
+all() -> [emulator].
+emulator(_) ->
+    {ok, Peer, _} = peer:start(#{connection => standard_io, args => ["+S", "1:1"]}),
+    {ok, [["opt"]]} = peer:call(Peer, init, get_argument, [emu_type]),
+    1 = peer:call(Peer, erlang, system_info, [schedulers]),
+    peer:stop(Peer).
+ERL
+    scripts/run-ct --erl "erl -emu_type opt +S 2:2" >out || { cat out; exit 1; }
+    same "1 0 0;" "$(results)"
+    # A suite that is tested with the default emulator does not start others.
+    refuses out scripts/run-ct
+    has "badmatch" out
+}
+
 good_suites_pass() {
     project
     suite good <<'ERL'
@@ -372,7 +389,7 @@ cases=(suites_are_counted good_suites_pass suites_run_side_by_side what_could_no
     crash_in_a_test_is_a_failure crash_between_tests_is_a_failure program_without_tests_is_a_failure
     hanging_program_is_a_failure good_code_passes_the_sanitizers sanitizers_see_the_block_of_a_nif
     sanitizers_see_what_is_undefined sanitizers_see_what_is_lost last_line_is_the_total
-    nothing_run_is_no_success run_is_noted)
+    nothing_run_is_no_success run_is_noted nodes_have_the_emulator_that_is_tested)
 [ $# = 0 ] || cases=("$@")
 for case in "${cases[@]}"; do
     run_case "$case"
