@@ -1443,11 +1443,12 @@ target(Dir, Fd) ->
         {error, Why} -> {Fd, Why}
     end.
 
-%% The library is never unloaded, so it stays mapped, whatever its file is called.
+%% The library is never unloaded, so it stays mapped, whatever its file is called, as does the
+%% library of the sanitizer that it may be built with.
 mapped(Pid) ->
     {ok, Maps} = file:read_file("/proc/" ++ Pid ++ "/maps"),
     Files = [lists:last(string:lexemes(Line, " ")) || Line <- string:lexemes(binary_to_list(Maps), "\n"),
-        string:find(Line, "/") =/= nomatch, string:find(Line, "kymo_tracer.so") =:= nomatch],
+        string:find(Line, "/") =/= nomatch, string:find(Line, "kymo_tracer.so") =:= nomatch, string:find(Line, "libubsan.so") =:= nomatch],
     lists:usort(Files).
 
 same(Before, Peer, Config) ->
