@@ -14,7 +14,7 @@
          several_modules/1, other_sessions/1, on_load_patterns/1, batch/1, match_specs/1,
          paused_counters/1, on_load_function_fails/1, traced_while_on_load/1, bifs/1,
          first_call/1, first_call_of_on_load_module/1, nothing_stops/1, many_patterns/1, one_module/1,
-         forgotten_patterns/1, destroyed/1, stress/1]).
+         forgotten_patterns/1, destroyed/1, destroyed_with_many/1, stress/1]).
 
 -import(erts_reload_work,
         [is_patched/0,
@@ -36,7 +36,7 @@ groups() ->
        other_sessions, on_load_patterns, batch, match_specs, paused_counters,
        on_load_function_fails, traced_while_on_load, bifs, first_call,
        first_call_of_on_load_module, nothing_stops, many_patterns, one_module,
-       forgotten_patterns, destroyed, stress]}].
+       forgotten_patterns, destroyed, destroyed_with_many, stress]}].
 
 init_per_suite(Config) -> erts_reload_work:init_suite(Config).
 
@@ -586,6 +586,18 @@ destroyed(_Config) ->
     wait_until(fun() -> trace_sessions() =:= [] end),
     load(M, 2),
     ?assertEqual({trace_sessions(), []}, {[], flush()}).
+
+%% The patterns of a session that is destroyed are freed in steps, and belong to it until then.
+destroyed_with_many(_Config) ->
+    Count = fun() -> erts_debug:get_internal_state(kept_patterns) end,
+    Before = Count(),
+    S = kept(),
+    Patterns = [{{list_to_atom("destroyed_with_many_" ++ integer_to_list(I)), f, 1}, [{'_', [], []}], [local]}
+                || I <- lists:seq(1, 3000)],
+    ?assertEqual(lists:duplicate(3000, 0), trace:patterns(S, Patterns)),
+    ?assert(Count() >= Before + 3000),
+    true = trace:session_destroy(S),
+    wait_until(fun() -> {trace_sessions(), Count()} =:= {[], Before} end).
 
 trace_sessions() ->
     {all, L} = {all, trace:session_info(all)},

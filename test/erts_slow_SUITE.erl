@@ -13,14 +13,15 @@
          message/1, threshold/1, waiting_counts/1, times/1, global/1, legacy/1, batch/1, meta/1,
          raw/1, raw_version_1/1, raw_removes/1, behaviour/1, tracer_dies/1,
          spec_selects/1, spec_with_actions/1, spec_with_message/1, silent/1, sensitive/1,
-         tail_calls/1, tail_calls_of_sessions/1, tail_loop/1,
+         tail_calls/1, tail_calls_of_sessions/1, tail_loop/1, sessions_that_end/1,
          caught/1, uncaught/1, exit_signal/1, stacktraces/1, bifs/1,
          hibernates/1, collections/1, largest_arity/1,
          purged/1, kept_patterns/1, crash_dump/1,
          sessions/1, session_destroyed/1, cleared_inside/1, untraced_inside/1, untraced/1,
          with_counters/1, with_return_to/1, storm/1]).
 -export([leaf/1, inner/1, outer/1, tail/1, ping/1, pong/1, fails/1, passes/1, catches/1, wait/1,
-         grows/1, sleeps_in/2, hibernate/1, woken/1, caller/1, large/255, size/1, run/1, id/1]).
+         grows/1, sleeps_in/2, hibernate/1, woken/1, caller/1, large/255, size/1, run/1, id/1,
+         turns/0]).
 
 -import(erts_worker, [do/2, in/2, stop/1, told/1, flush/0]).
 
@@ -37,7 +38,7 @@ all() ->
      message, threshold, waiting_counts, times, global, legacy, batch, meta,
      raw, raw_version_1, raw_removes, behaviour, tracer_dies,
      spec_selects, spec_with_actions, spec_with_message, silent, sensitive,
-     tail_calls, tail_calls_of_sessions, tail_loop,
+     tail_calls, tail_calls_of_sessions, tail_loop, sessions_that_end,
      caught, uncaught, exit_signal, stacktraces, bifs,
      hibernates, collections, largest_arity,
      purged, kept_patterns, crash_dump,
@@ -452,6 +453,36 @@ tail_loop(_Config) ->
     ?assertEqual(Few, Many),
     ?assertEqual([ping, ping], functions(told(Tracee))),
     stop(Tracee).
+
+%% A process that never returns does not keep the frames of sessions that it has left.
+sessions_that_end(_Config) ->
+    Server = spawn_link(fun() -> ?MODULE:turns() end),
+    Sizes = [begin
+                 S = session(),
+                 1 = trace:process(S, Server, true, [call]),
+                 set(S, [{turns, 0}]),
+                 Server ! {turn, self()},
+                 receive turned -> ok end,
+                 wait_until_waiting(Server),
+                 Words = ?MODULE:size(Server),
+                 1 = trace:process(S, Server, false, [call]),
+                 true = trace:session_destroy(S),
+                 Words
+             end || _ <- lists:seq(1, 20)],
+    ?assertMatch([_], lists:usort(Sizes)),
+    unlink(Server),
+    exit(Server, kill).
+
+%% @doc A server that makes tail calls only.
+turns() ->
+    receive {turn, From} -> From ! turned end,
+    ?MODULE:turns().
+
+wait_until_waiting(Pid) ->
+    case process_info(Pid, status) of
+        {status, waiting} -> ok;
+        _ -> erlang:yield(), wait_until_waiting(Pid)
+    end.
 
 %%--------------------------------------------------------------------------
 %% Exceptions

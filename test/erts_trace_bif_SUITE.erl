@@ -20,15 +20,17 @@
          counters_exact/1, counters_of_many/1, counters_while_counting/1,
          counters_while_changing/1, counters_caller_killed/1,
          destroy_unused/1, destroy_used/1, destroy_in_steps/1, destroyer_killed/1,
-         message_of_a_port/1, port_of_two_sessions/1,
+         message_of_a_port/1, port_of_two_sessions/1, port_closing_while_destroyed/1,
+         exiting_while_destroyed/1, memory_of_earlier_session/1,
          info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
          monitor_changes_during_collection/1, monitor_changes_before_delivery/1,
          monitor_of_session/1, monitor_of_session_by_many/1, monitor_of_session_exits/1,
+         monitor_of_lost_session/1,
          profile_returns/1, profile_exits/1, profile_while_reporting/1,
          profile_counts_schedulers/1]).
--export([traced/1, trace_while_spawning/0]).
+-export([traced/1, trace_while_spawning/0, lose_monitoring_sessions/1, measure_in_sessions/0, allocating/0, not_allocating/0]).
 
 %% The maximum number of functions and export entries that are visited before other work can
 %% run.
@@ -54,7 +56,8 @@ groups() ->
      {session_monitors, [], [monitor_of_session, monitor_of_session_by_many, monitor_of_session_exits]},
      {patched, [],
       [blocking_counts, blocking_by_cause, nothing_blocks, destroy_unused, destroy_used, destroy_in_steps, destroyer_killed, message_of_a_port, port_of_two_sessions,
-       info_of_dead, permission_in_order,
+       port_closing_while_destroyed, exiting_while_destroyed, memory_of_earlier_session,
+       info_of_dead, permission_in_order, monitor_of_lost_session,
        permission_of_those_who_do_not_come, monitor_exits,
        monitor_changes_during_collection, monitor_changes_before_delivery,
        profile_exits, profile_counts_schedulers]}].
@@ -887,6 +890,97 @@ message_of_a_port(_Config) ->
     end,
     true = trace:session_destroy(S).
 
+%% A port that waits for its output to be flushed still refers to its session, as does a process
+%% that has left the process table. The debug emulator counts them. On others, what gets the
+%% memory of the session would change when they have gone.
+port_closing_while_destroyed(_Config) ->
+    Tester = self(),
+    {Owner, Ref} = spawn_monitor(fun() ->
+        Port = open_port({spawn, "sleep 2"}, [binary]),
+        true = port_command(Port, binary:copy(<<0>>, 1000000), [nosuspend]),
+        S = trace:session_create(port_closing, Tester, []),
+        1 = trace:port(S, Port, true, [ports]),
+        true = port_close(Port),
+        true = trace:session_destroy(S),
+        Tester ! {port, Port}
+    end),
+    Port = receive {port, Closing} -> Closing end,
+    receive {'DOWN', Ref, process, Owner, normal} -> ok end,
+    ?assert(lists:member(Port, erlang:ports())),
+    is_unchanged_when(fun() -> not lists:member(Port, erlang:ports()) end).
+
+exiting_while_destroyed(_Config) ->
+    Tester = self(),
+    Number = 300000,
+    Tracee = spawn_opt(fun() -> receive stop -> ok end end, [{scheduler, 1}]),
+    {Owner, Ref} = spawn_monitor(fun() ->
+        process_flag(message_queue_data, off_heap),
+        [monitor(process, Tracee) || _ <- lists:seq(1, Number)],
+        S = trace:session_create(exiting, Tester, []),
+        1 = trace:process(S, Tracee, true, [call]),
+        exit(Tracee, kill),
+        receive {'DOWN', _, _, _, _} -> ok end,
+        true = trace:session_destroy(S),
+        Tester ! destroyed,
+        [receive {'DOWN', _, _, _, _} -> ok end || _ <- lists:seq(2, Number)]
+    end),
+    receive destroyed -> ok end,
+    is_unchanged_when(fun() -> receive {'DOWN', Ref, process, Owner, normal} -> true after 0 -> false end end).
+
+%% Allocates blocks like that of a session.
+is_unchanged_when(Fun) ->
+    Zeros = [{Size, binary:copy(<<0>>, Size)} || Size <- lists:seq(200, 1000, 8), _ <- lists:seq(1, 40)],
+    wait_until(Fun),
+    ?assertEqual([], [Size || {Size, Binary} <- Zeros, Binary =/= binary:copy(<<0>>, Size)]).
+
+%% What a process allocates between two sessions belongs to neither of them, even if the second
+%% one gets the memory of the first one.
+memory_of_earlier_session(_Config) ->
+    Words = in_peer("1:1", measure_in_sessions, []),
+    ?assertEqual([], [W || W <- Words, W > 10000], Words).
+
+measure_in_sessions() ->
+    Pid = spawn_link(fun ?MODULE:allocating/0),
+    Functions = [{?MODULE, F, 0} || F <- [allocating, not_allocating]],
+    [begin
+         {_, Ref} = spawn_monitor(fun() -> exit({words, measured(Pid, Functions)}) end),
+         Words = receive {'DOWN', Ref, process, _, {words, W}} -> W end,
+         done = request(Pid, {allocate, 1000000}),
+         Words
+     end || _ <- lists:seq(1, 4)].
+
+measured(Pid, Functions) ->
+    S = trace:session_create(?MODULE, self(), []),
+    1 = trace:process(S, Pid, true, [call]),
+    [trace:function(S, F, true, [call_memory]) || F <- Functions],
+    done = request(Pid, not_allocating),
+    Sum = lists:sum([Words || F <- Functions, {call_memory, L} <- [trace:info(S, F, call_memory)], {_, _, Words} <- L]),
+    true = trace:session_destroy(S),
+    Sum.
+
+request(Pid, What) ->
+    Pid ! {What, self()},
+    receive {Pid, Answer} -> Answer end.
+
+allocating() ->
+    receive
+        {{allocate, Words}, From} ->
+            true = is_list(lists:seq(1, Words div 2)),
+            From ! {self(), done};
+        {not_allocating, From} ->
+            From ! {self(), ?MODULE:not_allocating()}
+    end,
+    ?MODULE:allocating().
+
+not_allocating() -> done.
+
+in_peer(Schedulers, Function, Args) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
+                                      args => ["+S", Schedulers | erts_reload_work:emulator_flags()]}),
+    try peer:call(Peer, ?MODULE, Function, Args, infinity)
+    after peer:stop(Peer)
+    end.
+
 %% When a port is cleaned of one session, it loses the flags that only that session had. The
 %% debug emulator compares them when the other session turns out to have no tracer any more.
 port_of_two_sessions(_Config) ->
@@ -1232,6 +1326,42 @@ collect_kinds(Kinds) ->
         stop ->
             ok
     end.
+
+%% A session that nothing refers to waits to be destroyed, and sends no reports until then.
+monitor_of_lost_session(_Config) ->
+    case erlang:function_exported(trace, system, 3) of
+        true -> ?assertEqual(ok, in_peer("2:2", lose_monitoring_sessions, [500]));
+        false -> {skip, "sessions of this runtime have no system monitor"}
+    end.
+
+%% Others collect large heaps, and change patterns, for which sessions wait.
+lose_monitoring_sessions(N) ->
+    Receiver = spawn_link(fun drop/0),
+    Large = lists:seq(1, 60000),
+    [spawn_link(fun() -> collect(Large) end) || _ <- [1, 2]],
+    Other = trace:session_create(other, Receiver, []),
+    spawn_link(fun() -> set_and_clear(Other) end),
+    [begin
+         {_, Ref} = spawn_monitor(fun() ->
+             S = trace:session_create(?MODULE, Receiver, []),
+             ok = trace:system(S, large_heap, 20000),
+             receive after 1 -> ok end,
+             put(session, S)
+         end),
+         receive {'DOWN', Ref, _, _, normal} -> ok end
+     end || _ <- lists:seq(1, N)],
+    wait_until(fun() -> [S || {Name, _} = S <- trace:session_info(all), Name =:= ?MODULE] =:= [] end).
+
+drop() -> receive _ -> drop() end.
+
+collect(Large) ->
+    true = erlang:garbage_collect(),
+    _ = hd(Large),
+    collect(Large).
+
+set_and_clear(S) ->
+    _ = [trace:function(S, {lists, '_', '_'}, On, [call_count]) || On <- [true, false]],
+    set_and_clear(S).
 
 %%--------------------------------------------------------------------------
 %% system_profile/2

@@ -6,7 +6,7 @@
 %% opened.
 -module(kymo_browser).
 
--export([find/0, open/2, close/1, load/2, visit/2, ask/2, run/2, key/2, theme/2, size/3, picture/2, trouble/1, trouble/2]).
+-export([find/0, environment/0, open/2, close/1, load/2, visit/2, ask/2, run/2, key/2, theme/2, size/3, picture/2, trouble/1, trouble/2]).
 
 -export_type([browser/0]).
 
@@ -19,15 +19,18 @@ find() ->
     Names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"],
     hd([Path || Name <- Names, Path <- [os:find_executable(Name)], Path =/= false] ++ [false]).
 
+%% What to change in its environment. It has an allocator of its own, which does not work with that
+%% of the address sanitizer.
+-spec environment() -> [{string(), false}].
+environment() -> [{Name, false} || Name <- ["LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS"]].
+
 %% Starts it with a profile in the folder Profile, and one empty page without a network. It is
 %% killed when its owner, the calling process, ends without close/1.
 -spec open(file:filename(), file:filename()) -> browser().
 open(Program, Profile) ->
     Args = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
             "--disable-background-networking", "--user-data-dir=" ++ Profile, "about:blank"],
-    %% It has an allocator of its own, which does not work with that of the address sanitizer.
-    Env = [{Name, false} || Name <- ["LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS"]],
-    Port = open_port({spawn_executable, Program}, [{args, Args}, {env, Env}, nouse_stdio, binary, exit_status]),
+    Port = open_port({spawn_executable, Program}, [{args, Args}, {env, environment()}, nouse_stdio, binary, exit_status]),
     put({?MODULE, Port}, {0, <<>>, []}),
     Guard = guard(Port),
     Target = text(<<"targetId">>, call(Port, none, "Target.createTarget", [{"url", "about:blank"}])),

@@ -143,7 +143,7 @@ failure_ends_it(Config) ->
 %% speedscope lists the functions of the folded stacks.
 flame_graph(Config) ->
     Get = filename:join(?config(data_dir, Config), "speedscope_get.sh"),
-    case {browser(), run("/bin/bash", [Get], [])} of
+    case {kymo_browser:find(), run("/bin/bash", [Get], [])} of
         {false, _} ->
             {skip, "Chromium is absent, so nothing has shown the flame graph"};
         {_, {Status, Why}} when Status =/= 0 ->
@@ -155,17 +155,13 @@ flame_graph(Config) ->
                 "speedscope.loadFileFromBase64(\"demo.folded\", \"", base64:encode(Folded), "\")"
             ]),
             Url = "file://" ++ text(Index) ++ "#localProfilePath=" ++ Script ++ "&view=sandwich",
-            {0, Dom} = run(Browser, browser_options(Config) ++ ["--dump-dom", Url], []),
+            Limited = ["-s", "KILL", "100", Browser | browser_options(Config)],
+            {0, Dom} = run(os:find_executable("timeout"), Limited ++ ["--dump-dom", Url], kymo_browser:environment()),
             {match, _} = re:run(Dom, "demo\\.folded"),
             {match, _} = re:run(Dom, "(compile|demo|erl_pp):[a-z_]+/\\d")
     end.
 
 text(Output) -> string:trim(unicode:characters_to_list(Output)).
-
-browser() ->
-    Names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"],
-    Found = [os:find_executable(Name) || Name <- Names],
-    hd([B || B <- Found, B =/= false] ++ [false]).
 
 browser_options(Config) ->
     Profile = filename:join(?config(priv_dir, Config), "browser"),

@@ -50,6 +50,8 @@ struct KeptPatterns_ {
     Pattern root;
     Hash patterns;
     ErtsAuxYieldJob freeing;    /* When there are no references left */
+    void (*done)(void *);       /* Called with done_arg when it has been freed */
+    void *done_arg;
 };
 
 static erts_atomic_t num_patterns; /* In all sets, roots excluded, for tests */
@@ -481,6 +483,8 @@ static int
 free_step(ErtsAuxYieldJob *job)
 {
     KeptPatterns *kept = ErtsContainerStruct(job, KeptPatterns, freeing);
+    void (*done)(void *);
+    void *arg;
     int i;
 
     for (i = 0; i < FREE_STEP && kept->root.narrower; i++) {
@@ -497,14 +501,21 @@ free_step(ErtsAuxYieldJob *job)
     }
     hash_delete(&kept->patterns);
     forget(&kept->root.said, KINDS);
+    done = kept->done;
+    arg = kept->done_arg;
     erts_free(ERTS_ALC_T_BPD, kept);
+    if (done) {
+        done(arg);
+    }
     return 0;
 }
 
 void
-erts_kept_patterns_delete(KeptPatterns *kept)
+erts_kept_patterns_delete(KeptPatterns *kept, void (*done)(void *), void *arg)
 {
-    if (kept && free_step(&kept->freeing)) {
+    kept->done = done;
+    kept->done_arg = arg;
+    if (free_step(&kept->freeing)) {
         kept->freeing.step = free_step;
         erts_schedule_aux_yield_job(&kept->freeing);
     }

@@ -31,9 +31,10 @@ UWord erts_kept_patterns_count(void);
 
 KeptPatterns *erts_kept_patterns_new(void);
 
-/* The set may be NULL. To be called on a normal scheduler, which frees most of a
- * large set later, in steps. */
-void erts_kept_patterns_delete(KeptPatterns *kept);
+/* To be called on a normal scheduler, which frees most of a large set later, in
+ * steps. done(arg) is called on it when the set has been freed. */
+void erts_kept_patterns_delete(KeptPatterns *kept, void (*done)(void *),
+                               void *arg);
 
 /* Record an operation. The arguments are those of the operation: `specified` is
  * the number of leading elements of `mfa` that are not '_'. The set refers to the
