@@ -53,7 +53,8 @@ operations() ->
      {delete, fun delete/1}, {funs, fun funs/1}, {literals, fun literals/1},
      {patterns, fun patterns/1}, {patterns, fun patterns/1}, {batch, fun batch/1}, {batch, fun batch/1},
      {legacy, fun legacy/1}, {all, fun all/1}, {info, fun info/1}, {counters, fun counters/1}, {raw, fun raw/1},
-     {spawns, fun spawns/1}, {seq, fun seq/1}, {monitor, fun monitor/1}, {memory, fun memory/1}].
+     {spawns, fun spawns/1}, {seq, fun seq/1}, {monitor, fun monitor/1}, {memory, fun memory/1},
+     {late_port, fun late_port/1}, {late_process, fun late_process/1}, {reports, fun reports/1}, {many_kept, fun many_kept/1}].
 
 supervise(Storm, Counts, Live) when map_size(Live) < ?WORKERS ->
     {Name, Operation} = pick(operations()),
@@ -346,6 +347,42 @@ seq(#storm{sinks = Sinks, targets = Targets}) ->
     [T ! {literals, seq} || T <- Targets],
     _ = spawn(fun() -> ok end),
     seq_trace:set_token([]).
+
+%% A port that is closing refers to its session until its output has been flushed.
+late_port(#storm{sinks = Sinks}) ->
+    S = session(Sinks),
+    Port = open_port({spawn, "sleep 1"}, [binary]),
+    _ = catch port_command(Port, binary:copy(<<0>>, 500000), [nosuspend]),
+    _ = catch trace:port(S, Port, true, [ports]),
+    _ = catch port_close(Port),
+    destroy(S).
+
+%% As does a process that has left the process table and tells those that monitor it.
+late_process(#storm{sinks = Sinks}) ->
+    S = session(Sinks),
+    Pid = spawn(fun() -> receive stop -> ok end end),
+    _ = [monitor(process, Pid) || _ <- lists:seq(1, 10000)],
+    _ = catch trace:process(S, Pid, true, tracee_flags()),
+    exit(Pid, kill),
+    receive {'DOWN', _, _, _, _} -> ok end,
+    destroy(S).
+
+%% The system monitor of a session that is left before its reports.
+reports(#storm{sinks = Sinks}) ->
+    S = session(Sinks),
+    _ = catch trace:system(S, large_heap, 10000),
+    destroy(S),
+    [begin
+         L = lists:seq(1, 20000),
+         true = erlang:garbage_collect(),
+         20000 = length(L)
+     end || _ <- lists:seq(1, 5)].
+
+many_kept(#storm{sinks = Sinks}) ->
+    S = trace:session_create(pick(?SESSIONS), pick(Sinks), [keep_patterns]),
+    _ = catch trace:patterns(S, [{{?M, list_to_atom("kept_" ++ integer_to_list(N)), 1}, [{'_', [], []}], [local]}
+                                 || N <- lists:seq(1, 2500)]),
+    destroy(S).
 
 %%--------------------------------------------------------------------------
 %% The whole system
