@@ -1396,7 +1396,8 @@ application(Config) ->
         R2 = start(Config, #{dir => sub(Config, rec2)}),
         {error, {unknown_option, no_such}} = kymo:start(#{dir => sub(Config, rec3), no_such => 1}),
         {ok, _} = kymo:stop(R2),
-        [_] = supervisor:which_children(kymo_sup),
+        %% Its server ends after it has answered.
+        true = kymo_cli:until(fun() -> length(supervisor:which_children(kymo_sup)) =:= 1 end),
         ok = application:stop(kymo),
         [] = flags(),
         [] = breakpoints(),
