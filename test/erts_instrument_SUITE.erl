@@ -88,16 +88,11 @@ init_per_group(Group, Config) ->
     case group_flags(Group) of
         undefined -> Config;
         Flags ->
-            case lists:member("+Meamin", Flags) orelse has_allocators() of
+            case lists:member("+Meamin", Flags) orelse kymo_peer:counts_memory() of
                 true -> Scans ++ [{flags, Flags} | Config];
                 false -> {skip, "the allocators of this emulator are switched off, as with the "
                           "address sanitizer"}
             end
-    end.
-
-has_allocators() ->
-    try is_integer(erlang:memory(total))
-    catch error:notsup -> false
     end.
 
 end_per_group(_Group, _Config) ->

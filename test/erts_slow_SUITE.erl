@@ -463,7 +463,7 @@ sessions_that_end(_Config) ->
                  set(S, [{turns, 0}]),
                  Server ! {turn, self()},
                  receive turned -> ok end,
-                 wait_until_waiting(Server),
+                 erts_worker:until_waiting(Server),
                  Words = ?MODULE:size(Server),
                  1 = trace:process(S, Server, false, [call]),
                  true = trace:session_destroy(S),
@@ -477,12 +477,6 @@ sessions_that_end(_Config) ->
 turns() ->
     receive {turn, From} -> From ! turned end,
     ?MODULE:turns().
-
-wait_until_waiting(Pid) ->
-    case process_info(Pid, status) of
-        {status, waiting} -> ok;
-        _ -> erlang:yield(), wait_until_waiting(Pid)
-    end.
 
 %%--------------------------------------------------------------------------
 %% Exceptions

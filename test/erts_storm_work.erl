@@ -357,7 +357,7 @@ late_port(#storm{sinks = Sinks}) ->
     _ = catch port_close(Port),
     destroy(S).
 
-%% As does a process that has left the process table and tells those that monitor it.
+%% So does a process that has left the process table and still has exit signals to send.
 late_process(#storm{sinks = Sinks}) ->
     S = session(Sinks),
     Pid = spawn(fun() -> receive stop -> ok end end),

@@ -512,11 +512,8 @@ all_tracer_dies(_Config) ->
 
 %% With process tables in which the slot of a process is reserved before the process exists.
 all_in_legacy_tables(_Config) ->
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
-                                      args => ["+P", "1024", "+P", "legacy", "+Q", "1024", "+Q", "legacy" |
-                                               erts_reload_work:emulator_flags()]}),
-    ok = peer:call(Peer, ?MODULE, trace_while_spawning, [], infinity),
-    peer:stop(Peer).
+    Flags = ["+P", "1024", "+P", "legacy", "+Q", "1024", "+Q", "legacy"],
+    ok = in_peer(Flags, trace_while_spawning, []).
 
 trace_while_spawning() ->
     Spawners = [spawn_link(fun spawner/0) || _ <- lists:seq(1, erlang:system_info(schedulers))],
@@ -891,8 +888,8 @@ message_of_a_port(_Config) ->
     true = trace:session_destroy(S).
 
 %% A port that waits for its output to be flushed still refers to its session, as does a process
-%% that has left the process table. The debug emulator counts them. On others, what gets the
-%% memory of the session would change when they have gone.
+%% that has left the process table. The debug emulator checks this. In other emulators, the next owner of the
+%% session's memory would find it changed.
 port_closing_while_destroyed(_Config) ->
     Tester = self(),
     {Owner, Ref} = spawn_monitor(fun() ->
@@ -937,7 +934,7 @@ is_unchanged_when(Fun) ->
 %% What a process allocates between two sessions belongs to neither of them, even if the second
 %% one gets the memory of the first one.
 memory_of_earlier_session(_Config) ->
-    Words = in_peer("1:1", measure_in_sessions, []),
+    Words = in_peer(["+S", "1:1"], measure_in_sessions, []),
     ?assertEqual([], [W || W <- Words, W > 10000], Words).
 
 measure_in_sessions() ->
@@ -975,9 +972,8 @@ allocating() ->
 
 not_allocating() -> done.
 
-in_peer(Schedulers, Function, Args) ->
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
-                                      args => ["+S", Schedulers | erts_reload_work:emulator_flags()]}),
+in_peer(Flags, Function, Args) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => Flags ++ erts_reload_work:emulator_flags()}),
     try peer:call(Peer, ?MODULE, Function, Args, infinity)
     after peer:stop(Peer)
     end.
@@ -1331,7 +1327,7 @@ collect_kinds(Kinds) ->
 %% A session that nothing refers to waits to be destroyed, and sends no reports until then.
 monitor_of_lost_session(_Config) ->
     case erlang:function_exported(trace, system, 3) of
-        true -> ?assertEqual(ok, in_peer("2:2", lose_monitoring_sessions, [500]));
+        true -> ?assertEqual(ok, in_peer(["+S", "2:2"], lose_monitoring_sessions, [500]));
         false -> {skip, "sessions of this runtime have no system monitor"}
     end.
 
