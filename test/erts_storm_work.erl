@@ -104,7 +104,12 @@ left(Storm, Breakpoints) ->
     [erlang:trace_pattern({'_', '_', '_'}, false, [F]) || F <- [global, local, meta, call_count, call_time, call_memory]],
     erlang:trace_pattern(on_load, false, [global]),
     erlang:trace_pattern(on_load, false, [local, meta, call_count, call_time, call_memory]),
-    [unload(M) || M <- [?M, ?RAW]],
+    %% The code server has received requests of processes that have been killed, and may be
+    %% running an -on_load() function. It loads no other code of that module before this is over.
+    [begin
+         _ = code:load_binary(M, "", Code),
+         unload(M)
+     end || {M, Code} <- [{?M, hd(Storm#storm.codes)}, {?RAW, Storm#storm.raw}]],
     wait_for_sessions(),
     ok = loads_and_traces(Storm),
     [{breakpoints, breakpoints()} || breakpoints() =/= Breakpoints]
