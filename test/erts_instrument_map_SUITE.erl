@@ -15,9 +15,9 @@
          items/1, pieces/1, large_section/1, owner_keys/1, carriers/1, parts/1,
          owners/1, top/1, unknown_numbers/1, memory_data/1, diff/1,
          diff_in_passes/1, growth/1, dead_owners/1, bad_arguments/1,
-         truncated/1, damaged/1, bounded_memory/1, live_map/1,
+         truncated/1, damaged/1, bounded_memory/1, live_map/1, pooled/1,
          picture/1, picture_of_nothing/1, picture_errors/1]).
--export([do_live_map/1]).
+-export([do_live_map/1, do_pooled/1]).
 
 -define(CARRIER, 16#7f0000000000).
 
@@ -29,7 +29,7 @@ all() ->
      classic_status_files, classic_bad_arguments,
      items, pieces, large_section, owner_keys, carriers, parts, owners, top,
      unknown_numbers, memory_data, diff, diff_in_passes, growth, dead_owners,
-     bad_arguments, truncated, damaged, bounded_memory, live_map,
+     bad_arguments, truncated, damaged, bounded_memory, live_map, pooled,
      picture, picture_of_nothing, picture_errors].
 
 init_per_suite(Config) ->
@@ -700,11 +700,14 @@ bounded_memory(Config) ->
 %% The classic text and the native format of the same runtime system: blocks that do not move in
 %% between are equal in both.
 live_map(Config) ->
+    ok = in_node([], do_live_map, Config).
+
+in_node(Flags, Function, Config) ->
     {ok, Peer, _Node} =
         peer:start_link(#{connection => standard_io,
-                          args => ["+Mim", "true" | erts_reload_work:emulator_flags()]}),
+                          args => ["+Mim", "true" | Flags ++ erts_reload_work:emulator_flags()]}),
     try
-        ok = peer:call(Peer, ?MODULE, do_live_map, [?config(priv_dir, Config)], 240000)
+        peer:call(Peer, ?MODULE, Function, [?config(priv_dir, Config)], 240000)
     after
         peer:stop(Peer)
     end.
@@ -758,6 +761,39 @@ do_live_map(Dir) ->
         instrument_map:diff({pid, type}, {file, Native}, {file, Later}),
     {_, N, Bytes} = lists:keyfind({{process, pid_parts(Owner)}, db_term}, 1, Survivors),
     ok.
+
+%% A map says which carriers were in the pool, also if they have many blocks.
+pooled(Config) ->
+    case erlang:system_info(build_type) of
+        asan -> {skip, "this emulator does not use its own allocators"};
+        _ -> ok = in_node(["+S", "3:3"], do_pooled, Config)
+    end.
+
+do_pooled(Dir) ->
+    Self = self(),
+    Owners = [spawn_opt(fun() -> sparse_table(Self) end, [link, {scheduler, S}]) || S <- [1, 2, 3]],
+    [receive {sparse, Owner} -> ok end || Owner <- Owners],
+    InPool = pooled_carriers(),
+    File = filename:join(Dir, "pooled.map"),
+    {ok, _} = instrument:store_memory_map(File),
+    {ok, Carriers} = instrument_map:carriers({file, File}),
+    Pooled = [Blocks || #{in_pool := true, allocator := ets_alloc, live_blocks := Blocks} <- Carriers],
+    ?assertEqual(InPool, length(Pooled)),
+    ?assert(lists:max(Pooled) > 256),
+    ok.
+
+%% Most carriers of the table are given up.
+sparse_table(Parent) ->
+    Table = ets:new(sparse, []),
+    [ets:insert(Table, {Key, lists:seq(1, 20)}) || Key <- lists:seq(1, 60000)],
+    [ets:delete(Table, Key) || Key <- lists:seq(1, 60000), Key rem 10 =/= 0],
+    Parent ! {sparse, self()},
+    receive after infinity -> ok end.
+
+pooled_carriers() ->
+    lists:sum([proplists:get_value(carriers, Pool)
+               || {instance, _, Info} <- erlang:system_info({allocator, ets_alloc}),
+                  {mbcs_pool, Pool} <- Info]).
 
 hoard(Parent, Count) ->
     Table = ets:new(hoard, [public]),

@@ -365,8 +365,9 @@ map_put_allocated(struct erts_alcu_map *map, Block_t *blk, UWord block_size,
     } else {
         const alcu_atag_t *tag = (const alcu_atag_t *)
             ((char *) blk + block_size - sizeof(alcu_atag_t));
-        /* The thread that frees the block may be poisoning the tag. */
+        /* Another thread may be changing the tag: see copy_atag(). */
         UWord packed = *(const volatile UWord *) &tag->packed;
+        Eterm term = *(const volatile Eterm *) &tag->term;
 
         if (packed == ERTS_ALCU_MAP_POISON) {
             out->stat.cached_blocks++;
@@ -376,7 +377,7 @@ map_put_allocated(struct erts_alcu_map *map, Block_t *blk, UWord block_size,
             out->stat.bytes += block_size - ABLK_HDR_SZ - sizeof(alcu_atag_t);
             map_put(map, size, (int) ATAG_PACKED_TYPE(packed),
                     erts_alcu_map_origin(out, ATAG_PACKED_ID(packed)),
-                    erts_alcu_map_owner(out, tag->term));
+                    erts_alcu_map_owner(out, term));
         }
     }
 }
@@ -468,7 +469,8 @@ map_continue_carrier(struct erts_alcu_map *map)
     int done;
 
     map_clear_cursor(map);
-    map_open_section(map, crr, cursor->mark, 0);
+    map_open_section(map, crr, cursor->mark,
+                     map->section_flags & ERTS_ALCU_MAP_FLG_IN_POOL);
     done = map_walk(map, crr, crr ? cursor->next : NULL, cursor->mark, 1);
     map_close_section(map, done);
     if (done && crr)
@@ -514,7 +516,8 @@ map_next_in_list(struct erts_alcu_map *map)
 
 /*
  * A pooled carrier is either read at once, marked as busy, or taken out of the
- * pool as if memory had been needed; it will be abandoned again as any other.
+ * pool as if memory had been needed. It is abandoned again when memory in it is
+ * freed, as any other.
  */
 static int
 map_pooled_carrier(struct erts_alcu_map *map, Carrier_t *crr)
@@ -561,7 +564,7 @@ map_pooled_carrier(struct erts_alcu_map *map, Carrier_t *crr)
     link_carrier(&allctr->mbc_list, crr);
     (*allctr->add_mbc)(allctr, crr);
 
-    return map_begin_carrier(map, crr, 0, 1);
+    return map_begin_carrier(map, crr, ERTS_ALCU_MAP_FLG_IN_POOL, 1);
 }
 
 static void
