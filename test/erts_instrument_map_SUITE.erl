@@ -866,7 +866,7 @@ in_browser(Config, File) ->
             "--user-data-dir=" ++ file(Config, "browser"),
             "--virtual-time-budget=20000", "--dump-dom", "file://" ++ Copy],
     Port = open_port({spawn_executable, Program},
-                     [{args, Args}, exit_status, binary, hide]),
+                     [{args, Args}, {env, kymo_browser:environment()}, exit_status, binary, hide]),
     {0, Dom} = output(Port, <<>>),
     {match, [Answer]} = re:run(Dom, "<pre id=\"answer\">([A-Za-z0-9+/=]*)</pre>",
                                [{capture, all_but_first, binary}]),
