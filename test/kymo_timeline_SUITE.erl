@@ -271,7 +271,9 @@ remote_spawn(Config) ->
             ok = peer:call(A, erpc, call, [NodeB, ?MODULE, spin, [20]], 120000),
             ok = peer:call(A, rpc, call, [NodeB, ?MODULE, spin, [30]], 120000)
         end),
-        [First, Second] = [Q || #{<<"kind">> := <<"spawn">>} = Q <- requests(Dir, [])],
+        Spawned = [{H, Q} || #{<<"kind">> := <<"spawn">>, <<"handling_ns">> := H} = Q <- requests(Dir, [])],
+        %% Sorted anew: requests come by the time that they took as a whole.
+        [{_, Second}, {_, First}] = lists:keysort(1, Spawned),
         [
             begin
                 #{<<"client_pid">> := Client, <<"server_pid">> := Server, <<"handling_ns">> := Handling,
