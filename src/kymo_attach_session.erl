@@ -228,15 +228,21 @@ started(Main, #{node := Node, priv := Priv, folders := Folders, start := Start, 
     _ = connected(Main, Options),
     ok(kymo_attach_machine:check(Node, Priv)),
     Link = value(kymo_attach_link:open(Node, #{token => token(), folders => Folders})),
-    ok(kymo_attach_link:load(Link, Priv)),
     Limited =
         case Options of
             #{for := infinity} -> Start;
             #{for := For} -> limited(Start, For + ?GRACE)
         end,
-    Result = value(kymo_attach_link:call(Link, {start, Limited, Spec})),
-    tell(Main, Node, {started, Result}),
-    Link.
+    try
+        ok(kymo_attach_link:load(Link, Priv)),
+        tell(Main, Node, {started, value(kymo_attach_link:call(Link, {start, Limited, Spec}))}),
+        Link
+    catch
+        throw:{error, Why} = Error when Why =/= aborted ->
+            %% The next command must not find what this one has put into the node.
+            _ = kymo_attach_link:finish(Link),
+            throw(Error)
+    end.
 
 %% Random, so that no other user can create the folder before the node does.
 token() ->
