@@ -8,7 +8,7 @@
 %% as waiting and as garbage.
 %%
 %% Before it compiles, a worker asks demo_cache, a gen_server, when the file was last requested.
-%% Every second that server scans all its entries (check/2), which takes long. Requests that
+%% From time to time that server scans all its entries (check/2), which takes long. Requests that
 %% arrive during the scan wait: this is the planted cause that `kymo why' names.
 -module(demo).
 -behaviour(gen_server).
@@ -17,13 +17,14 @@
 
 -export([main/0]).
 %% Called by httpd, and entry points of processes.
--export([do/1, pool/0, worker/1, client/3]).
+-export([do/1, pool/0, worker/1, client/2]).
 %% Callbacks of demo_cache.
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(CLIENTS, 6).
 -define(WORKERS, 3).
--define(CHECK_EVERY, 1000).
+%% Milliseconds between two checks, so that a slow machine does something else, too.
+-define(CHECK_AFTER, 1000).
 -define(KNOWN, 200000).
 
 %% -demo SourceDir OutDir Seconds
@@ -44,8 +45,8 @@ main() ->
 run(Sources, Out, Time) ->
     Url = start_server(Sources, Out),
     Files = [filename:basename(F) || F <- filelib:wildcard(filename:join(Sources, "*.erl"))],
-    Clients = [spawn_link(?MODULE, client, [self(), Url, rotate(N, Files)]) || N <- lists:seq(1, ?CLIENTS)],
-    [receive {Client, ready} -> ok end || Client <- Clients],
+    Clients = [spawn_link(?MODULE, client, [Url, rotate(N, Files)]) || N <- lists:seq(1, ?CLIENTS)],
+    one_request_each(Clients),
     io:format("An HTTP server compiles ~b Erlang modules for ~b clients.~n", [length(Files), ?CLIENTS]),
 
     io:format("Recording for ~b s, everything to files ...~n", [Time div 1000]),
@@ -64,7 +65,7 @@ run(Sources, Out, Time) ->
     }),
     Before = requests(),
     {ok, #{processes := Processes, functions := Functions}} = kymo:trace(Recorder, Spec),
-    receive after Time -> ok end,
+    record(Time, Clients),
     {ok, Info} = kymo:stop(Recorder),
     io:format("  ~b processes, ~b functions traced; ~b requests answered~n", [
         Processes, Functions, requests() - Before
@@ -85,6 +86,27 @@ run(Sources, Out, Time) ->
     Ended = [begin C ! stop, monitor(process, C) end || C <- Clients],
     [receive {'DOWN', E, process, _, normal} -> ok end || E <- Ended].
 
+%% On a slow machine the recording takes longer, so that it has what is to be shown: two ends of a
+%% check, so that one check has begun in it, too, and the answers that waited for it.
+record(Time, Clients) ->
+    End = erlang:monotonic_time(millisecond) + Time,
+    flush(),
+    [receive checked -> ok end || _ <- [first, second]],
+    one_request_each(Clients),
+    receive after max(0, End - erlang:monotonic_time(millisecond)) -> ok end.
+
+%% Returns when each client has made a request that began after the call.
+one_request_each(Clients) ->
+    [Client ! {next, self()} || Client <- Clients],
+    [receive {Client, answered} -> ok end || Client <- Clients],
+    ok.
+
+flush() ->
+    receive
+        checked -> flush()
+    after 0 -> ok
+    end.
+
 summary(#{events := Events, overwritten := Overwritten, lost := Lost, memory := Memory}) ->
     io:format("  ~b events recorded, ~b overwritten, ~b lost; ~b MiB of memory~n", [
         Events, Overwritten, lists:sum(maps:values(Lost)), Memory bsr 20
@@ -101,7 +123,7 @@ requests() -> counters:get(persistent_term:get(?MODULE), 1).
 start_server(Sources, Out) ->
     {ok, _} = application:ensure_all_started(inets),
     persistent_term:put(?MODULE, counters:new(1, [])),
-    {ok, _} = gen_server:start_link({local, demo_cache}, ?MODULE, [], []),
+    {ok, _} = gen_server:start_link({local, demo_cache}, ?MODULE, self(), []),
     register(demo_pool, spawn_link(?MODULE, pool, [])),
     [
         register(list_to_atom("demo_worker_" ++ integer_to_list(N)), spawn_link(?MODULE, worker, [Sources]))
@@ -172,17 +194,21 @@ pretty(Forms) ->
 
 %% ---- when files were requested ----------------------------------------------------
 
-init([]) ->
-    _ = timer:send_interval(?CHECK_EVERY, check),
-    {ok, {#{}, lists:seq(1, ?KNOWN)}}.
+init(Main) ->
+    check_later(),
+    {ok, {#{}, lists:seq(1, ?KNOWN), Main}}.
 
-handle_call({last, File}, _From, {Last, Known}) ->
-    {reply, maps:find(File, Last), {Last#{File => erlang:monotonic_time()}, Known}}.
+check_later() -> erlang:send_after(?CHECK_AFTER, self(), check).
+
+handle_call({last, File}, _From, {Last, Known, Main}) ->
+    {reply, maps:find(File, Last), {Last#{File => erlang:monotonic_time()}, Known, Main}}.
 
 handle_cast(_, State) -> {noreply, State}.
 
-handle_info(check, {_, Known} = State) ->
+handle_info(check, {_, Known, Main} = State) ->
     false = check(500, Known),
+    Main ! checked,
+    check_later(),
     {noreply, State}.
 
 %% Creates no garbage, so its whole duration is running time.
@@ -191,14 +217,13 @@ check(N, Known) -> lists:member(-N, Known) orelse check(N - 1, Known).
 
 %% ---- a client -----------------------------------------------------------------------
 
-client(Parent, Url, Files) ->
-    fetch(Url ++ hd(Files)),
-    Parent ! {self(), ready},
-    client(Url, Files).
-
 client(Url, [File | Files]) ->
     receive
-        stop -> ok
+        stop -> ok;
+        {next, From} ->
+            fetch(Url ++ File),
+            From ! {self(), answered},
+            client(Url, Files ++ [File])
     after 0 ->
         fetch(Url ++ File),
         client(Url, Files ++ [File])
