@@ -111,6 +111,9 @@ left(Storm, Breakpoints) ->
          unload(M)
      end || {M, Code} <- [{?M, hd(Storm#storm.codes)}, {?RAW, Storm#storm.raw}]],
     wait_for_sessions(),
+    %% Hangs if trace messages of a process are kept that nothing will send.
+    Delivered = erlang:trace_delivered(all),
+    receive {trace_delivered, all, Delivered} -> ok end,
     ok = loads_and_traces(Storm),
     [{breakpoints, breakpoints()} || breakpoints() =/= Breakpoints]
         ++ [{sleeping, P} || P <- [code_server, erts_code_purger], status(P) =/= waiting]
