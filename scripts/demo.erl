@@ -222,6 +222,6 @@ client(Url, [File | Files]) ->
 %% Since OTP 26, httpc loads the system's certificates even if the request needs none and they are
 %% not installed, unless it gets explicit options.
 fetch(Url) ->
-    Options = [{timeout, 120000}, {ssl, []}],
+    Options = [{timeout, 30000}, {ssl, []}],
     {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {Url, []}, Options, [{body_format, binary}]),
     true = byte_size(Body) > 0.
