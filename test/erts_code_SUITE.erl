@@ -20,8 +20,8 @@
          all_traced_survives_loads/1, traced_module_is_replaced/1,
          nif_survives_loads/1, records_follow_code/1, stacktrace_in_every_module/1, random_model/1, parallel_random_model/1,
          parallel_on_many_schedulers/1, parallel_callers/1, trace_load_and_purge/1, loads_among_endless_tracing/1,
-         preloaded_and_bifs/1]).
--export([model_in_peer/2, contend_in_peer/1, load_in_peer/2]).
+         beside_slow_calls/1, preloaded_and_bifs/1]).
+-export([model_in_peer/2, contend_in_peer/1, load_in_peer/2, take_turns_in_peer/1]).
 %% The error handler of the test processes.
 -export([undefined_function/3, undefined_lambda/3]).
 
@@ -39,7 +39,7 @@ all() ->
      traced_module_is_replaced,
      nif_survives_loads, records_follow_code, stacktrace_in_every_module, random_model, parallel_random_model,
      parallel_on_many_schedulers, parallel_callers, trace_load_and_purge, loads_among_endless_tracing,
-     preloaded_and_bifs].
+     beside_slow_calls, preloaded_and_bifs].
 
 init_per_suite(Config) ->
     Config.
@@ -62,7 +62,7 @@ init_per_testcase(records_follow_code, Config) ->
         true -> {skip, "before OTP 29 there are no native records"};
         false -> process_flag(error_handler, ?MODULE), Config
     end;
-init_per_testcase(loads_among_endless_tracing, Config) ->
+init_per_testcase(Case, Config) when Case =:= loads_among_endless_tracing; Case =:= beside_slow_calls ->
     case series() of
         none -> {skip, "without the series those who trace may keep loads waiting for ever"};
         _ -> Config
@@ -692,6 +692,54 @@ trace_while_left(Left) ->
         false ->
             ok
     end.
+
+%% On one scheduler that is busy with native calls of 20 ms, each process takes a long time to
+%% come after it has been resumed. Permissions are granted all the same, and in bounded turns.
+beside_slow_calls(_Config) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, shutdown => halt,
+                                      args => ["+S", "1:1" | erts_reload_work:emulator_flags()]}),
+    ok = peer:call(Peer, ?MODULE, take_turns_in_peer, [3], infinity),
+    peer:stop(Peer).
+
+%% Returns when each process has made Rounds operations.
+take_turns_in_peer(Rounds) ->
+    erts_debug:set_internal_state(available_internal_state, true),
+    Waiters = 8,
+    M = name("turns"),
+    Bin = maps:get(1, versions(M)),
+    Made = counters:new(Waiters + 1, []),
+    Workers = [spawn_link(fun() -> make_endlessly(fun() -> trace_and_clear(1) end, Made, I) end)
+               || I <- lists:seq(1, Waiters)] ++
+        [spawn_link(fun() -> make_endlessly(fun() -> load_and_purge(M, Bin, 1) end, Made, Waiters + 1) end)],
+    Busy = [spawn_link(fun busy_with_native_calls/0) || _ <- lists:seq(1, 5)],
+    process_flag(priority, high),
+    wait_made(Rounds, Made),
+    process_flag(priority, normal),
+    [begin unlink(P), exit(P, kill) end || P <- Workers ++ Busy],
+    %% A round is two or three operations. Before each of them there are those in front, and twice
+    %% as many others as there are processes.
+    Sizes = counters_of(Made),
+    ?assert(lists:sum(Sizes) =< 3 * (Rounds + 1) * 3 * length(Sizes)),
+    ok.
+
+make_endlessly(Fun, Made, I) ->
+    Fun(),
+    counters:add(Made, I, 1),
+    make_endlessly(Fun, Made, I).
+
+busy_with_native_calls() ->
+    erts_debug:set_internal_state(block_scheduler, 20),
+    erlang:yield(),
+    busy_with_native_calls().
+
+wait_made(Rounds, Made) ->
+    case lists:min(counters_of(Made)) of
+        Min when Min >= Rounds -> ok;
+        _ -> receive after 10 -> wait_made(Rounds, Made) end
+    end.
+
+counters_of(Counters) ->
+    [counters:get(Counters, I) || I <- lists:seq(1, maps:get(size, counters:info(Counters)))].
 
 %% Nothing is loaded on demand any more once processes have another error handler.
 model_in_peer(Seed, Millis) ->

@@ -1,8 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
 %% All operations of the series at the same time, in nodes with more schedulers than the machine
-%% has processors, while their callers are killed at random. No node may crash, and afterwards
-%% no effect of the operations may be left. A failure names the folder with the core or crash
+%% has processors, while their callers are killed at random. No node may crash, no process may be
+%% stuck, each operation must end, and afterwards no effect of the operations may be left. A failure names the folder with the core or crash
 %% dump of the node.
 -module(erts_storm_SUITE).
 
@@ -11,15 +11,15 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2]).
 -export([profiled_while_spawned/1, children_of_dying_sessions/1, links_of_dying_sessions/1,
-         storm/1, storm_on_one_processor/1]).
--export([profile_spawned/1, destroy_while_spawning/1, link_in_dying_session/1]).
+         storm/1, storm_of_schedulers/1, storm_on_one_processor/1, sleepers_under_flags/1]).
+-export([profile_spawned/1, destroy_while_spawning/1, link_in_dying_session/1, change_flags/1]).
 
 suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
     [profiled_while_spawned, children_of_dying_sessions, links_of_dying_sessions,
-     storm, storm_on_one_processor].
+     storm, storm_of_schedulers, storm_on_one_processor, sleepers_under_flags].
 
 init_per_suite(Config) ->
     case erts_reload_work:is_patched() of
@@ -27,7 +27,9 @@ init_per_suite(Config) ->
             So = filename:join(?config(priv_dir, Config), "event_tracer_raw"),
             erts_tracer_nif:cc(erts_tracer_nif:source(), So ++ ".so", ["-DMODULE=event_tracer_raw", "-DVERSION=1",
                                                                         "-DRAW=2", "-I", erts_tracer_nif:header_dir()]),
-            [{tracer, erts_tracer_nif:code_with(event_tracer_raw, So, 0)} | Config];
+            Nap = filename:absname(filename:join(?config(priv_dir, Config), "nap")),
+            erts_tracer_nif:cc(filename:join(?config(data_dir, Config), "nap.c"), Nap ++ ".so", []),
+            [{tracer, erts_tracer_nif:code_with(event_tracer_raw, So, 0)}, {nap, Nap} | Config];
         false ->
             {skip, "this runtime does not carry the kymo series"}
     end.
@@ -193,21 +195,48 @@ linker() ->
 
 %% Several nodes with many schedulers each, which compete for the processors.
 storm(Config) ->
-    storm(2, ["+S", "8:8", "+Mim", "true"], Config).
+    storm(2, ["+S", "8:8", "+Mim", "true"], operations, Config).
+
+%% The number of schedulers changes, and they are blocked.
+storm_of_schedulers(Config) ->
+    storm(1, ["+S", "4:4"], of_schedulers, Config).
 
 %% A thread that holds a lock is often preempted.
 storm_on_one_processor(Config) ->
     case os:find_executable("taskset") of
         false -> {skip, "there is no taskset"};
-        Taskset -> storm(1, ["+S", "6:6", "+Mim", "true"], [{prefix, [Taskset, "-c", "0"]} | Config])
+        Taskset -> storm(1, ["+S", "6:6", "+Mim", "true"], operations, [{prefix, [Taskset, "-c", "0"]} | Config])
     end.
 
-storm(Nodes, Flags, Config) ->
+storm(Nodes, Flags, Others, Config) ->
     Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
-    Results = in_nodes(Nodes, Config, Flags, erts_storm_work, run, [Millis, ?config(tracer, Config)]),
+    Results = in_nodes(Nodes, Config, Flags, erts_storm_work, run,
+                       [Millis, ?config(tracer, Config), {nap, ?config(nap, Config), Others}]),
     [ct:log("~p~n", [Counts]) || {Counts, _} <- Results],
     [?assertEqual([], Left) || {_, Left} <- Results],
     ok.
+
+%% The trace flags of all processes change while processes with large heaps hibernate and are woken:
+%% a signal that changes flags must not take the place of the message that wakes a process.
+sleepers_under_flags(Config) ->
+    Millis = erts_reload_work:stress_until() - erlang:monotonic_time(millisecond),
+    [{Rounds, Stuck}] = in_nodes(1, Config, [], ?MODULE, change_flags, [Millis]),
+    ?assertEqual([], Stuck),
+    ?assert(Rounds > 0).
+
+change_flags(Millis) ->
+    Sleepers = erts_storm_system:start_sleepers(),
+    Changers = [spawn(fun() -> change_flags_of_all(trace:session_create(?MODULE, spawn(fun idle/0), [])) end)
+                || _ <- lists:seq(1, 2)],
+    _ = erlang:send_after(Millis, self(), stop),
+    receive stop -> ok end,
+    [exit(P, kill) || P <- Changers],
+    erts_storm_system:stop_sleepers(Sleepers).
+
+change_flags_of_all(Session) ->
+    _ = trace:process(Session, all, true, [procs]),
+    _ = trace:process(Session, all, false, [procs]),
+    change_flags_of_all(Session).
 
 %%--------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 %% and traced. Runs in a node of its own; see erts_storm_SUITE.
 -module(erts_storm_work).
 
--export([run/2, undefined_function/3]).
+-export([run/3, undefined_function/3]).
 
 -import(erts_reload_work, [pick/1]).
 
@@ -21,29 +21,53 @@
     raw :: binary(),          % a tracer NIF
     sinks :: [pid()],         % receive the messages of tracers
     targets :: [pid()],       % are traced
+    system :: [{atom(), fun(() -> term())}],  % operations of erts_storm_system
     dir :: file:filename()    % where files may be written
 }).
 
-%% Returns how often each operation ended in which way, and what the storm has left behind: []
-%% if everything is as before.
-run(Millis, Raw) ->
+%% Returns how often each operation ended in which way, the longest time that it took in
+%% milliseconds, how often the hibernating processes have answered, and what the storm has left behind: []
+%% if everything is as before. Others: which operations of erts_storm_system take part.
+run(Millis, Raw, Others) ->
     process_flag(error_handler, ?MODULE),
     _ = erts_debug:set_internal_state(available_internal_state, true),
     preload(),
-    Storm0 = #storm{codes = [code(V) || V <- lists:seq(1, 12)], raw = Raw, dir = ".",
+    Storm0 = #storm{codes = [code(V) || V <- lists:seq(1, 12)], raw = Raw, dir = ".", system = system(Others),
                     sinks = [spawn(fun sink/0) || _ <- [1, 2]], targets = []},
     Breakpoints = breakpoints(),
     Storm = Storm0#storm{targets = [spawn(fun() -> target(Storm0#storm.sinks) end) || _ <- lists:seq(1, 4)]},
+    Sleepers = erts_storm_system:start_sleepers(),
+    Online = erlang:system_info(schedulers_online),
     _ = erlang:send_after(Millis, self(), stop),
-    Counts = supervise(Storm, #{}, #{}),
+    {Counts, Live} = supervise(Storm, #{}, #{}),
+    Unfinished = finish(Live),
+    _ = erlang:system_flag(schedulers_online, Online),
+    {Rounds, Stuck} = erts_storm_system:stop_sleepers(Sleepers),
     [stop(P) || P <- Storm#storm.targets ++ Storm#storm.sinks],
-    {Counts, left(Storm, Breakpoints)}.
+    {Counts#{sleepers => Rounds}, Unfinished ++ [{stuck, S} || S <- Stuck] ++ left(Storm, Breakpoints)}.
+
+system({nap, So, Others}) ->
+    ok = erts_storm_nap:load(So),
+    erts_storm_system:Others().
+
+%% An operation that has not been killed ends, since nothing new begins. What it waits for takes a
+%% round of thread progress, or the time of those before it.
+finish(Live) when map_size(Live) =:= 0 ->
+    [];
+finish(Live) ->
+    receive
+        {disturb, Pid} -> exit(Pid, kill), finish(Live);
+        {'DOWN', _, _, Pid, _} -> finish(maps:remove(Pid, Live))
+    after 60000 ->
+        [{unfinished, Name, process_info(Pid, [current_stacktrace, status])} || {Pid, {Name, _}} <- maps:to_list(Live)]
+    end.
 
 %% The code server might have to wait later, so everything is loaded now.
 preload() ->
     ok = code:ensure_modules_loaded(
            [trace, seq_trace, instrument, code, code_server, error_handler, io_lib, io_lib_pretty, io_lib_format,
-            unicode_util, rand, timer, lists, maps, erts_debug, erts_code_purger, erts_reload_work]).
+            unicode_util, rand, timer, lists, maps, erts_debug, erts_code_purger, erts_reload_work,
+            erts_storm_system, erts_storm_nap]).
 
 %%--------------------------------------------------------------------------
 %% Operations and how they end
@@ -57,25 +81,30 @@ operations() ->
      {late_port, fun late_port/1}, {late_process, fun late_process/1}, {reports, fun reports/1}, {many_kept, fun many_kept/1}].
 
 supervise(Storm, Counts, Live) when map_size(Live) < ?WORKERS ->
-    {Name, Operation} = pick(operations()),
+    {Name, Operation} = pick(operations() ++ Storm#storm.system),
     {Pid, _} = spawn_monitor(fun() ->
                                      process_flag(error_handler, ?MODULE),
-                                     Operation(Storm)
+                                     perform(Operation, Storm)
                              end),
     [erlang:send_after(pick([0, 1, 3, 10, 30, 100, 300]), self(), {disturb, Pid}) || rand:uniform(4) > 1],
-    supervise(Storm, Counts, Live#{Pid => Name});
+    supervise(Storm, Counts, Live#{Pid => {Name, erlang:monotonic_time(millisecond)}});
 supervise(Storm, Counts, Live) ->
     receive
         stop ->
-            [stop(Pid) || Pid <- maps:keys(Live)],
-            Counts;
+            {Counts, Live};
         {disturb, Pid} ->
             disturb(Pid),
             supervise(Storm, Counts, Live);
         {'DOWN', _, _, Pid, Reason} when is_map_key(Pid, Live) ->
-            Key = {map_get(Pid, Live), case Reason of normal -> done; killed -> killed; _ -> {failed, reason(Reason)} end},
-            supervise(Storm, maps:update_with(Key, fun(N) -> N + 1 end, 1, Counts), maps:remove(Pid, Live))
+            {{Name, Begun}, Left} = maps:take(Pid, Live),
+            Key = {Name, case Reason of normal -> done; killed -> killed; _ -> {failed, reason(Reason)} end},
+            Took = erlang:monotonic_time(millisecond) - Begun,
+            {N, Longest} = maps:get(Key, Counts, {0, 0}),
+            supervise(Storm, Counts#{Key => {N + 1, max(Took, Longest)}}, Left)
     end.
+
+perform(Operation, Storm) when is_function(Operation, 1) -> Operation(Storm);
+perform(Operation, _) -> Operation().
 
 %% Without the stack trace, so that equal reasons can be counted.
 reason({Reason, [_ | _]}) -> Reason;

@@ -22,7 +22,7 @@
          destroy_unused/1, destroy_used/1, destroy_in_steps/1, destroyer_killed/1,
          message_of_a_port/1, port_of_two_sessions/1, port_closing_while_destroyed/1,
          exiting_while_destroyed/1, memory_of_earlier_session/1,
-         info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1,
+         info_of_dead/1, permission_in_order/1, permission_of_those_who_do_not_come/1, permission_of_late_ones/1,
          monitor_returns/1, monitor_bad_arguments/1, monitor_by_many/1,
          monitor_exits/1, monitor_while_reporting/1,
          monitor_changes_during_collection/1, monitor_changes_before_delivery/1,
@@ -30,7 +30,7 @@
          monitor_of_lost_session/1,
          profile_returns/1, profile_exits/1, profile_while_reporting/1,
          profile_counts_schedulers/1]).
--export([traced/1, trace_while_spawning/0, lose_monitoring_sessions/1, measure_in_sessions/0, allocating/0, not_allocating/0]).
+-export([traced/1, trace_while_spawning/0, lose_monitoring_sessions/1, measure_in_sessions/0, allocating/0, not_allocating/0, late_in_peer/1]).
 
 %% The maximum number of functions and export entries that are visited before other work can
 %% run.
@@ -58,7 +58,7 @@ groups() ->
       [blocking_counts, blocking_by_cause, nothing_blocks, destroy_unused, destroy_used, destroy_in_steps, destroyer_killed, message_of_a_port, port_of_two_sessions,
        port_closing_while_destroyed, exiting_while_destroyed, memory_of_earlier_session,
        info_of_dead, permission_in_order, monitor_of_lost_session,
-       permission_of_those_who_do_not_come, monitor_exits,
+       permission_of_those_who_do_not_come, permission_of_late_ones, monitor_exits,
        monitor_changes_during_collection, monitor_changes_before_delivery,
        profile_exits, profile_counts_schedulers]}].
 
@@ -98,7 +98,8 @@ init_per_testcase(counters_while_changing, Config) ->
         Release when Release < 27 -> {skip, "OTP before 27 ends when counters begin anew under calls"};
         _ -> Config
     end;
-init_per_testcase(permission_of_those_who_do_not_come, Config) ->
+init_per_testcase(Case, Config)
+  when Case =:= permission_of_those_who_do_not_come; Case =:= permission_of_late_ones ->
     case list_to_integer(erlang:system_info(otp_release)) of
         27 -> Config;
         _ -> {skip, "later releases hand permissions to processes that are suspended, and leave them there"}
@@ -1016,8 +1017,10 @@ wait_until(Fun) ->
 %%--------------------------------------------------------------------------
 %% Code modification permission
 
-%% Waiting processes get the permission in the order of their requests; the process that has it
-%% gets it again after them.
+%% Waiting processes get the permission in the order of their requests. If some come late, those
+%% behind them may overtake them, but no waiter is overtaken by more than twice as many others as
+%% there were waiters when it came, itself included. The process that has the permission requests it again at
+%% once, all the time.
 permission_in_order(_Config) ->
     erts_debug:set_internal_state(available_internal_state, true),
     Self = self(),
@@ -1025,13 +1028,27 @@ permission_in_order(_Config) ->
          take_permission(),
          Waiters = [start_waiter(I) || I <- lists:seq(1, 20)],
          release_permission(),
-         take_permission(),
-         Self ! {got, again},
-         release_permission(),
-         ?assertEqual(lists:seq(1, 20) ++ [again],
-                      [receive {got, I} -> I end || _ <- [again | Waiters]])
+         retake_permission(fun() -> Self ! {got, again} end, Self, length(Waiters)),
+         Order = got(),
+         ?assertEqual(lists:seq(1, 20), lists:sort([I || I <- Order, I =/= again])),
+         [?assert(length([J || J <- lists:takewhile(fun(J) -> J =/= I end, Order), J > I]) =< 2 * I)
+          || I <- lists:seq(1, 20)]
      end || _ <- lists:seq(1, 20)],
     erts_debug:set_internal_state(available_internal_state, false).
+
+%% Until all waiters have had it. Atoms are greater than integers.
+retake_permission(Note, Self, Waiters) ->
+    take_permission(),
+    Note(),
+    {messages, Got} = process_info(Self, messages),
+    release_permission(),
+    case length([I || {got, I} <- Got, is_integer(I)]) of
+        Waiters -> ok;
+        _ -> retake_permission(Note, Self, Waiters)
+    end.
+
+got() ->
+    receive {got, I} -> [I | got()] after 0 -> [] end.
 
 %% No process waits for one that was killed or suspended while it waited.
 permission_of_those_who_do_not_come(_Config) ->
@@ -1044,19 +1061,84 @@ permission_of_those_who_do_not_come(_Config) ->
          {messages, []} = process_info(W1, messages),
          exit_and_wait(W3),
          release_permission(),
-         [2, 4] = [receive {got, I} -> I end || _ <- [W2, W4]],
+         [2, 4] = lists:sort([receive {got, I} -> I end || _ <- [W2, W4]]),
          true = erlang:resume_process(W1),
          1 = receive {got, I} -> I end
      end || _ <- lists:seq(1, 50)],
     erts_debug:set_internal_state(available_internal_state, false).
 
+%% No process waits for one that was killed or suspended, or that must wait for a dirty scheduler,
+%% after it was resumed to get the permission, and before it ran. It gets the permission later.
+permission_of_late_ones(_Config) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, shutdown => halt,
+                                      args => ["+S", "1:1", "+SDcpu", "1:1" | erts_reload_work:emulator_flags()]}),
+    [ok = peer:call(Peer, ?MODULE, late_in_peer, [How], infinity)
+     || How <- [kill, suspend, suspend_and_kill, collect, collect_and_kill]],
+    peer:stop(Peer).
+
+%% There is one scheduler, and nothing runs before a process with maximum priority waits.
+late_in_peer(How) ->
+    erts_debug:set_internal_state(available_internal_state, true),
+    [late(How) || _ <- lists:seq(1, 20)],
+    erts_debug:set_internal_state(available_internal_state, false),
+    ok.
+
+late(How) ->
+    take_permission(),
+    Late = start_waiter(late, lists:seq(1, 100000)),
+    Others = [start_waiter(I) || I <- [1, 2]],
+    Busy = occupy_dirty_scheduler(How),
+    Prio = process_flag(priority, max),
+    release_permission(),
+    make_late(How, Late),
+    process_flag(priority, Prio),
+    [1, 2] = lists:sort([receive {got, I} -> I end || _ <- Others]),
+    receive {got, late} -> ct:fail(not_late) after 0 -> ok end,
+    end_late(How, Late, Busy).
+
+occupy_dirty_scheduler(How) when How =:= collect; How =:= collect_and_kill ->
+    Self = self(),
+    Busy = spawn(fun() -> erts_debug:dirty_cpu(alive_waitexitingonly, Self) end),
+    receive {alive, Busy} -> Busy end;
+occupy_dirty_scheduler(_How) ->
+    none.
+
+make_late(kill, Late) ->
+    exit(Late, kill);
+make_late(How, Late) when How =:= suspend; How =:= suspend_and_kill ->
+    true = erlang:suspend_process(Late, [asynchronous]);
+make_late(_Collect, Late) ->
+    async = erlang:garbage_collect(Late, [{async, collected}]).
+
+end_late(kill, Late, none) ->
+    exit_and_wait(Late);
+end_late(suspend, Late, none) ->
+    true = erlang:resume_process(Late),
+    receive {got, late} -> ok end;
+end_late(suspend_and_kill, Late, none) ->
+    exit_and_wait(Late);
+end_late(collect, _Late, Busy) ->
+    exit_and_wait(Busy),
+    receive {got, late} -> ok end,
+    receive {garbage_collect, collected, true} -> ok end;
+end_late(collect_and_kill, Late, Busy) ->
+    exit(Late, kill),
+    exit_and_wait(Busy),
+    receive {garbage_collect, collected, _} -> ok end,
+    exit_and_wait(Late).
+
 %% A process that waits for the permission, and releases it at once.
 start_waiter(I) ->
+    start_waiter(I, []).
+
+%% Data is on its heap.
+start_waiter(I, Data) ->
     Self = self(),
     Pid = spawn(fun() ->
                         take_permission(),
                         Self ! {got, I},
-                        release_permission()
+                        release_permission(),
+                        erlang:phash2(Data)
                 end),
     wait_suspended(Pid).
 

@@ -343,7 +343,7 @@ is_patched() ->
 
 kymo(Policy, Pid, Flags, Tags, Undo) ->
     Dir = filename:join(flag(out), "recording-" ++ integer_to_list(erlang:unique_integer([positive]))),
-    {ok, State} = kymo_tracer:open(#{dir => Dir, policy => Policy, memory => 48 bsl 20, tags => Tags,
+    {ok, State} = kymo_tracer:open(#{dir => Dir, policy => Policy, memory => 48 bsl 20, events => Tags,
                                      file_size => 64 bsl 20, max_files => 2}),
     #{interface := raw} = kymo_tracer:info(State),
     1 = erlang:trace(Pid, true, [{tracer, kymo_tracer, State} | Flags]),
