@@ -25,7 +25,7 @@ SPACE := $(EMPTY) $(EMPTY)
 COMMA := ,
 MODULES := $(subst $(SPACE),$(COMMA),$(patsubst src/%.erl,%,$(SOURCES)))
 
-.PHONY: all help c erlang test test-all test-quick test-asan demo bench bench-erts lint fuzz clean install tarball deb hex \
+.PHONY: all help c erlang test test-full test-all test-quick test-asan demo bench bench-erts lint fuzz clean install tarball deb hex \
   erts erts-stock erts-install erts-deb erts-prune patch-check patch-edit patch-refresh
 
 all: c erlang chunks ## build the NIFs, the kymo command, the Erlang modules and their documentation
@@ -72,7 +72,11 @@ $(OUT)/ebin/kymo.app: src/kymo.app.src $(SOURCES) $(HEADERS)
 	$(if $(changed),$(ERLC) $(ERLC_OPTS) -o $(@D) $(changed))
 	sed 's/{modules, *\[\]}/{modules, [$(MODULES)]}/' $< >$@
 
-test: ## install what is missing, then run every test
+test: ## every suite on the installed runtime, and the patched one with what tests it (25 minutes, at first 45)
+	@scripts/bootstrap build test otp
+	@scripts/test test
+
+test-full: ## the same, sanitizers, models, fuzz seeds, aarch64, other runtimes, packages
 	@scripts/bootstrap build test otp
 	@scripts/test full
 
@@ -80,7 +84,7 @@ test-all: ## the same, the patched OTP 29.1, and both for aarch64
 	@scripts/bootstrap build test otp arm64
 	@scripts/test all
 
-test-quick: ## the tests on the installed runtime only, without sanitizers
+test-quick: ## the C tests, and the suites of the recorder and the answers (3 minutes)
 	@scripts/bootstrap build test
 	@scripts/test quick
 

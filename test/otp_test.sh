@@ -5,10 +5,10 @@
 # builds at once. Each of its three build steps writes a line to runs.log, and the second can be
 # made to wait on a pipe.
 . "$(dirname "$0")/check.sh"
-unset BASE OTP_SRC KYMO_MIRROR KYMO_ERTS_FRESH TYPE FLAVOR MAKEFLAGS MAKELEVEL
+unset BASE OTP_SRC KYMO_MIRROR KYMO_ERTS_FRESH KYMO_ERTS_WHOLE TYPE FLAVOR MAKEFLAGS MAKELEVEL
 
 otp_source() {
-    mkdir -p otp/erts/emulator/beam otp/erts/include/any-any
+    mkdir -p otp/erts/emulator/beam otp/erts/include/any-any otp/lib
     (
         cd otp
         echo 27.3.4.9 >OTP_VERSION
@@ -166,6 +166,7 @@ failed_build_tells_where() {
 
 patched_builds_only_what_changed() {
     patched_world
+    build stock
     build patched >out
     has "1 patches" out
     [ "$(tree stock)" != "$(tree patched)" ]
@@ -183,9 +184,51 @@ patched_builds_only_what_changed() {
 
 patched_from_the_source() {
     patched_world
+    build stock
     KYMO_ERTS_FRESH=1 build patched >out
     same "configured one two " "$(runs patched)"
     has THREE "$(tree patched)/src/out/two"
+}
+
+# Without a mirror everything is compiled, which the output says.
+patched_needs_no_stock() {
+    patched_world
+    build patched >out
+    has "everything is compiled here: " out
+    same "configured one two " "$(runs patched)"
+    has THREE "$(tree patched)/src/out/two"
+    [ ! -e "$(tree stock)" ]
+}
+
+whole_build_has_its_own_tree() {
+    patched_world
+    build patched
+    KYMO_ERTS_WHOLE=1 build patched >out
+    lacks "compiled here" out
+    [ "$(tree patched)" != "$(KYMO_ERTS_WHOLE=1 tree patched)" ]
+    [ -d "$(KYMO_ERTS_WHOLE=1 tree stock)" ]
+}
+
+# Two folders of compiled applications against a tree: which modules are the same sources.
+takes_what_is_unchanged() {
+    world
+    mkdir -p libs/{one-1.2,two-3,three-4}/{ebin,src,include} otp/lib/{one,two,three}/{src/sub,include}
+    for module in same changed generated; do echo "$module" >libs/one-1.2/ebin/$module.beam; done
+    mkdir libs/one-1.2/src/sub
+    echo a | tee libs/one-1.2/src/sub/same.erl otp/lib/one/src/sub/same.erl >libs/one-1.2/src/generated.erl
+    echo b >libs/one-1.2/src/changed.erl
+    echo c >otp/lib/one/src/changed.erl
+    echo made >libs/one-1.2/src/generated.hrl
+    # two has a header of another content, which three includes.
+    echo d | tee libs/two-3/ebin/two.beam libs/two-3/src/two.erl otp/lib/two/src/two.erl >libs/two-3/include/two.hrl
+    echo e >otp/lib/two/include/two.hrl
+    echo '-include_lib("two/include/two.hrl").' | tee libs/three-4/src/three.erl >otp/lib/three/src/three.erl
+    echo f >libs/three-4/ebin/three.beam
+    touch -d '3 hours ago' libs/one-1.2/ebin/same.beam
+    "$TOP/scripts/otp-compiled" take otp libs >out
+    has "1 of 5 modules" out
+    same "otp/lib/one/ebin/same.beam" "$(echo otp/lib/*/ebin/*)"
+    [ otp/lib/one/ebin/same.beam -nt libs/one-1.2/ebin/generated.beam ]
 }
 
 # change FILE: adds a commit to the checkout of patched_world.
@@ -214,6 +257,7 @@ message_of_a_patch_changes_no_build() {
 patched_makefile_is_configured_again() {
     patched_world
     change erts/emulator/Makefile.in
+    build stock
     build patched
     same "configured one two status two " "$(runs patched)"
 }
@@ -258,6 +302,7 @@ installs_below_destdir() {
 
 prune_keeps_the_present() {
     patched_world
+    build stock
     build patched
     mkdir -p cache/otp/27.3.4.9-0000000000000000/src
     build prune
@@ -460,6 +505,10 @@ debian_otp_is_fetched_once() {
     same "$erl" "$("$TOP/scripts/otp-debian")"
     refuses out "$TOP/scripts/otp-debian" update
     same "$erl" "$("$TOP/scripts/otp-debian")"
+    KYMO_SUITE=trixie refuses out "$TOP/scripts/otp-debian"
+    has "could not fetch OTP of Debian trixie" out
+    KYMO_SUITE=../x refuses out "$TOP/scripts/otp-debian"
+    has "the name of a suite" out
 }
 
 # Common Test prints a result for each suite, and has one exit status for all.
@@ -494,7 +543,7 @@ suites_are_added_up() {
 
 for case in builds_once variables_of_make_do_not_leak stopped_build_goes_on killed_build_starts_again \
     second_build_waits_for_first failed_build_tells_where patched_builds_only_what_changed \
-    patched_from_the_source message_of_a_patch_changes_no_build patched_makefile_is_configured_again \
+    patched_from_the_source patched_needs_no_stock whole_build_has_its_own_tree takes_what_is_unchanged message_of_a_patch_changes_no_build patched_makefile_is_configured_again \
     patched_configure_starts_from_the_source variants empty_series_shares_the_build installs installs_below_destdir prune_keeps_the_present \
     bad_hunk_is_named overlay_must_be_new check_of_the_series new_files_in_patches topics_fit_the_patches check_wants_canonical_patches \
     check_finds_strays check_of_an_empty_series refresh_wants_commits refresh_takes_patches_away \

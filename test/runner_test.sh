@@ -6,6 +6,12 @@
 . "$(dirname "$0")/check.sh"
 unset KYMO_RESULTS MAKEFLAGS MAKELEVEL ERL ERL_LIBS OUT
 
+# The tool that run-ct builds for suites that need it.
+tool_deny_rule() {
+    # shellcheck disable=SC2016 # for make
+    printf '%%/tool_deny:\n\t@mkdir -p $(@D) && touch $@\n'
+}
+
 # The scripts use their parent folder as the project.
 project() {
     mkdir -p project/src project/c_src project/test
@@ -14,7 +20,7 @@ project() {
     cp "$TOP/src/kymo.app.src" project/src/
     mkdir project/priv
     cp -r "$TOP/priv/example" project/priv/
-    printf 'all tests fuzzers:\n\t@true\n' >project/c_src/Makefile
+    { printf 'all tests fuzzers:\n\t@true\n' && tool_deny_rule; } >project/c_src/Makefile
     # Missing packages do not matter here.
     printf '#!/bin/sh\n' >project/scripts/bootstrap
     mkdir -p project/build/test
@@ -282,6 +288,7 @@ C
         printf 'all:\n\t@mkdir -p $(PRIV)\n'
         printf '\t$(CC) -g -fPIC -shared -fsanitize=$(SAN) -isystem %s -o $(PRIV)/wild.so nif/wild.c\n' \
             "$(make -s -C "$TOP/c_src" print-erts-include)"
+        tool_deny_rule
     } >c_src/Makefile
     suite wild <<'ERL'
 -on_load(load/0).
@@ -334,7 +341,7 @@ all() -> [good, skipped].
 good(_) -> ok.
 skipped(_) -> {skip, "not here"}.
 ERL
-    bash scripts/test quick >out
+    bash scripts/test c suites >out
     same "1 passed, 0 failed, 1 skipped" "$(tail -n 1 out)"
     has "Slowest:" out
     suite bad <<'ERL'
@@ -342,7 +349,7 @@ all() -> [good, bad].
 good(_) -> ok.
 bad(_) -> ct:fail("as it should").
 ERL
-    refuses out bash scripts/test quick
+    refuses out bash scripts/test c suites
     same "2 passed, 1 failed, 1 skipped" "$(tail -n 1 out)"
     has "bad_SUITE: 1 failed, log" out
     sed -n '/^Failed:/,$p' out >end
@@ -350,36 +357,88 @@ ERL
     has "as it should" end
 }
 
+unknown_parts_are_refused() {
+    project
+    refuses out bash scripts/test suites bogus
+    has "bogus is none of quick" out
+}
+
+# The rest adds to the totals of what has run, as long as there is time.
+rest_adds_to_the_run() {
+    project
+    refuses out bash scripts/test rest
+    has "rest of what?" out
+    suite good <<'ERL'
+all() -> [good].
+good(_) -> ok.
+ERL
+    bash scripts/test c suites
+    KYMO_MINUTES=1 KYMO_BEGUN=60 bash scripts/test rest >out
+    same "1 passed, 0 failed" "$(tail -n 1 out)"
+    has "did not run, for lack of time: asan sanitizers newest" out
+}
+
+# A list of suites that names one that does not exist.
+missing_suite_is_a_failure() {
+    project
+    refuses out bash scripts/test asan
+    same "0 passed, 1 failed" "$(tail -n 1 out)"
+    has "erl_msg_tracer_SUITE, which does not exist" out
+}
+
 nothing_run_is_no_success() {
     project
     rm -f test/*_SUITE.erl
-    refuses out bash scripts/test quick
+    refuses out bash scripts/test c suites
     has "1 failed" out
 }
 
-# The row of a command is appended, and replaced by a later run.
-run_is_noted() {
+# The same seeds make the same archive, whenever they are added and whatever their files are.
+seeds_are_added() {
     project
-    mkdir doc
-    printf '%s\n' Runs: "" "| command | result |" "|---|---|" "| \`other\` | old |" "" "The end." >doc/test-runs.md
-    refuses out scripts/test-note 'make test-quick'
-    has "no run of scripts/test has ended here" out
-    suite bad <<'ERL'
-all() -> [good, bad].
-good(_) -> ok.
-bad(_) -> ct:fail("as it should").
-ERL
-    refuses out bash scripts/test quick
-    scripts/test-note 'make test-quick' >out
-    same "$(cat out)" "$(sed -n 6p doc/test-runs.md)"
-    has "| \`make test-quick\` | $(date -u +%Y-%m)-" out
-    has " processors | 0h00m | 1 passed, 1 failed: OTP " out
-    has ": bad_SUITE (1) |" out
-    sed -i 's/^all.*/all() -> [good]./' test/bad_SUITE.erl
-    bash scripts/test quick >out
-    scripts/test-note 'make test-quick' >out
-    has "0h00m | 1 passed, 0 failed |" out
-    same "$(echo "| \`other\` | old |"; cat out; printf '\nThe end.\n')" "$(sed -n '5,$p' doc/test-runs.md)"
+    mkdir -p c_src/test/seeds more
+    touch c_src/test/fuzz_one.c c_src/test/fuzz_two.c
+    ln -s fuzz_one.tar.gz c_src/test/seeds/fuzz_two.tar.gz
+    echo first >a
+    echo second >'-b c'
+    scripts/fuzz add fuzz_one a >out
+    has "1 seeds" out
+    scripts/fuzz add fuzz_two '-b c' >out
+    [ -L c_src/test/seeds/fuzz_two.tar.gz ] || fail "the link is gone"
+    tar -xzf c_src/test/seeds/fuzz_one.tar.gz -C more
+    same "first second " "$(cat more/a 'more/-b c' | tr '\n' ' ')"
+    cp c_src/test/seeds/fuzz_one.tar.gz before
+    rm c_src/test/seeds/fuzz_one.tar.gz
+    chmod 600 a
+    touch -d 2001-01-01 a
+    scripts/fuzz add fuzz_one '-b c' a >out
+    cmp before c_src/test/seeds/fuzz_one.tar.gz
+    refuses out scripts/fuzz add fuzz_none a
+    has "fuzz_none is not a fuzz target" out
+    refuses out scripts/fuzz add fuzz_one no-such-file
+    cmp before c_src/test/seeds/fuzz_one.tar.gz
+}
+
+# A target runs from its seeds. If they cannot be read, it has failed.
+seeds_are_run() {
+    project
+    mkdir -p c_src/test/seeds build/fuzz/test
+    touch c_src/test/fuzz_one.c
+    cat >build/fuzz/test/fuzz_one <<'SH'
+#!/bin/sh
+for dir; do :; done
+cat "$dir"/*
+SH
+    chmod +x build/fuzz/test/fuzz_one
+    echo a seed >a
+    scripts/fuzz add fuzz_one a >out
+    scripts/fuzz runs 1 >out
+    has "nothing found" out
+    has "a seed" build/test/logs/fuzz_one.log
+    echo damaged >c_src/test/seeds/fuzz_one.tar.gz
+    refuses out scripts/fuzz runs 1
+    has "fuzz_one: its seeds could not be unpacked" out
+    same "0 1 0;1 0 0;" "$(results)"
 }
 
 cases=(suites_are_counted good_suites_pass suites_run_side_by_side what_could_not_run_has_failed
@@ -389,7 +448,7 @@ cases=(suites_are_counted good_suites_pass suites_run_side_by_side what_could_no
     crash_in_a_test_is_a_failure crash_between_tests_is_a_failure program_without_tests_is_a_failure
     hanging_program_is_a_failure good_code_passes_the_sanitizers sanitizers_see_the_block_of_a_nif
     sanitizers_see_what_is_undefined sanitizers_see_what_is_lost last_line_is_the_total
-    nothing_run_is_no_success run_is_noted nodes_have_the_emulator_that_is_tested)
+    unknown_parts_are_refused rest_adds_to_the_run missing_suite_is_a_failure nothing_run_is_no_success seeds_are_added seeds_are_run nodes_have_the_emulator_that_is_tested)
 [ $# = 0 ] || cases=("$@")
 for case in "${cases[@]}"; do
     run_case "$case"
