@@ -1,0 +1,17 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- A process whose mailbox is long, and whether it grows.
+-- At least 1,000 messages in its longest sample.
+with samples as materialized (
+    select process, pid, value, time_ns from counters where counter = 'mailbox_length'
+), long as materialized (
+    select process, pid, max(value) as most, min(time_ns) as first, max(time_ns) as last, count(*) as n
+    from samples group by pid having most >= 1000
+)
+select printf('The mailbox of %s has up to %d messages', process, most)
+           || case when n > 1 then printf(': it changed from %d to %d in %s',
+                   (select value from samples s where s.pid = long.pid and time_ns = first),
+                   (select value from samples s where s.pid = long.pid and time_ns = last),
+                   duration(last - first)) else '' end as finding,
+       min(0.95, 0.5 + most / 1e5) as weight,
+       'mailboxes REC' as more
+from long;

@@ -1,0 +1,276 @@
+%% SPDX-License-Identifier: Apache-2.0
+%%
+%% `kymo check' on nodes that have one problem each: it names the culprit, and finds nothing in a node that
+%% has none. Further problems are in test/problems.
+-module(kymo_check_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile(export_all).
+-compile(nowarn_export_all).
+
+all() -> [nothing, crash_loop, deadlock, processes, memory, blocked, stuck, slow, atoms, cpu, mailbox, own_rules, wrong_rules, usage, documented].
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+init_per_testcase(Case, Config) ->
+    Dir = filename:join(?config(priv_dir, Config), atom_to_list(Case)),
+    ok = file:make_dir(Dir),
+    [{dir, Dir} | Config].
+
+end_per_testcase(_, _) -> ok.
+
+%% Records a node for a second after a function has started something. Returns the recording.
+recorded(Start, Config) ->
+    Dir = filename:join(?config(dir, Config), "rec"),
+    Peer = kymo_peer:start(Config),
+    ok = kymo_peer:call(Peer, ?MODULE, record, [Dir, Start]),
+    kymo_peer:stop(Peer),
+    Dir.
+
+record(Dir, Start) ->
+    {ok, R} = kymo:start(#{dir => Dir, memory => 16 bsl 20, counters => 20, system_monitor => default}),
+    {ok, _} = kymo:trace(R, #{processes => all, events => [messages, running, procs, garbage_collection]}),
+    ?MODULE:Start(),
+    receive after 1000 -> ok end,
+    {ok, _} = kymo:stop(R),
+    ok.
+
+findings(Dir) -> findings(Dir, []).
+
+findings(Dir, Args) ->
+    {Status, Text} = kymo_cli:run(["check", "-q", "--json" | Args] ++ [Dir]),
+    #{<<"findings">> := Findings} = kymo_cli:json(binary_to_list(Text)),
+    ?assertEqual(case Findings of [] -> 0; _ -> 7 end, Status),
+    %% Text shows the same.
+    {Status, Shown} = kymo_cli:run(["check", "-q" | Args] ++ [Dir]),
+    _ = [?assertNotEqual(nomatch, string:find(Shown, Finding)) || #{<<"finding">> := Finding} <- Findings],
+    Findings.
+
+of_rule(Rule, Findings) -> [Text || #{<<"rule">> := R, <<"finding">> := Text} <- Findings, R =:= Rule].
+
+%% A rule has found this, and all of these parts are in its sentence.
+found(Rule, Parts, Dir) ->
+    Findings = findings(Dir),
+    Texts = of_rule(Rule, Findings),
+    ?assertMatch([_ | _], Texts, Findings),
+    ?assertMatch([_ | _], [Text || Text <- Texts, lists:all(fun(Part) -> string:find(Text, Part) =/= nomatch end, Parts)], Findings).
+
+%% ---- problems --------------------------------------------------------------------------
+
+nothing(Config) ->
+    Dir = recorded(idle, Config),
+    %% The machine may be busy.
+    ?assertEqual([], [F || #{<<"rule">> := Rule} = F <- findings(Dir), Rule =/= <<"processor">>]).
+
+idle() -> ok.
+
+crash_loop(Config) ->
+    found(<<"crash_loop">>, ["check_crashes", "badarith", "times"], recorded(crashes, Config)).
+
+crashes() ->
+    Crash = fun Crash() ->
+        {_, Monitor} = spawn_monitor(fun() ->
+            true = register(check_crashes, self()),
+            receive after 10 -> erlang:error(badarith) end
+        end),
+        receive {'DOWN', Monitor, process, _, _} -> Crash() end
+    end,
+    _ = spawn(Crash),
+    ok.
+
+deadlock(Config) ->
+    found(<<"deadlock">>, ["check_a waits for check_b", "check_b waits for check_a"], recorded(locked, Config)).
+
+locked() ->
+    _ = [server(Name) || Name <- [check_a, check_b]],
+    check_a ! {call, check_b},
+    check_b ! {call, check_a},
+    ok.
+
+server(Name) ->
+    Self = self(),
+    Pid = spawn(fun() ->
+        true = register(Name, self()),
+        Self ! {self(), ready},
+        receive {call, Other} -> gen_server:call(Other, hello, infinity) end
+    end),
+    receive {Pid, ready} -> Pid end.
+
+processes(Config) ->
+    found(<<"process_growth">>, ["grow in number", "check_spawner starts them"], recorded(spawns, Config)).
+
+spawns() ->
+    _ = spawn(fun() ->
+        true = register(check_spawner, self()),
+        spawn_more()
+    end),
+    ok.
+
+spawn_more() ->
+    _ = spawn(?MODULE, stay, []),
+    receive after 5 -> spawn_more() end.
+
+stay() -> receive stop -> ok end.
+
+memory(Config) ->
+    found(<<"memory_growth">>, ["binaries", "check_hoard"], recorded(hoards, Config)).
+
+hoards() ->
+    _ = spawn(fun() ->
+        true = register(check_hoard, self()),
+        hoard([])
+    end),
+    ok.
+
+hoard(All) ->
+    receive after 10 -> hoard([binary:copy(<<0>>, 100000) | All]) end.
+
+%% The peer of a socket reads nothing.
+blocked(Config) ->
+    found(<<"blocked">>, ["check_sender", "a socket", "prim_inet:"], recorded(sends, Config)).
+
+sends() ->
+    {ok, L} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, Port} = inet:port(L),
+    _ = spawn(fun() ->
+        true = register(check_sender, self()),
+        {ok, S} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary]),
+        send(S, binary:copy(<<0>>, 1 bsl 20))
+    end),
+    {ok, Accepted} = gen_tcp:accept(L),
+    ok = gen_tcp:controlling_process(Accepted, whereis(init)).
+
+send(S, Data) ->
+    ok = gen_tcp:send(S, Data),
+    send(S, Data).
+
+%% A server that never answers.
+stuck(Config) ->
+    found(<<"stuck_request">>, ["check_stuck", "check_client", "no reply"], recorded(asks, Config)).
+
+asks() ->
+    Stuck = server(check_stuck),
+    _ = spawn(fun() ->
+        true = register(check_client, self()),
+        gen_server:call(Stuck, hello, infinity)
+    end),
+    ok.
+
+%% A server that sleeps in its callback.
+slow(Config) ->
+    found(<<"slow_server">>, ["check_slow", "timer:sleep/1"], recorded(dawdles, Config)).
+
+dawdles() ->
+    {ok, Slow} = gen_server:start({local, check_slow}, ?MODULE, [], []),
+    _ = spawn(fun Ask() -> late = gen_server:call(Slow, hello), Ask() end),
+    ok.
+
+init([]) -> {ok, none}.
+
+handle_call(hello, _, State) ->
+    ok = timer:sleep(100),
+    {reply, late, State}.
+
+handle_cast(_, State) -> {noreply, State}.
+
+atoms(Config) ->
+    found(<<"atoms">>, ["never freed", "check_namer"], recorded(names, Config)).
+
+names() ->
+    _ = spawn(fun() ->
+        true = register(check_namer, self()),
+        name(1)
+    end),
+    ok.
+
+name(N) ->
+    _ = list_to_atom("check_atom_" ++ integer_to_list(N)),
+    receive after 2 -> name(N + 1) end.
+
+cpu(Config) ->
+    found(<<"cpu_hog">>, ["check_hog", "kymo_check_SUITE:spin/1"], recorded(spins, Config)).
+
+spins() ->
+    _ = spawn(fun() ->
+        true = register(check_hog, self()),
+        spin(0)
+    end),
+    ok.
+
+spin(N) -> spin(N + 1).
+
+mailbox(Config) ->
+    found(<<"mailbox">>, ["check_full", "messages"], recorded(fills, Config)).
+
+fills() ->
+    Pid = spawn(fun stay/0),
+    true = register(check_full, Pid),
+    _ = [Pid ! N || N <- lists:seq(1, 3000)],
+    ok.
+
+%% ---- rules -----------------------------------------------------------------------------
+
+own_rules(Config) ->
+    Dir = recorded(idle, Config),
+    Folder = rules(Config, "select 'it took ' || duration(1500000) || ' and ' || bytes(2097152) as finding, "
+        "recorded_ns() > 5e8 and recording_end_ns() >= recorded_ns() as weight, 'print REC -n 1' as more"),
+    Findings = findings(Dir, ["--rules", Folder]),
+    Rule = unicode:characters_to_binary(filename:join(Folder, "own.sql")),
+    [First] = [F || #{<<"rule">> := R} = F <- Findings, R =:= Rule],
+    More = unicode:characters_to_binary(["kymo print ", Dir, " -n 1"]),
+    ?assertMatch(#{<<"finding">> := <<"it took 1.50 ms and 2 MiB">>, <<"weight_percent">> := 100, <<"more">> := More}, First).
+
+rules(Config, Text) ->
+    Folder = filename:join(?config(dir, Config), "rules"),
+    File = filename:join(Folder, "own.sql"),
+    ok = filelib:ensure_dir(File),
+    ok = file:write_file(File, Text),
+    Folder.
+
+wrong_rules(Config) ->
+    Dir = recorded(idle, Config),
+    [
+        begin
+            Folder = rules(Config, Rule),
+            {1, Text} = kymo_cli:run(["check", "--rules", Folder, Dir]),
+            ?assertNotEqual(nomatch, string:find(Text, "own.sql: "), Text),
+            ?assertNotEqual(nomatch, string:find(Text, Part), Text)
+        end
+     || {Rule, Part} <- [{"select 1", "finding, weight and more"}, {"", "finding, weight and more"}, {"selekt", "syntax error"},
+                         {"select finding, weight, more from nowhere", "no such table"},
+                         {"attach 'x' as y", "not authorized"}]
+    ],
+    Empty = filename:join(?config(dir, Config), "empty"),
+    ok = file:make_dir(Empty),
+    {2, _} = kymo_cli:run(["check", "--rules", Empty, Dir]),
+    {3, _} = kymo_cli:run(["check", "--rules", Empty ++ "/none", Dir]).
+
+usage(Config) ->
+    Dir = ?config(dir, Config),
+    {2, _} = kymo_cli:run(["check"]),
+    {2, _} = kymo_cli:run(["check", Dir, Dir]),
+    {2, _} = kymo_cli:run(["check", "--list", Dir]),
+    {2, _} = kymo_cli:run(["check", "--print", "none"]),
+    {3, _} = kymo_cli:run(["check", Dir]).
+
+%% The page has each rule, with the two comments of it.
+documented(_) ->
+    {0, List} = kymo_cli:run(["check", "--list"]),
+    Names = [hd(string:lexemes(Line, " ")) || Line <- string:lexemes(binary_to_list(List), "\n")],
+    Source = proplists:get_value(source, ?MODULE:module_info(compile)),
+    {ok, Page} = file:read_file(filename:join([filename:dirname(Source), "..", "doc", "check.md"])),
+    Rows = [Row || <<"| `", _/binary>> = Row <- binary:split(Page, <<"\n">>, [global]), length(binary:matches(Row, <<"|">>)) =:= 4,
+            binary:match(Row, <<"` | text |">>) =:= nomatch, binary:match(Row, <<"` | real |">>) =:= nomatch],
+    Documented = [
+        begin
+            {0, Rule} = kymo_cli:run(["check", "--print", Name]),
+            [_, <<"-- ", What/binary>>, <<"-- ", When/binary>> | _] = binary:split(Rule, <<"\n">>, [global]),
+            iolist_to_binary(["| `", Name, "` | ", dotless(What), " | ", dotless(When), " |"])
+        end
+     || Name <- Names
+    ],
+    ?assertEqual(Documented, Rows).
+
+dotless(Text) -> string:trim(Text, trailing, ".").
