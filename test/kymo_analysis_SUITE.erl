@@ -181,7 +181,7 @@ calls(Config) ->
     #{asked := Asked, front := Front, self := Self} = ?config(did, Config),
     Dir = ?config(recording, Config),
     #{<<"slowest">> := Slowest, <<"servers">> := Servers} =
-        json(["calls", "--json", "-n", "100", "--pid", pid_to_list(Front), Dir]),
+        json(["requests", "--json", "-n", "100", "--pid", pid_to_list(Front), Dir]),
     Mine = [R || #{<<"client_pid">> := P, <<"server_pid">> := S} = R <- Slowest, P =:= pid(Self), S =:= pid(Front),
                  maps:get(<<"function">>, R) =/= null],
     ?assertEqual(4, length(Mine)),
@@ -203,12 +203,12 @@ calls(Config) ->
 calls_tree(Config) ->
     #{front := Front, back := Back, self := Self} = ?config(did, Config),
     #{<<"slowest">> := [#{<<"client_pid">> := Client, <<"requests">> := [Inner]} | _]} =
-        json(["calls", "--tree", "--json", "-n", "1", "--function", "kymo_analysis_SUITE:handle_call/3", "--pid",
+        json(["requests", "--tree", "--json", "-n", "1", "--function", "kymo_analysis_SUITE:handle_call/3", "--pid",
               pid_to_list(Self), ?config(recording, Config)]),
     #{<<"client_pid">> := F, <<"server_pid">> := B, <<"requests">> := []} = Inner,
     ?assertEqual({pid(Self), pid(Front), pid(Back)}, {Client, F, B}),
     %% A request that is listed below another one is not listed again.
-    #{<<"slowest">> := Trees} = json(["calls", "--tree", "--json", "-n", "1000", ?config(recording, Config)]),
+    #{<<"slowest">> := Trees} = json(["requests", "--tree", "--json", "-n", "1000", ?config(recording, Config)]),
     Sent = lists:append([sent(T) || T <- Trees]),
     ?assertEqual(lists:usort(Sent), lists:sort(Sent)),
     ?assert(lists:member(hd(sent(Inner)), Sent)).
@@ -233,7 +233,7 @@ other_requests(Config) ->
         catch gen_server:call(S, boom),
         {E, Fd, T}
     end),
-    #{<<"slowest">> := Requests} = json(["calls", "--json", "-n", "1000", "-q", Dir]),
+    #{<<"slowest">> := Requests} = json(["requests", "--json", "-n", "1000", "-q", Dir]),
     Kinds = [{K, S, E} || #{<<"kind">> := K, <<"server_pid">> := S, <<"ended">> := E} <- Requests],
     ?assert(lists:member({<<"call">>, pid(Event), <<"replied">>}, Kinds)),
     ?assert(lists:member({<<"io">>, pid(Io), <<"replied">>}, Kinds)),
@@ -258,7 +258,7 @@ no_reply(Config) ->
         receive {'DOWN', Ref, process, C, {killed, _}} -> ok end,
         {S, K, O, C}
     end),
-    #{<<"slowest">> := Requests} = json(["calls", "--json", "-n", "1000", "-q", Dir]),
+    #{<<"slowest">> := Requests} = json(["requests", "--json", "-n", "1000", "-q", Dir]),
     [Waited] = [T || #{<<"server_pid">> := S, <<"ended">> := <<"timeout">>, <<"total_ns">> := T} <- Requests,
                      S =:= pid(Silent)],
     ?assert(Waited >= 150000000),
@@ -525,7 +525,7 @@ timeouts_are_no_messages(Config) ->
             end),
             Mailboxes = json(["mailboxes", "--json", "--quiet", "--pid", pid_to_list(Pid), Rec]),
             #{<<"rows">> := [#{<<"received">> := 6, <<"unreceived">> := 0}]} = Mailboxes,
-            Messages = [maps:get(<<"message">>, E, none) || E <- json_lines(["print", "--json", "--quiet", "--tag", "receive",
+            Messages = [maps:get(<<"message">>, E, none) || E <- json_lines(["print", "--json", "--quiet", "--events", "receive",
                 "--pid", pid_to_list(Pid), Rec])],
             ?assertEqual({40, 6}, {length([M || M <- Messages, M =:= <<"timeout">>]), length([M || M <- Messages, M =:= none])})
         end
@@ -670,7 +670,7 @@ nothing_to_show(Config) ->
             {0, Out} = kymo_cli:run([Command, Dir]),
             ?assertMatch({_, _}, binary:match(Out, <<"the recording has no ">>))
         end
-     || Command <- ["stats", "calls", "mailboxes", "why"]
+     || Command <- ["stats", "requests", "mailboxes", "why"]
     ],
     %% why names the remedy: with messages in the recording, it is another one.
     {0, Why} = kymo_cli:run(["why", Dir]),

@@ -80,7 +80,7 @@ tags(Config, Dir) ->
     [text(tag(E)) || E <- dbg(Config, Dir)] ++ lists:duplicate(taken(Dir), <<"taken">>).
 
 taken(Dir) ->
-    {0, Printed} = kymo_cli:run(["print", "--quiet", "--tag", "taken", Dir]),
+    {0, Printed} = kymo_cli:run(["print", "--quiet", "--events", "taken", Dir]),
     length(binary:matches(Printed, <<"\n">>)).
 
 tag(Event) when element(1, Event) =:= trace; element(1, Event) =:= trace_ts -> element(3, Event);
@@ -493,7 +493,7 @@ windows(Config) ->
     Dir = ?config(scenario, Config),
     All = length(dbg(Config, Dir)),
     Out = filename:join(?config(dir, Config), "part.dbg"),
-    {0, _} = kymo_cli:run(["export", "dbg", "--quiet", "-o", Out, "--tag", "call", Dir]),
+    {0, _} = kymo_cli:run(["export", "dbg", "--quiet", "-o", Out, "--events", "call", Dir]),
     Calls = kymo_cli:read_dbg(Out),
     ?assert(length(Calls) > 0),
     ?assert(length(Calls) < All),

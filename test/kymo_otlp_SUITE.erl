@@ -64,6 +64,9 @@ record(Dir, Functions, Fun) ->
     {ok, R} = kymo:start(#{dir => Dir, owner => none, memory => 64 bsl 20}),
     Events = [return_to, messages, procs, running, garbage_collection],
     {ok, _} = kymo:trace(R, #{functions => Functions, events => Events}),
+    %% It is answered when all processes have been asked for their names. The servers have then been seen
+    %% to wait, so nothing from before the recording is in their mailboxes.
+    _ = kymo:info(R),
     try Fun() after kymo:stop(R) end.
 
 %% a calls b, which calls c; twice.
@@ -407,7 +410,7 @@ windows(Config) ->
     Dir = ?config(recording, Config),
     All = spans(Config, [Dir]),
     [First, Second] = by_start(of_service(?CLIENT, <<"otlp_a">>, All)),
-    {0, Info} = kymo_cli:run(["calls", "--json", "-q", "-n", "100", "--pid", "otlp_a", Dir]),
+    {0, Info} = kymo_cli:run(["requests", "--json", "-q", "-n", "100", "--pid", "otlp_a", Dir]),
     #{<<"slowest">> := Requests} = kymo_cli:json(unicode:characters_to_list(Info)),
     [_, Sent] = lists:sort([S || #{<<"sent_ns">> := S, <<"server">> := <<"otlp_a">>} <- Requests]),
     Out = spans(Config, [Dir], ["--to", io_lib:format("~.9fs", [(Sent - 1) / 1.0e9])]),

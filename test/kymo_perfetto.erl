@@ -5,14 +5,16 @@
 %% trace_processor that Perfetto reads such traces in the same way.
 -module(kymo_perfetto).
 
--export([read/1]).
+-export([read/1, instants/1]).
 
--export_type([slice/0, arrow/0]).
+-export_type([slice/0, instant/0, arrow/0]).
 
 -type annotations() :: #{binary() => binary() | integer()}.
 -type slice() :: {Name :: binary(), Begin :: integer(), End :: integer(), annotations()}.
 %% Times are nanoseconds of CLOCK_MONOTONIC. Annotations are those of the begin and the end
 %% event.
+
+-type instant() :: {Name :: binary(), Time :: integer(), annotations()}.
 
 -type arrow() :: {{Begin :: integer(), annotations()}, {End :: integer(), annotations()}}.
 
@@ -24,6 +26,7 @@
     %% Open slices of each track, innermost first.
     open = #{},
     slices = [],
+    instants = [],
     flows = #{},
     arrows = []
 }).
@@ -34,6 +37,13 @@ read(File) ->
     #state{slices = Slices, arrows = Arrows, open = Open} = packets(Bytes, #state{}),
     [] = lists:append(maps:values(Open)),
     {lists:reverse(Slices), lists:reverse(Arrows)}.
+
+%% Instants of all tracks, in order.
+-spec instants(file:name_all()) -> [instant()].
+instants(File) ->
+    {ok, Bytes} = file:read_file(File),
+    #state{instants = Instants} = packets(Bytes, #state{}),
+    lists:reverse(Instants).
 
 packets(<<>>, S) ->
     S;
@@ -73,7 +83,7 @@ interned(Bytes, S) ->
         list(Bytes)
     ).
 
-%% Event types: 1 begins and 2 ends a slice.
+%% Event types: 1 begins and 2 ends a slice, 3 is an instant.
 event(Event, Ts, #state{open = Open, slices = Slices} = S) ->
     List = list(Event),
     #{9 := Type, 11 := Track} = Fields = maps:from_list(List),
@@ -86,8 +96,11 @@ event(Event, Ts, #state{open = Open, slices = Slices} = S) ->
             #{Track := [{Name, Begin, First} | Outer]} = Open,
             Slice = {Name, Begin, Ts, maps:merge(First, Annotations)},
             S#state{open = Open#{Track := Outer}, slices = [Slice | Slices]};
+        3 ->
+            Instant = {maps:get(maps:get(10, Fields), S#state.names), Ts, Annotations},
+            flow(Fields, {Ts, Annotations}, S#state{instants = [Instant | S#state.instants]});
         _ ->
-            flow(Fields, {Ts, Annotations}, S)
+            S
     end.
 
 %% A flow through three events is two arrows.

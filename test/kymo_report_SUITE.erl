@@ -111,8 +111,8 @@ numbers_of(Dir, Page) ->
      || {Key, Args} <- [{<<"functions">>, ["stats"]}, {<<"processes">>, ["stats", "--by", "process"]},
                         {<<"roles">>, ["stats", "--by", "role"]}, {<<"mailboxes">>, ["mailboxes"]}]
     ],
-    #{<<"calls">> := #{<<"servers">> := Servers} = Calls, <<"answers">> := [#{<<"why">> := Why} | _]} = Data,
-    ?assertEqual(json(["calls", "--json", "-q", "-n", "100", Dir]),
+    #{<<"requests">> := #{<<"servers">> := Servers} = Calls, <<"answers">> := [#{<<"why">> := Why} | _]} = Data,
+    ?assertEqual(json(["requests", "--json", "-q", "-n", "100", Dir]),
                  Calls#{<<"servers">> := without_histograms(Servers)}),
     ?assertMatch(#{<<"answers">> := [Why]}, json(["why", "--json", "-q", Dir])),
     histograms(Servers ++ maps:get(<<"rows">>, maps:get(<<"functions">>, Data))),

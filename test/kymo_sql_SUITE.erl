@@ -170,7 +170,7 @@ truth(Config) ->
 
 equals_info(Config) ->
     Dir = ?config(recording, Config),
-    #{<<"events">> := Events, <<"tags">> := Tags} = json(["info", "--json", "-q", Dir]),
+    #{<<"events">> := Events, <<"by_event">> := Tags} = json(["info", "--json", "-q", Dir]),
     ?assertEqual(Events, value(Dir, "select count(*) from events")),
     Counted = maps:from_list([
         {E, N}
@@ -207,7 +207,7 @@ equals_stats(Config) ->
 
 equals_calls(Config) ->
     Dir = ?config(recording, Config),
-    #{<<"slowest">> := Slowest} = json(["calls", "--json", "-q", "--casts", "-n", "1000", Dir]),
+    #{<<"slowest">> := Slowest} = json(["requests", "--json", "-q", "--casts", "-n", "1000", Dir]),
     ?assert(length(Slowest) >= 9),
     Of = fun(R, Keys) -> [maps:get(K, R) || K <- Keys] end,
     Calls = [Of(R, [<<"client_pid">>, <<"server_pid">>, <<"kind">>, <<"sent_ns">>, <<"total_ns">>, <<"queued_ns">>, <<"handling_ns">>, <<"reply_ns">>, <<"ahead">>]) || R <- Slowest],
@@ -217,7 +217,7 @@ equals_calls(Config) ->
 %% The same events with the same times and texts, in the same order.
 equals_print(Config) ->
     Dir = ?config(recording, Config),
-    {0, Out} = kymo_cli:run(["print", "--json", "-q", "--tag", "call,send,exit", Dir]),
+    {0, Out} = kymo_cli:run(["print", "--json", "-q", "--events", "call,send,exit", Dir]),
     Printed = [kymo_cli:json(unicode:characters_to_list(L) ++ "\n") || L <- string:split(Out, "\n", all), L =/= <<>>],
     Rows = rows(Dir, "select * from events where event in ('call', 'send', 'exit')"),
     ?assertEqual(length(Printed), length(Rows)),
@@ -449,7 +449,7 @@ mistakes(Config) ->
             {2, Said} = kymo_cli:run(["export", "ndjson", "-o", Out, Dir | Options]),
             ?assertMatch({_, _}, binary:match(Said, <<"only --from and --to">>))
         end
-     || Options <- [["--tag", "call"], ["--pid", "<0.1.0>"], ["--module", "lists"], ["--all"]]
+     || Options <- [["--events", "call"], ["--pid", "<0.1.0>"], ["--module", "lists"], ["--all"]]
     ],
     ok = file:make_dir(Out),
     ok = file:write_file(filename:join(Out, "mine"), "x"),

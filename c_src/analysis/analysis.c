@@ -34,7 +34,10 @@ static void on_message(struct kymo_an *x, struct kymo_an_process *p, const struc
         kymo_an_request_received(x, p, ev, kymo_an_receive(x, p, ev));
     } else {
         p->life.sent++;
-        kymo_an_request_sent(x, p, ev, kymo_an_send(x, ev));
+        if (kymo_an_unreceived(x, ev->slot))
+            kymo_an_arrives(x, p, ev);
+        else
+            kymo_an_request_sent(x, p, ev, kymo_an_send(x, ev));
     }
 }
 
@@ -96,6 +99,8 @@ static void on_event_of(struct kymo_an *x, struct kymo_an_process *p, const stru
         x->res->has_runnable =
             x->res->has_runnable || (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN);
         kymo_an_in(x, p, ev);
+        if (ev->id == KYMO_E_IN && kymo_an_unreceived(x, ev->slot))
+            kymo_an_arrivals(x, p, false);
         break;
     case KYMO_E_OUT:
     case KYMO_E_OUT_EXITING:
@@ -121,7 +126,8 @@ static void lose_messages(struct kymo_an *x)
 /* Handles the time at which a budget began to shed kinds of events, or restored them. */
 static void on_break(struct kymo_an *x, unsigned kinds)
 {
-    if ((kinds & KYMO_BREAK_MESSAGES) != 0) {
+    bool unreceived = memchr(x->unreceived, 1, sizeof x->unreceived) != NULL;
+    if ((kinds & KYMO_BREAK_MESSAGES) != 0 || (unreceived && (kinds & KYMO_BREAK_RUNNING) != 0)) {
         kymo_an_requests_end(x);
         lose_messages(x);
     }
@@ -175,6 +181,7 @@ static void progress(const struct kymo_an *x)
 static void finish(struct kymo_an *x)
 {
     x->now = x->newest;
+    x->at_end = true;
     kymo_an_requests_end(x);
     kymo_an_forget_all(x);
     kymo_flows_end(&x->flows); /* reports messages that were not received */
@@ -271,6 +278,7 @@ int kymo_an_init(struct kymo_an *x)
         x->running[i] = KYMO_IDENT_NONE;
     x->flows.gone = kymo_an_mail_gone;
     x->flows.gone_arg = x;
+    kymo_an_arrivals_init(x);
     int rc = kymo_breaks_read(&x->breaks, x->r, INT64_MIN);
     return rc == 0 ? kymo_flows_timeline(&x->flows, x->r) : rc;
 }

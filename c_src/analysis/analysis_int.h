@@ -3,6 +3,7 @@
  * State of one run of the analysis. An event passes through these files in one direction:
  *   live.c       a run over a recording that is being written
  *   analysis.c   the run: window, lesson, dispatch, the end
+ *   arrivals.c   messages whose receive events were left out
  *   functions.c  the role of a function, by its name
  *   requests.c   requests and replies
  *   turns.c      callbacks that handle requests; request_table.c holds the open requests
@@ -20,6 +21,7 @@
 #include "kymo_flows.h"
 #include "kymo_lesson.h"
 #include "kymo_residents.h"
+#include "kymo_timeline.h"
 
 /* Processes remembered after their exit, for events that still come from them. Must be a
  * power of two. */
@@ -180,10 +182,11 @@ struct kymo_an {
     uint32_t dead_next;    /* free-running */
     struct kymo_map names; /* registered name (canonical atom) -> ident */
     struct kymo_flows flows;
-    struct kymo_map held; /* kymo_message_key -> struct kymo_mail: fetched, not yet taken */
-    uint64_t *held_ring;  /* their keys, oldest first; NULL until there is one */
-    uint64_t held_next;   /* free-running place in it */
-    bool takes;           /* the recording has events `taken` */
+    struct kymo_map held;               /* kymo_message_key -> struct kymo_mail: fetched, not yet taken */
+    uint64_t *held_ring;                /* their keys, oldest first; NULL until there is one */
+    uint64_t held_next;                 /* free-running place in it */
+    bool takes;                         /* the recording has events `taken` */
+    bool unreceived[KYMO_TIMELINE_MAX]; /* by recording: received messages were left out */
     struct kymo_breaks breaks;
     struct kymo_an_request *requests; /* requests_room of them, a power of two */
     uint32_t requests_room;
@@ -206,6 +209,7 @@ struct kymo_an {
     int64_t from, to;        /* of the window, CLOCK_MONOTONIC */
     int64_t now, newest;
     bool cut;    /* the recording begins at a horizon */
+    bool at_end; /* of the recording: what still goes on is reported */
     bool failed; /* out of memory */
 };
 
@@ -254,6 +258,21 @@ void kymo_an_rename(struct kymo_an *x, struct kymo_an_process *p, const struct k
 /* Reports the end of a process and frees it. ev is its exit, or NULL. */
 void kymo_an_forget(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_event *ev);
 void kymo_an_forget_all(struct kymo_an *x);
+
+/* ---- arrivals.c ---- */
+
+/* Sets x->unreceived. */
+void kymo_an_arrivals_init(struct kymo_an *x);
+/* Whether received messages were left out of the recording of this thread. */
+static inline bool kymo_an_unreceived(const struct kymo_an *x, uint32_t slot)
+{
+    return x->unreceived[x->flows.nodes ? kymo_timeline_of_slot(x->r, slot) : 0];
+}
+/* p fetches all that was sent to it. assumed: perhaps later. */
+void kymo_an_arrivals(struct kymo_an *x, struct kymo_an_process *p, bool assumed);
+/* Handles a send event. The receiver fetches the message now if it is running, or if it is unknown when
+ * processes run. */
+void kymo_an_arrives(struct kymo_an *x, struct kymo_an_process *sender, const struct kymo_event *ev);
 
 /* ---- functions.c ---- */
 

@@ -252,6 +252,17 @@ uint32_t kymo_flows_waiting(const struct kymo_flows *f, uint64_t to, int64_t *ol
     return q->n;
 }
 
+bool kymo_flows_take_first(struct kymo_flows *f, uint64_t to, struct kymo_flow_entry *out)
+{
+    const struct queue *q = kymo_map_get(&f->queues, to);
+    if (q == NULL)
+        return false;
+    uint32_t i = q->first;
+    *out = *entry(f, i);
+    take(f, i);
+    return true;
+}
+
 static bool fits(const struct kymo_flow_entry *e, const struct kymo_message *m)
 {
     return e->number == 0 && e->digest == m->digest && kymo_message_alike(e->size, e->hash, m->size, m->hash);
@@ -264,77 +275,95 @@ static uint64_t arrow_of(const struct kymo_flow_entry *e, const struct kymo_mess
     return e->ns <= m->ns ? e->id : 0;
 }
 
-/* For a known sender: takes its oldest send in this queue that looks the same. Older sends of the
- * sender were received without an event, and are dropped. */
-static uint64_t from_sender(struct kymo_flows *f, uint64_t key, const struct kymo_message *m)
+/* The oldest send in the queue that fits the message, or 0; of its sender only, if `known`. *certain is
+ * cleared if another one fits that could be it as well, for an unknown sender: one of another sender, or any if
+ * the order of this queue is not kept. */
+static uint32_t fitting(const struct kymo_flows *f, uint64_t key, const struct kymo_message *m, bool known,
+                        bool ordered, bool *certain)
 {
-    struct queue *q = kymo_map_get(&f->queues, key);
-    if (q == NULL)
-        return 0;
+    const struct queue *q = key != KYMO_IDENT_NONE ? kymo_map_get(&f->queues, key) : NULL;
     uint32_t found = 0, looked = 0;
-    for (uint32_t i = q->first; i != 0 && looked < LOOK_MAX && found == 0; looked++) {
+    for (uint32_t i = q != NULL ? q->first : 0; i != 0 && looked < LOOK_MAX; looked++) {
         const struct kymo_flow_entry *e = entry(f, i);
-        if (e->from == m->from && fits(e, m))
-            found = i;
+        if (fits(e, m) && (!known || e->from == m->from)) {
+            if (found == 0)
+                found = i;
+            else if (!ordered || e->from != entry(f, found)->from)
+                *certain = false;
+            if (known || !*certain)
+                break;
+        }
         i = e->next;
     }
-    if (found == 0)
-        return 0;
-    uint64_t id = arrow_of(entry(f, found), m);
-    f->found = *entry(f, found);
-    for (uint32_t i = q->first; i != 0;) {
+    return found;
+}
+
+/* Of sends to the process and to its name, the one that was sent first; 0: there is none. */
+static uint32_t sent_first(const struct kymo_flows *f, uint32_t a, uint32_t b)
+{
+    return a == 0 || (b != 0 && entry(f, b)->id < entry(f, a)->id) ? b : a;
+}
+
+/* Sends of the sender in this queue up to that id were received without an event, and are dropped. */
+static void drop_older(struct kymo_flows *f, uint64_t key, uint64_t from, uint64_t id)
+{
+    const struct queue *q = key != KYMO_IDENT_NONE ? kymo_map_get(&f->queues, key) : NULL;
+    for (uint32_t i = q != NULL ? q->first : 0; i != 0 && entry(f, i)->id <= id;) {
         uint32_t next = entry(f, i)->next;
-        if (entry(f, i)->from == m->from) {
-            if (i != found || id == 0)
-                tell_gone(f, entry(f, i));
+        if (entry(f, i)->from == from) {
+            tell_gone(f, entry(f, i));
             take(f, i);
         }
-        if (i == found)
-            break;
         i = next;
     }
+}
+
+/* Takes a send out of its queue and reports it, if it is not certain or its time is after that of the message. */
+static uint64_t taken(struct kymo_flows *f, uint32_t found, const struct kymo_message *m, bool certain)
+{
+    if (found == 0)
+        return 0;
+    uint64_t id = certain ? arrow_of(entry(f, found), m) : 0;
+    f->found = *entry(f, found);
+    if (id == 0)
+        tell_gone(f, &f->found);
+    take(f, found);
+    return id;
+}
+
+/* For a known sender: takes the oldest of its sends, to the process or its name, that looks the same. */
+static uint64_t from_sender(struct kymo_flows *f, const struct kymo_message *m)
+{
+    bool certain = true;
+    uint32_t to_pid = fitting(f, m->to, m, true, true, &certain);
+    uint32_t found = sent_first(f, to_pid, fitting(f, m->name, m, true, true, &certain));
+    if (found == 0)
+        return 0;
+    uint64_t before = entry(f, found)->id - 1, id = taken(f, found, m, true);
+    drop_older(f, m->to, m->from, before);
+    drop_older(f, m->name, m->from, before);
     return id;
 }
 
 /* For an unknown sender: takes the only send that fits, or the oldest one if all that fit have
  * the same sender and `ordered` says that their order is kept. If the choice is ambiguous, drops
  * the oldest one without a match, so that the number of open sends stays correct. */
-static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, const struct kymo_message *m, bool ordered)
+static uint64_t from_anyone(struct kymo_flows *f, uint64_t key, uint64_t name, const struct kymo_message *m,
+                            bool ordered)
 {
-    struct queue *q = kymo_map_get(&f->queues, key);
-    f->found.id = 0;
-    if (q == NULL)
-        return 0;
-    uint32_t found = 0, looked = 0;
     bool certain = true;
-    for (uint32_t i = q->first; i != 0 && looked < LOOK_MAX; looked++) {
-        const struct kymo_flow_entry *e = entry(f, i);
-        if (fits(e, m)) {
-            if (found == 0) {
-                found = i;
-            } else if (!ordered || e->from != entry(f, found)->from) {
-                certain = false;
-                break;
-            }
-        }
-        i = e->next;
-    }
-    if (found == 0)
-        return 0;
-    uint64_t id = arrow_of(entry(f, found), m);
-    f->found = *entry(f, found);
-    if (!certain || id == 0)
-        tell_gone(f, &f->found);
-    take(f, found);
-    return certain ? id : 0;
+    uint32_t a = fitting(f, key, m, false, ordered, &certain);
+    uint32_t b = fitting(f, name, m, false, ordered, &certain);
+    if (a != 0 && b != 0 && entry(f, a)->from != entry(f, b)->from)
+        certain = false;
+    f->found.id = 0;
+    return taken(f, sent_first(f, a, b), m, certain);
 }
 
 /* A cast of another node. */
 static uint64_t from_afar(struct kymo_flows *f, const struct kymo_message *m)
 {
-    uint64_t id = from_anyone(f, m->to, m, true);
-    if (f->found.id == 0 && m->name != KYMO_IDENT_NONE)
-        id = from_anyone(f, m->name, m, true);
+    uint64_t id = from_anyone(f, m->to, m->name, m, true);
     if (f->found.id == 0)
         kymo_early_received(&f->early, m->to, m->hash, m->ns);
     return id;
@@ -388,21 +417,15 @@ uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m)
     }
     if (m->digest)
         return f->nodes ? from_afar(f, m) : 0;
-    uint64_t id = f->nodes && m->ref != 0 ? from_anyone(f, KYMO_IDENT(KYMO_I_REF, m->ref), m, true) : 0;
+    uint64_t id = f->nodes && m->ref != 0
+                      ? from_anyone(f, KYMO_IDENT(KYMO_I_REF, m->ref), KYMO_IDENT_NONE, m, true)
+                      : 0;
     if (id != 0)
         return id;
-    if (m->from == KYMO_IDENT_NONE) {
-        id = from_anyone(f, m->to, m, true);
-        if (id == 0 && m->name != KYMO_IDENT_NONE)
-            id = from_anyone(f, m->name, m, true);
-    } else {
-        id = from_sender(f, m->to, m);
-        if (id == 0 && m->name != KYMO_IDENT_NONE)
-            id = from_sender(f, m->name, m);
-        if (id == 0)
-            id = from_anyone(f, KYMO_IDENT(KYMO_I_REF, m->from), m, false);
-    }
-    return id;
+    if (m->from == KYMO_IDENT_NONE)
+        return from_anyone(f, m->to, m->name, m, true);
+    id = from_sender(f, m);
+    return id != 0 ? id : from_anyone(f, KYMO_IDENT(KYMO_I_REF, m->from), KYMO_IDENT_NONE, m, false);
 }
 
 static void drop_queue(struct kymo_flows *f, uint64_t key)

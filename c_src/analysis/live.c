@@ -67,6 +67,7 @@ void kymo_live_reader(struct kymo_live *l, struct kymo_reader *r)
 {
     l->x->r = r;
     l->x->slots = kymo_reader_slots(r, &l->x->n_slots);
+    kymo_an_arrivals_init(l->x);
     l->reader = kymo_reader_loss_epoch(r);
     if (kymo_breaks_read(&l->x->breaks, r, l->x->newest) != 0)
         l->x->failed = true;
@@ -146,6 +147,7 @@ void kymo_live_runs(const struct kymo_live *l, void (*f)(void *arg, const struct
                                .by = p->by,
                                .dirty = l->x->slots[i].thread_kind == KYMO_T_DIRTY_CPU ||
                                         l->x->slots[i].thread_kind == KYMO_T_DIRTY_IO};
+        run.open = run.waited != KYMO_NO_TIME;
         f(arg, &run);
     }
 }

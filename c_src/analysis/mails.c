@@ -112,7 +112,7 @@ uint64_t kymo_an_send(struct kymo_an *x, const struct kymo_event *ev)
         m.digest = false;
         m.hash = 0;
     }
-    if (ev->id == KYMO_E_SEND_NE || !alike || !can_be_matched(x, &m)) {
+    if (ev->id == KYMO_E_SEND_NE || !alike || (!kymo_an_unreceived(x, ev->slot) && !can_be_matched(x, &m))) {
         uint64_t id = kymo_flows_id(&x->flows);
         report_unreceived(x, id, &m, ev->id == KYMO_E_SEND_NE);
         return id;

@@ -151,6 +151,69 @@ void kymo_naming_best(const struct kymo_naming *n, uint64_t ident, uint32_t *ato
     *mfa = *mfa != 0 ? *mfa : t->initial != 0 ? t->initial : t->spawned;
 }
 
+/* ---- kymo's own processes ---- */
+
+static bool is_one_of(struct kymo_text t, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (kymo_text_is(t, names[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the process belongs to a node that kymo attach runs in. */
+static bool is_attaching(const struct kymo_naming *n, uint64_t ident)
+{
+    char buf[512];
+    if (KYMO_IDENT_KIND(ident) != KYMO_I_TERM)
+        return false;
+    kymo_format_ident(n->r, ident, buf, sizeof buf);
+    return strstr(buf, "<kymo_attach_") != NULL;
+}
+
+/* Whether the process has a registered name that only kymo uses; an ident may be the name itself. */
+static bool has_own_name(const struct kymo_naming *n, uint64_t ident)
+{
+    static const char *const names[] = {"kymo_attach", "kymo_recorders", "kymo_sup"};
+    uint32_t atom = 0, mfa;
+    if (KYMO_IDENT_KIND(ident) == KYMO_I_ATOM)
+        atom = (uint32_t)KYMO_IDENT_DATA(ident);
+    else if (KYMO_IDENT_KIND(ident) == KYMO_I_PID)
+        kymo_naming_best(n, ident, &atom, &mfa);
+    return atom != 0 && is_one_of(kymo_reader_atom(n->r, atom), names, sizeof names / sizeof *names);
+}
+
+/* depth: ancestors that may still be examined. */
+static bool is_own(const struct kymo_naming *n, uint64_t ident, unsigned depth)
+{
+    static const char *const modules[] = {
+        "kymo_attach_node", "kymo_busiest", "kymo_cost", "kymo_counters",     "kymo_janitor",
+        "kymo_recorders",   "kymo_server",  "kymo_sup",  "kymo_trigger_look", "kymo_trigger_server"};
+    uint32_t atom, id;
+    uint64_t parent, caller;
+    struct kymo_mfa mfa;
+    if (has_own_name(n, ident) || is_attaching(n, ident))
+        return true;
+    if (KYMO_IDENT_KIND(ident) != KYMO_I_PID)
+        return false;
+    kymo_naming_best(n, ident, &atom, &id);
+    if (kymo_reader_mfa(n->r, id, &mfa) &&
+        is_one_of(kymo_reader_atom(n->r, mfa.module), modules, sizeof modules / sizeof *modules))
+        return true;
+    const struct told *t = kymo_map_get(&n->told, ident);
+    (void)kymo_reader_relatives(n->r, ident, &parent, &caller);
+    if (parent == KYMO_IDENT_NONE && t != NULL)
+        parent = t->parent;
+    return depth > 0 && is_own(n, parent, depth - 1);
+}
+
+bool kymo_naming_is_own(const struct kymo_naming *n, uint64_t ident)
+{
+    enum { ANCESTORS = 3 };
+    return is_own(n, ident, ANCESTORS);
+}
+
 /* ---- text ---- */
 
 static size_t cut_length(size_t n, size_t size)

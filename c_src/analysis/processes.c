@@ -110,6 +110,12 @@ static bool is_dirty(const struct kymo_an *x, uint32_t slot)
            (x->slots[slot].thread_kind == KYMO_T_DIRTY_CPU || x->slots[slot].thread_kind == KYMO_T_DIRTY_IO);
 }
 
+/* Whether the run that p is in is KYMO_RUN_OPEN, if the recording ends now. */
+static bool is_open(const struct kymo_an *x, const struct kymo_an_process *p)
+{
+    return x->at_end && p->running && kymo_since(p->out_at, p->run_start) != KYMO_NO_TIME;
+}
+
 /* Ends a run of p. If its `out` was not recorded, `end` is KYMO_NO_TIME, and its scheduling is
  * unknown until the next `in`. */
 static void end_run(struct kymo_an *x, struct kymo_an_process *p, int64_t end, uint32_t out_mfa,
@@ -127,7 +133,8 @@ static void end_run(struct kymo_an *x, struct kymo_an_process *p, int64_t end, u
                            .reason = reason,
                            .dirty = is_dirty(x, p->slot),
                            .hibernated = hibernated,
-                           .exited = exited};
+                           .exited = exited,
+                           .open = end == KYMO_NO_TIME && is_open(x, p)};
     if (p->running && end != KYMO_NO_TIME && end > p->run_start)
         p->busy += end - p->run_start;
     if (run.waited != KYMO_NO_TIME)
@@ -245,6 +252,8 @@ void kymo_an_forget(struct kymo_an *x, struct kymo_an_process *p, const struct k
     p->life.end = ev != NULL ? p->last : KYMO_NO_TIME;
     p->life.reason = ev != NULL ? kymo_canonical(x->r, ev->atom) : 0;
     p->life.running = kymo_an_busy(x, p);
+    if (p->running && ev == NULL && !is_open(x, p)) /* it ran at its last event; later is unknown */
+        p->life.running = p->busy + (p->last > p->run_start ? p->last - p->run_start : 0);
     if (p->running)
         end_run(x, p, ev != NULL ? p->last : KYMO_NO_TIME, 0, KYMO_OUT_UNKNOWN, false, ev != NULL);
     if (p->life.running == KYMO_NO_TIME)

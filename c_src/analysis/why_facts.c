@@ -158,6 +158,7 @@ static void on_mail(void *arg, const struct kymo_mail *m)
 {
     struct kymo_why *w = arg;
     int64_t sent = m->sent != KYMO_NO_TIME ? m->sent : m->fetched;
+    w->has_messages = true;
     if (!wanted(w, sent, m->fetched != KYMO_NO_TIME ? m->fetched : sent))
         return;
     if (KYMO_IDENT_KIND(m->to) == KYMO_I_PORT)
@@ -182,6 +183,8 @@ static void on_request(void *arg, const struct kymo_request *q)
 static void on_run(void *arg, const struct kymo_run *run)
 {
     struct kymo_why *w = arg;
+    if (run->start == KYMO_NO_TIME)
+        return;
     const int64_t *acted = kymo_map_get(&w->acted, run->process);
     struct kymo_why_run kept = {.process = run->process,
                                 .slot = run->slot,
@@ -192,17 +195,26 @@ static void on_run(void *arg, const struct kymo_run *run)
                                 .runnable = run->runnable,
                                 .by = run->by,
                                 .exited = run->exited,
+                                .state = (uint8_t)kymo_run_state(run),
                                 .acted = acted != NULL ? *acted : KYMO_NO_TIME};
+    struct kymo_why_newest *newest = kymo_map_put(&w->newest, run->process, NULL);
+    if (newest == NULL) {
+        w->failed = true;
+        return;
+    }
+    struct kymo_why_newest before = *newest;
+    bool waited = before.known && before.run.end != KYMO_NO_TIME;
     /* After a run without an end, the next run is kept too, even outside the windows: it shows
      * that the former is not the last run of the process (see close_runs). */
-    bool after_endless = kymo_map_get(&w->endless, run->process) != NULL;
-    if (run->start == KYMO_NO_TIME || (!after_endless && !wanted(w, run->start, run->end)))
-        return;
-    APPEND(w->runs, kept);
-    if (run->end != KYMO_NO_TIME)
-        kymo_map_remove(&w->endless, run->process);
-    else if (kymo_map_put(&w->endless, run->process, NULL) == NULL)
-        w->failed = true;
+    bool after_endless = before.kept && before.run.end == KYMO_NO_TIME;
+    /* A wait is explained by the runs before and after it, which may be outside the windows. */
+    bool wait = waited && wanted(w, before.run.end, run->start);
+    *newest = (struct kymo_why_newest){.run = kept, .known = true};
+    newest->kept = wait || after_endless || wanted(w, run->start, run->end);
+    if (wait && !before.kept)
+        APPEND(w->runs, before.run);
+    if (newest->kept)
+        APPEND(w->runs, kept);
 }
 
 static void on_collection(void *arg, const struct kymo_collection *c)
@@ -230,7 +242,7 @@ struct kymo_why *kymo_why_new(const struct kymo_reader *r)
     kymo_map_init(&w->replies, sizeof(size_t));
     kymo_map_init(&w->suspends, sizeof(uint8_t));
     kymo_map_init(&w->acted, sizeof(int64_t));
-    kymo_map_init(&w->endless, 0);
+    kymo_map_init(&w->newest, sizeof(struct kymo_why_newest));
     return w;
 }
 
@@ -256,7 +268,7 @@ void kymo_why_free(struct kymo_why *w)
     kymo_map_free(&w->replies);
     kymo_map_free(&w->suspends);
     kymo_map_free(&w->acted);
-    kymo_map_free(&w->endless);
+    kymo_map_free(&w->newest);
     free(w);
 }
 
@@ -309,9 +321,8 @@ static void *in_order(struct kymo_why *w, struct kymo_order *keys, const void *p
         } \
     } while (0)
 
-/* If the last run of a process has no end, the process may still run: the run gets the latest
- * possible end. Other runs without an end are dropped, so that nothing is assumed about the time
- * up to the next run. */
+/* Runs without an end are dropped if there is a later one of the process, so that nothing is assumed
+ * about the time up to that. The last one gets the latest possible end. */
 static void close_runs(struct kymo_why *w)
 {
     size_t kept = 0;
@@ -325,6 +336,16 @@ static void close_runs(struct kymo_why *w)
         w->runs.p[kept++] = run;
     }
     w->runs.n = kept;
+}
+
+/* On a thread, a run has ended at the latest when the next one begins. */
+static void bound_runs(struct kymo_why *w)
+{
+    for (size_t i = 0; i + 1 < w->slots.n; i++) {
+        struct kymo_why_run *run = &w->slots.p[i];
+        if (run->state != KYMO_RUN_ENDED && run[1].slot == run->slot)
+            run->end = run[1].start;
+    }
 }
 
 /* Fills last_ends, a tree in an array: number i is part of number i + (i & -i), which covers more. */
@@ -359,6 +380,7 @@ bool kymo_why_sort(struct kymo_why *w)
         memcpy(w->slots.p, w->runs.p, w->runs.n * sizeof *w->slots.p);
     w->slots.n = w->runs.n;
     SORT(w->slots, BY(slot), BY_TIME(start));
+    bound_runs(w);
     SORT(w->stops, BY(node), BY_TIME(start));
     SORT(w->collections, BY(process), BY_TIME(start));
     SORT(w->spans, BY(process), BY(id));
@@ -520,10 +542,12 @@ double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int
             const struct kymo_why_run *run = &w->slots.p[k];
             if (run->end <= start)
                 break;
-            if (run->process == not_this)
+            if (run->process == not_this || run->state == KYMO_RUN_UNKNOWN)
                 continue;
             int64_t time = overlap(run, start, end);
             all += time;
+            if (run->state != KYMO_RUN_ENDED)
+                continue;
             int64_t *sum = kymo_map_put(&sums, run->process, NULL);
             if (sum == NULL)
                 continue;

@@ -59,7 +59,15 @@ struct kymo_why_run {
     int64_t runnable; /* time in a run queue before; KYMO_NO_TIME = unknown */
     uint8_t by;       /* enum kymo_runnable */
     bool exited;      /* it ended with the process */
+    uint8_t state;    /* enum kymo_run_state: unless it has ended, `end` is an upper bound */
     int64_t acted;    /* its first call, return or send in this run; KYMO_NO_TIME = none */
+};
+
+/* The newest run of a process so far. */
+struct kymo_why_newest {
+    struct kymo_why_run run;
+    bool known; /* there is one */
+    bool kept;  /* it is among the runs */
 };
 
 /* The parts of struct kymo_span that are needed. */
@@ -107,8 +115,9 @@ struct kymo_why {
     struct kymo_map suspends;     /* function -> uint8_t: 1 neither, 2 suspends, 3 resumes */
     KYMO_WHY_LIST(struct kymo_why_span) suspensions; /* calls of functions that suspend or resume, by start */
     struct kymo_map acted;                           /* process -> int64_t: see kymo_why_run */
-    struct kymo_map endless;                         /* set of processes whose newest run has no end */
+    struct kymo_map newest;                          /* process -> struct kymo_why_newest */
     bool sorted, failed;
+    bool has_messages;        /* in the recording, in a window or not */
     bool facts_cut, path_cut; /* facts, or stretches of this path, were dropped for lack of room */
     uint32_t n_slots;
     const struct kymo_slot *slot;
@@ -133,11 +142,12 @@ const struct kymo_why_birth *kymo_why_birth(const struct kymo_why *w, uint64_t p
 bool kymo_why_in_module(const struct kymo_why *w, uint32_t mfa, const char *module);
 
 /* Considers the threads of the same node and kind as `slot`, without the time of process
- * `not_this`. Stores the process that ran longest on them from start to end in *who, and its
- * running time in *ns. Returns the utilisation of the busiest of these threads, 0 to 1. */
+ * `not_this` and of runs that are unknown. Stores the process that ran longest on them from start to
+ * end, in runs that have ended, in *who, and its running time in *ns. Returns the utilisation of the
+ * busiest of these threads, 0 to 1. */
 double kymo_why_busy(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end, uint64_t not_this,
                      uint64_t *who, int64_t *ns);
-/* The running time on all threads of the node of `slot` from start to end. */
+/* The time from start to end for which processes may have run, on all threads of the node of `slot`. */
 int64_t kymo_why_all_running(const struct kymo_why *w, uint32_t slot, int64_t start, int64_t end);
 
 /* The first stop of the node of `slot` that overlaps the time from start to end; NULL if there is

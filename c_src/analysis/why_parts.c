@@ -145,6 +145,29 @@ static const struct kymo_why_stretch **in_order(const struct kymo_why_path *path
     return s;
 }
 
+/* Finds the process or port that is blamed for the largest part of these stretches. *blame is
+ * KYMO_IDENT_NONE if none is. */
+static void blame_most(const struct merged *m, uint64_t *blame, int64_t *blame_ns)
+{
+    struct kymo_map sums; /* process or port -> int64_t */
+    int64_t most = -1;
+    *blame = KYMO_IDENT_NONE;
+    *blame_ns = 0;
+    kymo_map_init(&sums, sizeof(int64_t));
+    for (size_t i = 0; i < m->n; i++) {
+        const struct kymo_why_stretch *s = m->s[i];
+        int64_t *sum = s->blame != KYMO_IDENT_NONE ? kymo_map_put(&sums, s->blame, NULL) : NULL;
+        if (sum == NULL)
+            continue;
+        *sum += s->blame_ns;
+        if (*sum > most) {
+            most = *blame_ns = *sum;
+            *blame = s->blame;
+        }
+    }
+    kymo_map_free(&sums);
+}
+
 /* The cause and process that took most of the time that a request waited in the mailbox of this
  * server. */
 static struct kymo_why_held_up held_up(const struct kymo_why *w, uint64_t server)
@@ -167,7 +190,7 @@ static struct kymo_why_held_up held_up(const struct kymo_why *w, uint64_t server
     if (of_most.n > 0) {
         most.cause = of_most.s[0]->cause;
         most.process = of_most.s[0]->process;
-        most.blame = of_most.s[0]->blame;
+        blame_most(&of_most, &most.blame, &most.blame_ns);
         most.mfa = of_most.s[0]->mfa;
         most.to_collect = of_most.s[0]->to_collect;
         most.times = (uint32_t)of_most.n;
@@ -182,10 +205,9 @@ static struct kymo_why_held_up held_up(const struct kymo_why *w, uint64_t server
 static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged *m)
 {
     const struct kymo_why_stretch *first = m->s[0];
-    struct kymo_why_part part = {.cause = first->cause, .process = first->process, .blame = KYMO_IDENT_NONE};
-    struct kymo_map blamed; /* blamed process or port -> int64_t: sum of blame_ns */
-    int64_t most = -1, to_collect = 0;
-    kymo_map_init(&blamed, sizeof(int64_t));
+    struct kymo_why_part part = {.cause = first->cause, .process = first->process};
+    int64_t to_collect = 0;
+    blame_most(m, &part.blame, &part.blame_ns);
     for (size_t i = 0; i < m->n; i++) {
         const struct kymo_why_stretch *s = m->s[i];
         part.ns += s->end - s->start;
@@ -193,17 +215,7 @@ static struct kymo_why_part sum_up(const struct kymo_why *w, const struct merged
         part.requests = s->requests > part.requests ? s->requests : part.requests;
         part.mfa = part.mfa != 0 ? part.mfa : s->mfa;
         to_collect += s->to_collect ? s->end - s->start : 0;
-        int64_t *sum = s->blame != KYMO_IDENT_NONE ? kymo_map_put(&blamed, s->blame, NULL) : NULL;
-        if (sum == NULL)
-            continue;
-        *sum += s->blame_ns;
-        if (*sum > most) {
-            most = *sum;
-            part.blame = s->blame;
-            part.blame_ns = *sum;
-        }
     }
-    kymo_map_free(&blamed);
     part.to_collect = to_collect > part.ns / 2;
     if (has_function(part.cause))
         top_function(w, part.process, m, &part.mfa, &part.mfa_ns);

@@ -153,13 +153,12 @@ static int64_t wait_before(struct kymo_why *w, struct kymo_why_range range, size
                                                   .start = from,
                                                   .end = sent,
                                                   .mfa = out_mfa});
-    } else if (m != NULL && (m->sent > from || kymo_timeline_apart(w->r, m->from, run->process))) {
+    } else if (m != NULL && (first || m->sent > w->runs.p[before].end ||
+                             kymo_timeline_apart(w->r, m->from, run->process))) {
         int64_t sent =
             kymo_later(kymo_earlier(m->sent, end), from); /* it may have arrived while the process ran */
         kymo_why_add_delivered(w, m->from, run, sent, end);
         walk(w, m->from, from, sent, depth + 1);
-    } else if (m != NULL && first) {
-        kymo_why_add_runnable(w, run->process, from, end, run);
     } else if (first) {
         kymo_why_add_simple(w, KYMO_WHY_UNKNOWN, run->process, from, end, 0);
     } else { /* no message, or one that was sent before the wait */

@@ -55,7 +55,9 @@ static bool is_dirty(const struct kymo_why *w, uint32_t slot)
 
 void kymo_why_add_run(struct kymo_why *w, const struct kymo_why_run *run, int64_t start, int64_t end)
 {
-    uint8_t cause = is_dirty(w, run->slot) ? KYMO_WHY_DIRTY : KYMO_WHY_RUNNING;
+    uint8_t cause = run->state == KYMO_RUN_UNKNOWN ? KYMO_WHY_UNKNOWN
+                    : is_dirty(w, run->slot)       ? KYMO_WHY_DIRTY
+                                                   : KYMO_WHY_RUNNING;
     struct kymo_why_range c = kymo_why_collections(w, run->process);
     int64_t at = start;
     for (size_t i = kymo_why_collection_from(w, c, start); i < c.end && w->collections.p[i].start < end;
@@ -247,7 +249,7 @@ void kymo_why_add_silent(struct kymo_why *w, const struct kymo_why_run *before,
          * not in a receive: the process had used up its reductions. The exception is a receive
          * that has looked at a message which it does not match. */
         bool sleeps = is_function(w, before->out_mfa, "timer", "sleep");
-        double enough = w->mails.n > 0 && !sleeps ? 0.5 : 0.9;
+        double enough = w->has_messages && !sleeps ? 0.5 : 0.9;
         double busy = kymo_why_busy(w, next->slot, start, end, before->process, &who, &s.blame_ns);
         bool receives = end - start > WAKEUP_NS && kymo_why_looked_at_request(w, before, next);
         if (!queued && ((busy >= enough && !receives) || end - start <= WAKEUP_NS)) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kymo_lesson.h"
+#include "kymo_live.h"
 
 /* Whether a process is scheduled in. UNKNOWN: its scheduling is not recorded, or no change has
  * been seen yet. Its time then counts for the functions that it calls, but not as running time. */
@@ -272,9 +273,23 @@ struct kymo_analysis_sink kymo_window_sink(struct kymo_window *w)
 
 /* ---- edges ---- */
 
-void kymo_window_cut(struct kymo_window *w, int64_t end)
+/* Leaves out the time since the last event of a process if it is not known that it still runs. */
+static void doubt(void *arg, const struct kymo_run *run)
+{
+    struct kymo_window *w = arg;
+    struct kymo_window_process *p = kymo_map_get(&w->processes, run->process);
+    if (kymo_run_state(run) == KYMO_RUN_OPEN)
+        return;
+    if (p != NULL && p->scheduled == IN)
+        p->since = INT64_MAX;
+    if (run->slot < w->n_threads && w->threads[run->slot].process == run->process)
+        w->threads[run->slot].since = INT64_MAX;
+}
+
+void kymo_window_cut(struct kymo_window *w, const struct kymo_live *l, int64_t end)
 {
     size_t it = 0;
+    kymo_live_runs(l, doubt, w);
     for (struct kymo_window_process *p; (p = kymo_map_next(&w->processes, &it, NULL)) != NULL;)
         settle(w, p, end);
     for (uint32_t i = 0; i < w->n_threads; i++)

@@ -152,7 +152,16 @@ int cli_analysis_close(struct cli_analysis *a, int status)
 
 bool cli_wants_process(const struct cli_analysis *a, uint64_t ident)
 {
-    return a->filter.n_pids == 0 || cli_filter_process(&a->filter, a->r, ident);
+    return a->filter.n_pids == 0 ? !kymo_naming_is_own(a->naming, ident)
+                                 : cli_filter_process(&a->filter, a->r, ident);
+}
+
+bool cli_wants_request(const struct cli_analysis *a, const struct kymo_request *q)
+{
+    if (a->filter.n_pids == 0)
+        return !kymo_naming_is_own(a->naming, q->client) && !kymo_naming_is_own(a->naming, q->server);
+    return cli_wants_process(a, q->client) || cli_wants_process(a, q->server) ||
+           cli_wants_process(a, q->replier);
 }
 
 static bool is_chosen(const struct cli_analysis *a, uint32_t mfa)
@@ -206,7 +215,7 @@ void cli_casts_unplaced(const struct cli_analysis *a)
 void cli_lacks_calls(const struct cli_analysis *a, const char *what)
 {
     bool only_slow = a->result.has_slow && !a->result.has_calls;
-    cli_lacks(a, !only_slow, "calls other than slow ones, which kymo print --tag slow shows", what);
+    cli_lacks(a, !only_slow, "calls other than slow ones, which kymo print --events slow shows", what);
     cli_lacks(a, only_slow || a->result.has_calls, "calls", what);
 }
 

@@ -60,8 +60,10 @@ int cli_analysis_run_window(struct cli_analysis *a, const struct kymo_analysis_s
 /* Flushes the output, applies --strict, and closes everything. Returns the exit status. */
 int cli_analysis_close(struct cli_analysis *a, int status);
 
-/* True if --pid, --module and --function select it. */
+/* True if --pid, --module and --function select it. Without --pid, kymo's own processes and the
+ * requests to and from them are left out. */
 bool cli_wants_process(const struct cli_analysis *a, uint64_t ident);
+bool cli_wants_request(const struct cli_analysis *a, const struct kymo_request *q);
 bool cli_wants_function(struct cli_analysis *a, uint32_t mfa);
 
 #define CLI_DURATION(ns) cli_format_duration((ns), (char[32]){0}, 32)

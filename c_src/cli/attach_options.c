@@ -20,7 +20,8 @@ enum kind {
     PROTO_DIST,
     SSL_DIST_OPTFILE,
     PORT,
-    PID
+    PID,
+    TIMEOUT
 };
 
 static const struct {
@@ -36,6 +37,8 @@ static const struct {
              {"budget", "budget", PASSED, true},
              {"counters", "counters", PASSED, true},
              {"system-monitor", "system_monitor", PASSED, true},
+             {"garbage-collection", "garbage_collection", PASSED, true},
+             {"received-messages", "received_messages", PASSED, true},
              {"memory", "memory", MEMORY, true},
              {"node-dir", "node_dir", PASSED, false},
              {"cookie-file", "cookie_file", PASSED, false},
@@ -44,7 +47,8 @@ static const struct {
              {"proto-dist", NULL, PROTO_DIST, false},
              {"ssl-dist-optfile", NULL, SSL_DIST_OPTFILE, false},
              {NULL, "port", PORT, false}, /* attach_options_add names it */
-             {"pid", "pid", PID, false}};
+             {"pid", "pid", PID, false},
+             {"timeout", "timeout", TIMEOUT, false}};
 /* kymo_options:most_slow() */
 #define MOST_SLOW_US INT64_C(134217727)
 
@@ -101,6 +105,17 @@ static int slow(struct attach_options *a, const char *value)
     return KYMO_EXIT_OK;
 }
 
+static int timeout(struct attach_options *a, const char *value)
+{
+    int64_t ns;
+    char ms[32];
+    if (!cli_parse_duration(value, &ns) || ns < INT64_C(1000000000) || ns > INT64_C(3600) * 1000000000)
+        return cli_usage(a->command, "--timeout takes a time from 1s to 1h, such as 10s, not '%s'", value);
+    snprintf(ms, sizeof ms, "%" PRId64, ns / 1000000);
+    attach_args_pair(&a->child, "timeout", ms);
+    return KYMO_EXIT_OK;
+}
+
 /* Copies the cookie, and erases it from the arguments, which other users can see. */
 static int take_cookie(struct attach_options *a, char *value)
 {
@@ -134,6 +149,7 @@ int attach_options_take(struct attach_options *a, int option, char *value)
     case SSL_DIST_OPTFILE: a->ssl_dist_optfile = value; return KYMO_EXIT_OK;
     case PORT: a->port = value; return number(a, i, value, 65535);
     case PID: a->pid = value; return number(a, i, value, INT32_MAX);
+    case TIMEOUT: return timeout(a, value);
     case PASSED: break;
     }
     if (value[strspn(value, ", ")] == '\0')
@@ -147,8 +163,8 @@ void attach_options_command(struct attach_args *args, const struct attach_option
                             const char *action, char **nodes)
 {
     const char *const runtime[] = {a->erl,          "+Bi",     "-noshell",     "-noinput",  "-boot",
-                                   "no_dot_erlang", "-kernel", "logger_level", "emergency", "-setcookie",
-                                   "kymo",          "-s",      "kymo_attach",  "main",      "-pa"};
+                                   "no_dot_erlang", "-kernel", "logger_level", "emergency", "-s",
+                                   "kymo_attach",   "main",    "-pa"};
     for (size_t i = 0; i < sizeof runtime / sizeof *runtime; i++)
         attach_args_add(args, runtime[i]);
     char *path = NULL;
@@ -159,19 +175,14 @@ void attach_options_command(struct attach_args *args, const struct attach_option
     else
         args->failed = true;
     free(path);
-    const char *const pairs[][2] = {{"-proto_dist", a->proto_dist},
-                                    {"-ssl_dist_optfile", a->ssl_dist_optfile},
-                                    {"-erl_epmd_port", a->port}};
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        if (pairs[i][1] != NULL) {
-            attach_args_add(args, pairs[i][0]);
-            attach_args_add(args, pairs[i][1]);
-        }
-    }
     attach_args_add(args, "-extra");
     attach_args_pair(args, "command", action);
     attach_args_pair(args, "terminal", isatty(STDERR_FILENO) ? "true" : "false");
     attach_args_pair(args, "selects", a->selects ? "true" : "false");
+    if (a->proto_dist != NULL)
+        attach_args_pair(args, "proto_dist", a->proto_dist);
+    if (a->ssl_dist_optfile != NULL)
+        attach_args_pair(args, "ssl_dist_optfile", a->ssl_dist_optfile);
     if (asprintf(&path, "%s/priv", home) >= 0) {
         attach_args_pair(args, "priv", path);
         free(path);

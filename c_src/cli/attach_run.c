@@ -6,9 +6,11 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -69,11 +71,12 @@ char *attach_home(void)
     return strdup(dirname(dirname(dirname(path))));
 }
 
-/* 0, or -1 with errno. */
-static int join(const char *pid, const char *name, int type)
+/* 0, or -1 with errno; then *joining says whether the kernel refused to join the namespace, which was found. */
+static int join(const char *pid, const char *name, int type, bool *joining)
 {
     char path[64];
     struct stat own, other;
+    *joining = false;
     snprintf(path, sizeof path, "/proc/self/ns/%s", name);
     if (stat(path, &own) != 0)
         return -1;
@@ -83,7 +86,94 @@ static int join(const char *pid, const char *name, int type)
     if (own.st_dev == other.st_dev && own.st_ino == other.st_ino)
         return 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *joining = fd >= 0;
     return fd < 0 ? -1 : setns(fd, type);
+}
+
+/* Without the process's own network and host name, its node can't be reached. Ends the child if that fails. */
+static void join_node(const char *pid)
+{
+    bool joining;
+    if (join(pid, "net", CLONE_NEWNET, &joining) == 0 && join(pid, "uts", CLONE_NEWUTS, &joining) == 0)
+        return;
+    if (joining)
+        cli_warn("the network namespace of process %s can't be joined (setns: %s): run this command as root "
+                 "with the "
+                 "capability CAP_SYS_ADMIN, where no filter of system calls (seccomp) refuses setns, such as "
+                 "on the "
+                 "machine itself instead of in a container",
+                 pid, strerror(errno));
+    else if (errno == ENOENT)
+        cli_warn("there is no process %s: find the node with 'kymo attach --list'", pid);
+    else if (geteuid() == 0)
+        cli_warn("the namespaces of process %s can't be read (%s): run this command with the capability "
+                 "CAP_SYS_PTRACE, such as on the machine itself instead of in a container",
+                 pid, strerror(errno));
+    else
+        cli_warn("the network of process %s can't be used (%s): run this command as root", pid,
+                 strerror(errno));
+    _exit(KYMO_EXIT_NODE);
+}
+
+/* Options of the user's other runtimes: ERL_FLAGS, ERL_AFLAGS, ERL_ZFLAGS, ERL_OTP25_FLAGS. */
+static void unset_flags(void)
+{
+    for (char **e = environ; e != NULL && *e != NULL;) {
+        char name[32];
+        size_t n = strcspn(*e, "=");
+        if (n < sizeof name && n >= sizeof "ERL_FLAGS" - 1 && strncmp(*e, "ERL_", 4) == 0 &&
+            strncmp(*e + n - 5, "FLAGS", 5) == 0) {
+            memcpy(name, *e, n);
+            name[n] = '\0';
+            unsetenv(name);
+            e = environ;
+        } else {
+            e++;
+        }
+    }
+}
+
+/* Limits with which no runtime starts are raised as far as this user may. What is left of them is the reason why
+ * one has not started, or has been killed; others are "". */
+enum { FILES_NEEDED = 64 };
+static const rlim_t space_needed = (rlim_t)4 << 30;
+
+static bool is_less(rlim_t limit, rlim_t needed)
+{
+    return limit != RLIM_INFINITY && limit < needed;
+}
+
+static bool raised(struct rlimit *limit, rlim_t needed)
+{
+    if (!is_less(limit->rlim_cur, needed))
+        return false;
+    limit->rlim_cur = limit->rlim_max;
+    return true;
+}
+
+static void raise_limits(void)
+{
+    struct rlimit files, space;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && raised(&files, FILES_NEEDED))
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    if (getrlimit(RLIMIT_AS, &space) == 0 && raised(&space, space_needed))
+        (void)setrlimit(RLIMIT_AS, &space);
+}
+
+static const char *small_limit(char *text, size_t room)
+{
+    struct rlimit files, space;
+    text[0] = '\0';
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && is_less(files.rlim_max, FILES_NEEDED))
+        snprintf(text, room,
+                 "; this command may open only %ju files: raise that limit (ulimit -n) to %d or more",
+                 (uintmax_t)files.rlim_max, FILES_NEEDED);
+    else if (getrlimit(RLIMIT_AS, &space) == 0 && is_less(space.rlim_max, space_needed))
+        snprintf(
+            text, room,
+            "; this command may use only %ju MiB of addresses: raise that limit (ulimit -v) to 4 GiB or more",
+            (uintmax_t)(space.rlim_max >> 20));
+    return text;
 }
 
 /* Runs in the child. The child may write to the terminal, but only the parent gets the signals
@@ -100,6 +190,8 @@ static _Noreturn void run(char *const *args, const char *cookie, const char *pid
             _exit(KYMO_EXIT_NODE);
         }
     }
+    unset_flags();
+    raise_limits();
     if (setpgid(0, 0) != 0 ||
         /* A crash dump would contain the cookie. */
         setenv("ERL_CRASH_DUMP_SECONDS", "0", 1) != 0 ||
@@ -107,10 +199,8 @@ static _Noreturn void run(char *const *args, const char *cookie, const char *pid
         cli_warn("%s: %s", args[0], strerror(errno));
         _exit(KYMO_EXIT_NODE);
     }
-    if (pid != NULL && (join(pid, "net", CLONE_NEWNET) != 0 || join(pid, "uts", CLONE_NEWUTS) != 0)) {
-        cli_warn("the namespaces of process %s: %s", pid, strerror(errno));
-        _exit(KYMO_EXIT_NODE);
-    }
+    if (pid != NULL)
+        join_node(pid);
     execvp(args[0], args);
     cli_warn("%s: %s; Erlang is needed (see --erl)", args[0], strerror(errno));
     _exit(KYMO_EXIT_NODE);
@@ -119,6 +209,12 @@ static _Noreturn void run(char *const *args, const char *cookie, const char *pid
 pid_t attach_child(char *const *args, const char *cookie, const char *pid, const int *fds,
                    const sigset_t *mask)
 {
+    char current[PATH_MAX];
+    if (getcwd(current, sizeof current) == NULL) { /* Erlang does not start without one. */
+        (void)cli_fail(KYMO_EXIT_NODE, "the current folder can't be used (%s): change to another one",
+                       strerror(errno));
+        return -1;
+    }
     pid_t child = fork();
     if (child == 0)
         run(args, cookie, pid, fds, mask);
@@ -129,20 +225,24 @@ pid_t attach_child(char *const *args, const char *cookie, const char *pid, const
 
 int attach_status(int status, const char *name)
 {
+    char limit[128];
     if (WIFEXITED(status)) {
         int code = WEXITSTATUS(status);
         /* Other statuses are those of a program that is no runtime, or of one that did not start. */
         if (code == KYMO_EXIT_OK || code == KYMO_EXIT_USAGE || code == KYMO_EXIT_WRITE ||
             code == KYMO_EXIT_NODE)
             return code;
+        if (small_limit(limit, sizeof limit)[0] != '\0')
+            return cli_fail(KYMO_EXIT_NODE, "%s ended with status %d%s", name, code, limit);
         return cli_fail(KYMO_EXIT_NODE, "%s ended with status %d: name an erl of OTP 25 or later with --erl",
                         name, code);
     }
     return cli_fail(KYMO_EXIT_NODE,
-                    "%s was killed by signal %d; the node removes everything that was sent to it, unless it "
-                    "has died: then its recording stays on its machine, in kymo-attach-*/recording in its "
-                    "temporary directory",
-                    name, WTERMSIG(status));
+                    "%s was killed by signal %d; the node removes everything that was sent to it, but a "
+                    "recording that was being fetched only after ten minutes: 'kymo attach --detach NODE -o "
+                    "DIR' copies the rest into the same DIR. If the node has died, its recording stays on "
+                    "its machine, in kymo-attach-*/recording in its temporary directory%s",
+                    name, WTERMSIG(status), small_limit(limit, sizeof limit));
 }
 
 /* Forwards each line of standard input as a request for a snapshot, and Ctrl-D on a terminal as
@@ -163,6 +263,25 @@ static bool forward_lines(int out)
     return n > 0;
 }
 
+/* Waits for a signal, and forwards lines meanwhile. If poll(2) fails, standard input is not read. */
+static ssize_t next_signal(int signals, struct signalfd_siginfo *sig, int out, bool *lines)
+{
+    struct pollfd p[] = {{.fd = signals, .events = POLLIN},
+                         {.fd = *lines ? STDIN_FILENO : -1, .events = POLLIN}};
+    if (*lines && poll(p, 2, -1) < 0) {
+        if (errno == EINTR)
+            return 0;
+        cli_warn("standard input is ignored, so it can't ask for a snapshot: %s", strerror(errno));
+        *lines = false;
+    } else if (*lines) {
+        if (p[1].revents != 0)
+            *lines = forward_lines(out);
+        if (p[0].revents == 0)
+            return 0;
+    }
+    return read(signals, sig, sizeof *sig);
+}
+
 /* Forwards signals and lines until the child has ended. */
 static int wait_for(pid_t child, const char *name, int signals, int out, bool lines)
 {
@@ -170,13 +289,7 @@ static int wait_for(pid_t child, const char *name, int signals, int out, bool li
     bool asked = false;
     for (;;) {
         struct signalfd_siginfo sig;
-        struct pollfd p[] = {{.fd = signals, .events = POLLIN},
-                             {.fd = lines ? STDIN_FILENO : -1, .events = POLLIN}};
-        if (poll(p, 2, -1) < 0)
-            continue;
-        if (p[1].revents != 0)
-            lines = forward_lines(out);
-        if (p[0].revents == 0 || read(signals, &sig, sizeof sig) != (ssize_t)sizeof sig)
+        if (next_signal(signals, &sig, out, &lines) != (ssize_t)sizeof sig)
             continue;
         if (sig.ssi_signo != SIGCHLD) {
             /* If the child is gone, the code below notices it. */

@@ -9,7 +9,7 @@
 
 #include "json.h"
 #include "mailboxes.h"
-#include "requests.h"
+#include "request_list.h"
 
 enum { ROWS_MAX = 65536, PAIRS_MAX = 262144, SENDERS = 3 };
 
@@ -75,7 +75,7 @@ static void on_mail(void *arg, const struct kymo_mail *m)
     struct cli_mailboxes *x = arg;
     unsigned kind = KYMO_IDENT_KIND(m->to);
     if ((kind != KYMO_I_PID && kind != KYMO_I_PORT) || m->to_nobody || m->kind == KYMO_MSG_TIMEOUT ||
-        !cli_wants_process(x->a, m->to))
+        !cli_wants_process(x->a, m->to) || (x->a->filter.n_pids == 0 && !cli_wants_process(x->a, m->from)))
         return;
     struct row *row = row_of(x, m->to);
     if (row == NULL)

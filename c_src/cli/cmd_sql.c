@@ -3,12 +3,11 @@
  * kymo sql: statements of SQL over the tables of a recording, in a database in memory.
  */
 #include <getopt.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kymo_sql.h"
+#include "sql_db.h"
 #include "sql_print.h"
 #include "sql_tables.h"
 
@@ -19,24 +18,9 @@ struct sql {
     bool quiet, strict;
 };
 
-/* Allows to attach other recordings, but rejects everything that would write a file. */
-static int authorize(void *arg, int action, const char *a, const char *b, const char *c, const char *d)
-{
-    (void)arg;
-    (void)a;
-    (void)b;
-    (void)c;
-    (void)d;
-    return action == SQLITE_ATTACH || action == SQLITE_DETACH ? SQLITE_DENY : SQLITE_OK;
-}
-
 static int sql_error(sqlite3 *db)
 {
-    int code = sqlite3_errcode(db) & 0xff;
-    int status = code == SQLITE_NOMEM   ? KYMO_EXIT_MEMORY
-                 : code == SQLITE_IOERR ? KYMO_EXIT_READ
-                 : code == SQLITE_FULL  ? KYMO_EXIT_WRITE
-                                        : KYMO_EXIT_SQL;
+    int status = cli_sql_status(db);
     const char *text = sqlite3_errmsg(db);
     cli_warn("%s", text);
     if (strncmp(text, "no such table", 13) == 0)
@@ -80,59 +64,21 @@ static int run_all(struct sql *s, const char *text)
     return status;
 }
 
-static int open_tables(struct sql *s, const char *dir)
-{
-    sqlite3_stmt *stmt = NULL;
-    /* The extension is linked into this program; SQLite expects the entry point with this type. */
-    sqlite3_auto_extension((void (*)(void))sqlite3_kymosqlite_init);
-    int rc = sqlite3_open(":memory:", &s->db);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_prepare_v2(s->db, "select kymo_open(?)", -1, &stmt, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_bind_text(stmt, 1, dir, -1, SQLITE_STATIC);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(stmt) == SQLITE_ROW ? SQLITE_OK : SQLITE_ERROR;
-    int status = rc == SQLITE_OK ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_READ, "%s", sqlite3_errmsg(s->db));
-    sqlite3_finalize(stmt);
-    sqlite3_set_authorizer(s->db, authorize, NULL);
-    return status;
-}
-
 /* ---- the command ---- */
-
-/* Reads all of standard input. Allocated with malloc; NULL if there is no memory, or on a read
- * error. */
-static char *read_input(void)
-{
-    size_t n = 0, room = 4096;
-    char *text = malloc(room);
-    while (text != NULL) {
-        n += fread(text + n, 1, room - n - 1, stdin);
-        if (n + 1 < room)
-            break;
-        char *more = realloc(text, room *= 2);
-        if (more == NULL)
-            free(text);
-        text = more;
-    }
-    if (text != NULL)
-        text[n] = '\0';
-    return text;
-}
 
 static int run(struct sql *s, const char *dir, const char *query)
 {
     char *input = NULL;
     int status = cli_open(dir, &s->r);
     if (status == KYMO_EXIT_OK && strcmp(query, "-") == 0) {
-        query = input = read_input();
+        query = input = cli_sql_read(stdin);
         if (input == NULL) {
             cli_warn("out of memory");
             status = KYMO_EXIT_MEMORY;
         }
     }
     if (status == KYMO_EXIT_OK)
-        status = open_tables(s, dir);
+        status = cli_sql_open(dir, &s->db);
     if (status == KYMO_EXIT_OK)
         status = cli_flush(run_all(s, query));
     if (status == KYMO_EXIT_OK && (s->strict || !s->quiet))

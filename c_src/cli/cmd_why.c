@@ -13,7 +13,7 @@
 #include "firing.h"
 #include "json.h"
 #include "kymo_timeline.h"
-#include "requests.h"
+#include "request_list.h"
 #include "why.h"
 
 enum { TOP_MAX = 1000 };
@@ -80,8 +80,7 @@ static void on_request(void *arg, const struct kymo_request *q)
     int64_t total = kymo_request_total(q);
     if (q->passed_on)
         return;
-    if (w->a.filter.n_pids != 0 && !cli_wants_process(&w->a, q->client) &&
-        !cli_wants_process(&w->a, q->server) && !cli_wants_process(&w->a, q->replier))
+    if (!cli_wants_request(&w->a, q))
         return;
     if (total == KYMO_NO_TIME) {
         keep_oldest(w, q);
@@ -158,7 +157,7 @@ static const char *function(const struct why *w, uint32_t mfa, char *buf, size_t
 
 static void text_blame(const struct why *w, const struct kymo_why_part *p)
 {
-    if (p->blame != KYMO_IDENT_NONE)
+    if (p->blame != KYMO_IDENT_NONE && p->blame_ns > 0)
         printf("; %s ran instead, for %s", PROCESS(w, p->blame), CLI_DURATION(p->blame_ns));
 }
 
@@ -168,6 +167,7 @@ static struct kymo_why_part part_of(const struct kymo_why_held_up *h)
                                   .process = h->process,
                                   .blame = h->blame,
                                   .ns = h->ns,
+                                  .blame_ns = h->blame_ns,
                                   .mfa = h->mfa,
                                   .mfa_ns = h->mfa_ns,
                                   .to_collect = h->to_collect,

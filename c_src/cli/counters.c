@@ -8,8 +8,6 @@
 #include "kymo_cli.h"
 #include "kymo_names.h"
 
-/* ---- sums over a recording ---- */
-
 void cli_counters_free(struct cli_counters *c)
 {
     kymo_gauges_free(&c->gauges);
@@ -135,98 +133,4 @@ void cli_counters_json(const struct cli_counters *c)
             cli_json_uint(kymo_monitor_name(i), c->monitored[i]);
     }
     cli_json_close('}');
-}
-
-/* ---- one record ---- */
-
-/* "memory_ets", "scheduler_utilization[2]"; counters of later versions by number. */
-static const char *name_of(const struct kymo_counter_value *v, char *buf, size_t size)
-{
-    const char *name = kymo_counter_name(v->counter);
-    char number[16];
-    snprintf(number, sizeof number, "%u", v->counter);
-    if (v->index != 0)
-        snprintf(buf, size, "%s[%u]", name != NULL ? name : number, v->index);
-    else
-        snprintf(buf, size, "%s", name != NULL ? name : number);
-    return buf;
-}
-
-void cli_counters_print(const struct kymo_reader *r, const struct kymo_event *ev)
-{
-    char name[64], pid[256], of[264] = "";
-    for (uint32_t i = 0; i < ev->n_counters; i++) {
-        struct kymo_counter_value v = kymo_counter_at(ev, i);
-        if (v.counter == KYMO_N_BUSY_PROCESS) {
-            kymo_format_ident(r, v.value, pid, sizeof pid);
-            snprintf(of, sizeof of, " of %s", pid);
-            continue;
-        }
-        printf(" %s=%" PRIu64 "%s", name_of(&v, name, sizeof name), v.value,
-               kymo_counter_process(ev, i) != KYMO_IDENT_NONE ? of : "");
-    }
-}
-
-void cli_counters_members(const struct kymo_reader *r, const struct kymo_event *ev)
-{
-    char name[64], pid[256];
-    for (uint32_t i = 0; i < ev->n_counters; i++) {
-        struct kymo_counter_value v = kymo_counter_at(ev, i);
-        uint64_t process = kymo_counter_process(ev, i);
-        if (v.counter == KYMO_N_BUSY_PROCESS)
-            continue;
-        cli_json_uint(name_of(&v, name, sizeof name), v.value);
-        if (process != KYMO_IDENT_NONE) {
-            kymo_format_ident(r, process, pid, sizeof pid);
-            snprintf(name, sizeof name, "%s_pid[%u]", kymo_counter_name(v.counter), v.index);
-            cli_json_text(name, pid);
-        }
-    }
-}
-
-/* The name of a report's value; NULL if it has none. */
-static const char *value_name(unsigned kind)
-{
-    switch (kind) {
-    case KYMO_M_LONG_GC:
-    case KYMO_M_LONG_SCHEDULE: return "ms";
-    case KYMO_M_LARGE_HEAP: return "words";
-    case KYMO_M_LONG_QUEUE: return "long";
-    case KYMO_M_TOO_MANY: return "left_out";
-    default: return NULL;
-    }
-}
-
-static const char *kind_name(unsigned kind)
-{
-    const char *name = kymo_monitor_name(kind);
-    return name != NULL ? name : "?";
-}
-
-void cli_monitor_print(const struct kymo_reader *r, const struct kymo_event *ev)
-{
-    char mfa[2200];
-    printf(" %s", kind_name(ev->kind));
-    if (value_name(ev->kind) != NULL)
-        printf(" %s=%" PRIu64, value_name(ev->kind), ev->value);
-    if (ev->in_mfa != 0) {
-        kymo_format_mfa(r, ev->in_mfa, mfa, sizeof mfa);
-        printf(" in=%s", mfa);
-    }
-    if (ev->mfa != 0) {
-        kymo_format_mfa(r, ev->mfa, mfa, sizeof mfa);
-        printf(" out=%s", mfa);
-    }
-}
-
-void cli_monitor_members(const struct kymo_reader *r, const struct kymo_event *ev)
-{
-    char mfa[2200];
-    cli_json_text("kind", kind_name(ev->kind));
-    if (value_name(ev->kind) != NULL)
-        cli_json_uint(value_name(ev->kind), ev->value);
-    if (ev->in_mfa != 0) {
-        kymo_format_mfa(r, ev->in_mfa, mfa, sizeof mfa);
-        cli_json_text("in_function", mfa);
-    }
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The node's counters in `kymo info`, and one record of them or of its system monitor in
- * `kymo print`.
+ * The node's counters in `kymo info`.
  */
 #ifndef KYMO_CLI_COUNTERS_H
 #define KYMO_CLI_COUNTERS_H
@@ -41,12 +40,5 @@ void cli_counters_text(const struct cli_counters *c, const struct kymo_reader *r
 const char *cli_report_text(unsigned kind);
 /* The members "counters" and "system_monitor". */
 void cli_counters_json(const struct cli_counters *c);
-
-/* Print a `counters` record: as " name=value name[1]=value ...", and as JSON members. */
-void cli_counters_print(const struct kymo_reader *r, const struct kymo_event *ev);
-void cli_counters_members(const struct kymo_reader *r, const struct kymo_event *ev);
-/* Print a `system_monitor` record: as " kind=long_gc ms=120", and as JSON members. */
-void cli_monitor_print(const struct kymo_reader *r, const struct kymo_event *ev);
-void cli_monitor_members(const struct kymo_reader *r, const struct kymo_event *ev);
 
 #endif

@@ -103,7 +103,7 @@ static int check(int n, char **args, const struct kymo_export_options *o, const 
         return cli_usage("export", "%s is written to a folder, so -o cannot be -", kinds[*kind].name);
     if (o->wall && !is_stacks(*kind))
         return cli_usage("export", "--wall works only with folded and speedscope");
-    bool filtered = filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0;
+    bool filtered = filter->events != 0 || filter->n_pids != 0 || filter->n_modules != 0;
     if (strcmp(kinds[*kind].name, "ndjson") == 0 && (filtered || o->all))
         return cli_usage("export", "ndjson takes only --from and --to of these options");
     if (o->all && is_stacks(*kind))
@@ -139,7 +139,7 @@ int cli_check_output(const char *command, const char *out, int n, char **recordi
 static int run_otlp(struct cli_otlp *otlp, struct cli_filter *filter, const struct kymo_export_options *o,
                     int n, char **recordings)
 {
-    if (o->all || o->wall || filter->tags != 0 || filter->n_pids != 0 || filter->n_modules != 0)
+    if (o->all || o->wall || filter->events != 0 || filter->n_pids != 0 || filter->n_modules != 0)
         return cli_usage("export", "otlp exports whole chains of requests: it takes only --from and --to");
     if (n < 1)
         return cli_usage("export", "otlp needs a recording");
@@ -181,7 +181,7 @@ int cli_export(int argc, char **argv)
         case 'q':
         case OPT_QUIET: quiet = true; break;
         case OPT_STRICT: strict = true; break;
-        case OPT_ENDPOINT: otlp.endpoint = optarg; break;
+        case OPT_ENDPOINT: status = cli_otlp_endpoint(&otlp, optarg); break;
         case OPT_CACERT: otlp.cacert = optarg; break;
         case OPT_HEADER: status = cli_otlp_header(&otlp, optarg); break;
         case '?': status = cli_bad_option("export"); break;
@@ -215,7 +215,7 @@ int cli_export(int argc, char **argv)
     if (status == KYMO_EXIT_OK) {
         o.from_ns = filter.from;
         o.to_ns = filter.to;
-        if (filter.tags != 0 || filter.n_pids != 0 || filter.n_modules != 0) {
+        if (filter.events != 0 || filter.n_pids != 0 || filter.n_modules != 0) {
             o.keep = cli_filter_keep;
             o.keep_arg = &filter;
         }

@@ -15,22 +15,83 @@ struct input {
     int64_t from_ns, to_ns;
 };
 
-int cli_otlp_header(struct cli_otlp *o, const char *text)
+/* The lines of a file, as an exit status. */
+static int each_line(struct cli_otlp *o, const char *file, const char *option,
+                     int (*take)(struct cli_otlp *o, const char *text))
+{
+    FILE *f = fopen(file, "re");
+    char *line = NULL;
+    size_t room = 0;
+    int status = KYMO_EXIT_OK;
+    if (f == NULL)
+        return cli_fail(KYMO_EXIT_USAGE, "--%s: %s: %s", option, file, strerror(errno));
+    while (status == KYMO_EXIT_OK && getline(&line, &room, f) > 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (line[0] != '\0')
+            status = take(o, line);
+    }
+    if (status == KYMO_EXIT_OK && ferror(f))
+        status = cli_fail(KYMO_EXIT_USAGE, "--%s: %s can't be read", option, file);
+    free(line);
+    (void)fclose(f);
+    return status;
+}
+
+static int take_endpoint(struct cli_otlp *o, const char *text)
+{
+    free(o->endpoint);
+    o->endpoint = strdup(text);
+    return o->endpoint != NULL ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
+}
+
+int cli_otlp_endpoint(struct cli_otlp *o, char *value)
+{
+    if (value[0] == '@') {
+        int status = each_line(o, value + 1, "endpoint", take_endpoint);
+        if (status == KYMO_EXIT_OK && o->endpoint == NULL)
+            status = cli_usage("export", "--endpoint: the file %s has no address", value + 1);
+        return status;
+    }
+    int status = take_endpoint(o, value);
+    size_t n = strlen(value);
+    kymo_hide_secrets(value, false);
+    memset(value + strlen(value), '\0', n - strlen(value));
+    return status;
+}
+
+static int take_header(struct cli_otlp *o, const char *text)
 {
     const char *colon = strchr(text, ':');
     if (colon == NULL || colon == text || strpbrk(text, "\r\n") != NULL)
-        return cli_usage("export", "--header: '%s' is not 'Name: value'", text);
-    const char **more = realloc(o->headers, (o->n_headers + 1) * sizeof *more);
-    if (more == NULL)
+        return cli_usage("export", "--header takes 'Name: value', or @ and the name of a file");
+    char **more = realloc(o->headers, (o->n_headers + 1) * sizeof *more);
+    char *copy = strdup(text);
+    if (more != NULL)
+        o->headers = more;
+    if (more == NULL || copy == NULL) {
+        free(copy);
         return cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-    o->headers = more;
-    more[o->n_headers++] = text;
+    }
+    more[o->n_headers++] = copy;
     return KYMO_EXIT_OK;
+}
+
+int cli_otlp_header(struct cli_otlp *o, char *value)
+{
+    if (value[0] == '@')
+        return each_line(o, value + 1, "header", take_header);
+    int status = take_header(o, value);
+    size_t name = strcspn(value, ":");
+    memset(value + name, '*', strlen(value) - name);
+    return status;
 }
 
 void cli_otlp_free(struct cli_otlp *o)
 {
+    for (size_t i = 0; i < o->n_headers; i++)
+        free(o->headers[i]);
     free(o->headers);
+    free(o->endpoint);
 }
 
 static int status_of(int rc)
@@ -121,12 +182,21 @@ static int say_rejected(const struct cli_otlp *o, const struct kymo_otlp_result 
     return status;
 }
 
+static void say_posted(const char *url, const struct kymo_otlp_result *res, uint64_t bytes)
+{
+    char *shown = strdup(url);
+    if (shown != NULL)
+        kymo_hide_secrets(shown, false);
+    say_done(shown != NULL ? shown : "the collector", res, bytes);
+    free(shown);
+}
+
 static int to_collector(const struct cli_otlp *o, const struct input *in, struct kymo_otlp_result *res)
 {
     char err[1024] = "", all[32];
     struct kymo_otlp_http *http;
     struct kymo_otlp_collector collector = {.url = o->endpoint,
-                                            .headers = o->headers,
+                                            .headers = (const char *const *)o->headers,
                                             .n_headers = o->n_headers,
                                             .cacert = o->cacert,
                                             .version = cli_version()};
@@ -140,7 +210,7 @@ static int to_collector(const struct cli_otlp *o, const struct input *in, struct
     if (rc != 0 && res->spans > 0)
         cli_warn("%s spans were posted before this", cli_format_count(res->spans, all, sizeof all));
     if (rc == 0 && !o->quiet)
-        say_done(o->endpoint, res, kymo_otlp_http_bytes(http));
+        say_posted(o->endpoint, res, kymo_otlp_http_bytes(http));
     if (rc == 0)
         status = say_rejected(o, res, http);
     kymo_otlp_http_close(http);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Selection of events: --from, --to, --pid, --tag, --module.
+ * Selection of events: --from, --to, --pid, --events, --module.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static const struct {
              {"h", 3600ll * NS_PER_SEC},
              {"", NS_PER_SEC}};
 
-/* Names that stand for several tags, like Erlang's trace flags. */
+/* Names that stand for several events, like Erlang's trace flags. */
 static const struct {
     const char *name;
     unsigned first, last;
@@ -43,7 +43,7 @@ static const struct {
     {"running", KYMO_E_STOPPED, KYMO_E_STOPPED},
     {"running_procs", KYMO_E_STOPPED, KYMO_E_STOPPED},
     {"running_ports", KYMO_E_PORT_IN, KYMO_E_PORT_OUT_EXITED},
-    {"gc", KYMO_E_GC_MINOR_START, KYMO_E_GC_MAJOR_END},
+    {"garbage_collection", KYMO_E_GC_MINOR_START, KYMO_E_GC_MAJOR_END},
 };
 
 /* ---- times ---- */
@@ -65,8 +65,10 @@ static bool parse_unit(const char **text, int64_t *ns)
 
 bool cli_parse_duration(const char *text, int64_t *ns)
 {
+    const char *start = text;
     int64_t sum = 0;
     do {
+        const bool first = text == start;
         int64_t whole = 0, unit, part = 0, digit_ns;
         char fraction[19];
         size_t digits = 0;
@@ -83,6 +85,8 @@ bool cli_parse_duration(const char *text, int64_t *ns)
                     fraction[digits++] = *text;
             }
         }
+        if (!first && !isalpha((unsigned char)*text)) /* as in 5s5 */
+            return false;
         if (!parse_unit(&text, &unit) || __builtin_mul_overflow(whole, unit, &whole))
             return false;
         digit_ns = unit;
@@ -155,36 +159,36 @@ bool cli_parse_time(const char *text, struct kymo_reader *r, int64_t *since_star
 
 /* ---- options ---- */
 
-static bool add_tag(uint64_t *tags, const char *name, size_t n)
+static bool add_event(uint64_t *events, const char *name, size_t n)
 {
     bool found = false;
     for (unsigned id = 0; id < KYMO_E_COUNT; id++) {
-        const char *tag = kymo_event_name((uint8_t)id);
-        if (tag != NULL && strlen(tag) == n && memcmp(tag, name, n) == 0) {
-            *tags |= 1ull << id;
+        const char *event = kymo_event_name((uint8_t)id);
+        if (event != NULL && strlen(event) == n && memcmp(event, name, n) == 0) {
+            *events |= 1ull << id;
             found = true;
         }
     }
-    bool tag = found;
-    for (size_t i = 0; i < sizeof groups / sizeof *groups && !tag; i++) {
+    bool single = found;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups && !single; i++) {
         if (strlen(groups[i].name) == n && memcmp(groups[i].name, name, n) == 0) {
             for (unsigned id = groups[i].first; id <= groups[i].last; id++)
-                *tags |= 1ull << id;
+                *events |= 1ull << id;
             found = true;
         }
     }
     return found;
 }
 
-static int add_tags(struct cli_filter *f, const char *command, const char *list)
+static int add_events(struct cli_filter *f, const char *command, const char *list)
 {
     while (*list != '\0') {
         size_t n = strcspn(list, ",");
-        if (!add_tag(&f->tags, list, n))
-            return cli_usage(command, "--tag: there is no event or group '%.*s'", (int)n, list);
+        if (!add_event(&f->events, list, n))
+            return cli_usage(command, "--events: there is no event or group '%.*s'", (int)n, list);
         list += n + (list[n] == ',');
     }
-    return f->tags == 0 ? cli_usage(command, "--tag: the list is empty") : KYMO_EXIT_OK;
+    return f->events == 0 ? cli_usage(command, "--events: the list is empty") : KYMO_EXIT_OK;
 }
 
 static int push(const char ***list, size_t *n, const char *value)
@@ -285,7 +289,7 @@ int cli_filter_option(struct cli_filter *f, const char *command, int option, con
                              "several nodes, <node@host.1.2>",
                              value);
         return push(&f->pids, &f->n_pids, value);
-    case CLI_OPT_TAG: return add_tags(f, command, value);
+    case CLI_OPT_EVENTS: return add_events(f, command, value);
     default:
         if (*value == '\0')
             return cli_usage(command, "--module: the name is empty");
@@ -428,12 +432,12 @@ bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kym
     bool note = ev->id >= KYMO_E_FIRST_NOTE;
     if (note && f->notes_too)
         return true;
-    if (f->tags != 0 && (f->tags >> ev->id & 1) == 0)
+    if (f->events != 0 && (f->events >> ev->id & 1) == 0)
         return false;
     if (ev->id == KYMO_E_MONITOR && f->n_pids != 0) /* a note, but about a process */
         return f->n_modules == 0 && cli_filter_process(f, r, ev->who);
     if (note)
-        return f->tags != 0 || (f->n_pids == 0 && f->n_modules == 0);
+        return f->events != 0 || (f->n_pids == 0 && f->n_modules == 0);
     if (f->n_pids != 0 && !cli_filter_process(f, r, ev->who))
         return false;
     if (f->n_modules != 0 && !(f->notes_too && ev->id == KYMO_E_RETURN_TO))

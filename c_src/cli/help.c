@@ -12,8 +12,9 @@
     "      --pid PROCESS      only this process or port: '<0.1.2>', '#Port<0.3>', a\n" \
     "                         registered name or label, or of several nodes\n" \
     "                         '<node@host.1.2>'; may be repeated\n" \
-    "      --tag TAG,...      only these events: call, return_to, send, receive, spawn,\n" \
-    "                         ..., or groups: calls, messages, procs, ports, running, gc\n" \
+    "      --events EVENT,... only these events: call, return_to, send, receive, spawn,\n" \
+    "                         ..., or groups: calls, messages, procs, ports, running,\n" \
+    "                         garbage_collection\n" \
     "      --module MODULE    only events that name a function of MODULE; may be repeated\n"
 
 #define ALL \
@@ -31,15 +32,16 @@ static const char general[] =
     "\n"
     "Reads recordings made by the flight recorder for the BEAM: of a running node, of a\n"
     "node that died, or a snapshot. RECORDING is the folder that the recorder wrote to.\n"
-    "print, calls, why, report, export perfetto and export otlp take those of several\n"
+    "print, requests, why, report, export perfetto and export otlp take those of several\n"
     "nodes, or a folder with them in it, as one timeline.\n"
     "\n"
     "  kymo info RECORDING                    its state, contents and losses\n"
     "  kymo print RECORDING                   the events, one line each; calls as a tree\n"
     "  kymo stats RECORDING                   the cost of functions and processes\n"
-    "  kymo calls RECORDING                   requests between processes, slowest first\n"
+    "  kymo requests RECORDING                requests between processes, slowest first\n"
     "  kymo mailboxes RECORDING               messages by receiver, and how long they wait\n"
     "  kymo why RECORDING                     what made one request or call slow\n"
+    "  kymo check RECORDING                   what is wrong, the most important first\n"
     "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
     "  kymo sql RECORDING SQL                 any other question, in SQL\n"
     "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
@@ -77,7 +79,7 @@ static const char print[] =
     "Prints one line per event: TIME THREAD PROCESS EVENT, followed by its details.\n"
     "TIME is in seconds since the start of the recording.\n"
     "\n"
-    "      --wall             print TIME as a date in UTC\n"
+    "      --utc              print TIME as a date in UTC\n"
     "      --erlang           print TIME as erlang:monotonic_time(nanosecond)\n"
     "      --json             print one JSON object per line instead\n"
     "  -n, --limit N          stop after N lines\n"
@@ -112,8 +114,8 @@ static const char stats[] =
     "                         processes running, waiting, max, gc, calls, sent, received\n"
     "  -n, --top N            list N rows (20)\n" ANALYSIS FUNCTIONS COMMON;
 
-static const char calls[] =
-    "Usage: kymo calls [OPTION]... RECORDING...\n"
+static const char requests[] =
+    "Usage: kymo requests [OPTION]... RECORDING...\n"
     "\n"
     "Requests between processes: calls of gen_server, gen_statem and gen_event, the I/O\n"
     "protocol, and tasks. Lists the servers, then the slowest requests: how long each was\n"
@@ -147,6 +149,20 @@ static const char why[] =
     "      --casts            include casts, from sending until they were handled\n"
     "  -n, --top N            explain the N slowest (1), at most 1000\n" ANALYSIS FUNCTIONS COMMON;
 
+static const char check[] =
+    "Usage: kymo check [OPTION]... RECORDING\n"
+    "       kymo check --list\n"
+    "       kymo check --print RULE\n"
+    "\n"
+    "Prints what is wrong, as numbered sentences, the most important first, each with the\n"
+    "command that shows more. Exits with 7 if there is any, with 0 if there is none. Each rule\n"
+    "is a SQL statement over the tables of kymo sql.\n"
+    "\n"
+    "      --json             one JSON object\n"
+    "      --rules FOLDER     also use the rules in FOLDER/*.sql\n"
+    "      --list             list the rules, and what they look for\n"
+    "      --print RULE       print a rule, to start one of your own from it\n" COMMON;
+
 static const char diff[] =
     "Usage: kymo diff [OPTION]... A B\n"
     "\n"
@@ -177,7 +193,7 @@ static const char report[] =
     "\n"
     "Writes one HTML file, which needs neither kymo nor a network: what was slow and why, a\n"
     "flame graph, a timeline, latencies, mailboxes, collections, schedulers and losses.\n"
-    "The numbers are those of stats, calls, mailboxes and why.\n"
+    "The numbers are those of stats, requests, mailboxes and why.\n"
     "\n"
     "  -o, --output OUT       the file to write, - for standard output\n"
     "      --from TIME        ignore what ends before TIME; see kymo help print\n"
@@ -191,7 +207,7 @@ static const char report[] =
     "      --calls arguments, --messages WHAT, --budget BUDGET, --memory BYTES\n" \
     "  how to connect (--node-port is the --port of attach):\n" \
     "      --cookie-file FILE, --cookie COOKIE, --erl ERL, --node-port PORT, --pid PID,\n" \
-    "      --proto-dist NAME, --ssl-dist-optfile FILE, --node-dir DIR\n"
+    "      --proto-dist NAME, --ssl-dist-optfile FILE, --node-dir DIR, --timeout TIME\n"
 
 static const char top[] =
     "Usage: kymo top [OPTION]... RECORDING|NODE\n"
@@ -256,8 +272,10 @@ static const char export[] =
     "      --wall             folded, speedscope: elapsed time, including time in which the\n"
     "                         process was scheduled out\n"
     "      --endpoint URL     otlp: post to this collector, such as http://localhost:4318,\n"
-    "                         instead of writing a file\n"
-    "      --header H         with --endpoint: add 'Name: value'; may be repeated\n"
+    "                         instead of writing a file; @FILE: the URL is in FILE, and in\n"
+    "                         no list of processes\n"
+    "      --header H         with --endpoint: add 'Name: value', or with @FILE the lines of\n"
+    "                         FILE; may be repeated\n"
     "      --cacert FILE      with --endpoint: the certificates to trust for https\n" ALL COMMON "\n" FILTERS;
 
 static const char attach[] =
@@ -273,9 +291,11 @@ static const char attach[] =
     "it, sends kymo's modules and library, records, and copies the recording into the new\n"
     "folder DIR. Everything that was sent is removed from the node at the end, even if the\n"
     "command is killed or the connection is lost. If the copy fails, as when the disk is full,\n"
-    "the recording stays in the node until it is copied with --detach -o DIR. NODE is\n"
-    "name@host, or just the name of a node of this host. Several nodes are recorded into a\n"
-    "folder each in DIR. Ctrl-C ends the recording and copies it.\n"
+    "the recording stays in the node until it is copied with --detach -o DIR; if it is\n"
+    "interrupted, for ten minutes, and --detach -o DIR copies the rest into the same DIR. If\n"
+    "the node does not answer, the command prints what its threads do. NODE is name@host, or\n"
+    "just the name of a node of this host. Several nodes are recorded into a folder each in\n"
+    "DIR. Ctrl-C ends the recording and copies it.\n"
     "\n"
     "      --for TIME         end the recording after TIME: 10s, 5m, ...\n"
     "      --functions F      record calls of these functions, such as 'lists:_/_', and\n"
@@ -300,6 +320,13 @@ static const char attach[] =
     "                         off: do not record them\n"
     "      --system-monitor WHAT\n"
     "                         default: record reports of erlang:system_monitor/2; off: don't\n"
+    "      --garbage-collection WHAT\n"
+    "                         auto: leave collections out where the runtime crashes if another\n"
+    "                         tool traces them, too (OTP 27 and later); always: record them\n"
+    "      --received-messages WHAT\n"
+    "                         auto: leave the events of received messages out where processes\n"
+    "                         that hibernate may then not be woken up (OTP 27.0 to 27.3.4.7 and\n"
+    "                         28.0 to 28.3.1); always: record them\n"
     "      --trigger TRIGGER  when something exceeds a limit (see kymo help watch), copy a\n"
     "                         snapshot into a new folder in DIR.triggered; may be repeated\n"
     "      --cooldown TIME    after a trigger has fired, ignore it for TIME (10s)\n"
@@ -313,7 +340,7 @@ static const char attach[] =
     "                         (--for) or the command is interrupted\n"
     "      --snapshot         copy the current contents of a recorder left by --keep\n"
     "      --detach           end a recorder left by --keep and clean up the node; with -o,\n"
-    "                         copy its recording first\n"
+    "                         copy its recording first, or the rest of it\n"
     "      --print            print an Erlang expression that records into DIR, for the\n"
     "                         shell of a node that can read this installation\n"
     "      --list             list the nodes of this machine and the places of their cookies\n"
@@ -329,10 +356,13 @@ static const char attach[] =
     "      --port PORT        connect to this port instead of asking epmd for it\n"
     "      --pid PID          instead of NODE: the node with this process id, which may be\n"
     "                         in a container of this machine\n"
-    "      --proto-dist NAME  the distribution protocol, inet_tls or inet6_tcp\n"
-    "      --ssl-dist-optfile FILE  options of inet_tls, as for erl\n"
+    "      --proto-dist NAME  the distribution protocol: inet_tcp (the default), inet6_tcp,\n"
+    "                         inet_tls or inet6_tls\n"
+    "      --ssl-dist-optfile FILE  options of inet_tls, as for erl, without expressions\n"
     "      --node-dir DIR     a folder on the node that is tried first for the library and\n"
     "                         the recording; may be repeated\n"
+    "      --timeout TIME     how long to wait until NODE records, and for each answer after\n"
+    "                         that (30s)\n"
     "  -q, --quiet            print errors only\n"
     "  -h, --help             show this text\n";
 
@@ -374,10 +404,11 @@ const char *cli_help(const char *command)
 {
     static const struct {
         const char *name, *text;
-    } texts[] = {
-        {"info", info},           {"print", print}, {"export", export}, {"stats", stats}, {"calls", calls},
-        {"mailboxes", mailboxes}, {"why", why},     {"diff", diff},     {"sql", sql},     {"report", report},
-        {"attach", attach},       {"watch", watch}, {"top", top},       {"live", live}};
+    } texts[] = {{"info", info},   {"print", print},       {"export", export},
+                 {"stats", stats}, {"requests", requests}, {"mailboxes", mailboxes},
+                 {"why", why},     {"check", check},       {"diff", diff},
+                 {"sql", sql},     {"report", report},     {"attach", attach},
+                 {"watch", watch}, {"top", top},           {"live", live}};
 
     if (command == NULL)
         return general;

@@ -54,7 +54,7 @@ static inline void count(struct cli_info *in, const struct kymo_event *ev, uint3
         in->slot_incomplete[ev->slot] += !note;
         return;
     }
-    in->tags[ev->id]++;
+    in->by_event[ev->id]++;
     if (note) {
         cli_counters_add(&in->node, in->r, ev);
         return;
@@ -73,9 +73,9 @@ struct cli_exact cli_info_exact(const struct cli_info *in)
 {
     struct cli_exact exact = cli_exact_of(in->meta->exact);
     bool sampled = in->meta->sample > 1 && in->meta->sample_kind == 0; /* calls are missing */
-    exact.taken = in->tags[KYMO_E_TAKEN] != 0;
-    exact.stops = exact.stops && in->tags[KYMO_E_IN] != 0;
-    exact.calls = exact.calls && in->tags[KYMO_E_CALL] != 0 && !sampled;
+    exact.taken = in->by_event[KYMO_E_TAKEN] != 0;
+    exact.stops = exact.stops && in->by_event[KYMO_E_IN] != 0;
+    exact.calls = exact.calls && in->by_event[KYMO_E_CALL] != 0 && !sampled;
     return exact;
 }
 

@@ -29,10 +29,10 @@ struct cli_info {
 
     /* Read from the segments: events from the horizon on, without notes. */
     uint64_t events;
-    uint64_t tags[KYMO_E_COUNT]; /* by event id; notes too */
-    uint64_t *slot_events;       /* by slot */
-    int64_t first_ns, last_ns;   /* valid when events != 0 */
-    struct cli_counters node;    /* the node's counters */
+    uint64_t by_event[KYMO_E_COUNT]; /* by event id; notes too */
+    uint64_t *slot_events;           /* by slot */
+    int64_t first_ns, last_ns;       /* valid when events != 0 */
+    struct cli_counters node;        /* the node's counters */
     /* Events before the horizon that are still there. */
     uint64_t incomplete;
     uint64_t *slot_incomplete;  /* by slot */

@@ -8,6 +8,7 @@
 
 #include "info.h"
 #include "json.h"
+#include "measures.h"
 #include "shed.h"
 
 /* 0 stands for "none" in the recording and is null here. */
@@ -110,6 +111,7 @@ static void counters(const struct cli_info *in)
     cli_json_uint("io_errno", in->meta->io_errno);
     cli_json_uint("taken", in->meta->taken);
     cli_json_budget(in->r);
+    cli_json_measures(in->meta);
     cli_json_uint("missing_events", in->missing);
     losses(in->lost);
     cli_json_damage(in->damage);
@@ -146,17 +148,17 @@ static void threads(const struct cli_info *in)
     cli_json_close(']');
 }
 
-/* Ports have tags of their own here: "in" and "port_in". */
-static void tags(const struct cli_info *in)
+/* Events of ports have names of their own here: "in" and "port_in". */
+static void by_event(const struct cli_info *in)
 {
-    cli_json_open("tags", '{');
+    cli_json_open("by_event", '{');
     for (unsigned id = 0; id < KYMO_E_COUNT; id++) {
         char name[64];
         bool of_port = id >= KYMO_E_PORT_IN && id <= KYMO_E_PORT_OUT_EXITED;
-        if (in->tags[id] == 0)
+        if (in->by_event[id] == 0)
             continue;
         snprintf(name, sizeof name, "%s%s", of_port ? "port_" : "", kymo_event_name((uint8_t)id));
-        cli_json_uint(name, in->tags[id]);
+        cli_json_uint(name, in->by_event[id]);
     }
     cli_json_close('}');
 }
@@ -222,7 +224,7 @@ void cli_info_json(const struct cli_info *in)
     firing(in);
     counters(in);
     threads(in);
-    tags(in);
+    by_event(in);
     processes(in);
     functions(in);
     cli_counters_json(&in->node);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "info.h"
+#include "measures.h"
 #include "shed.h"
 
 #define COUNT(n) cli_format_count((n), (char[32]){0}, 32)
@@ -62,8 +63,16 @@ static void memory(const struct cli_info *in)
 static void horizon(const struct cli_info *in)
 {
     char since[64], length[64], wall[64];
-    if (in->whole || in->missing != 0) {
-        printf("complete     %s\n", in->whole ? "from the start" : "no: recorded events are missing");
+    if (in->missing != 0) {
+        printf("complete     no: recorded events are missing\n");
+        return;
+    }
+    if (in->damage->dict_bad != 0 || in->meta->dict_full != 0) {
+        printf("complete     no: names are missing\n");
+        return;
+    }
+    if (in->whole) {
+        printf("complete     from the start\n");
         return;
     }
     cli_format_seconds((int64_t)((uint64_t)in->horizon_ns - (uint64_t)in->meta->t0_mono_ns), since,
@@ -140,6 +149,14 @@ static void taken(const struct cli_info *in)
                COUNT(in->meta->taken));
 }
 
+/* What begins a line of this part of the output. */
+static const char *damage_label(bool *any)
+{
+    const char *label = *any ? "            " : "damage      ";
+    *any = true;
+    return label;
+}
+
 static void damage(const struct cli_info *in)
 {
     const struct kymo_damage *d = in->damage;
@@ -150,16 +167,20 @@ static void damage(const struct cli_info *in)
                  {d->records_bad, "segments are truncated"},
                  {d->bytes_cut, "bytes of events were skipped"},
                  {d->segments_moved, "segments were overwritten while being read"},
-                 {d->dict_bad, "bytes of the dictionary were skipped"},
+                 {d->dict_missing != 0 ? 0 : d->dict_bad, "bytes of the dictionary were skipped"},
                  {d->seq_gaps, "segments are missing"},
                  {in->missing, "events that were recorded are missing"}};
+    char missing[64];
     bool any = false;
     for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
-        if (items[i].n != 0) {
-            printf("%s %s %s\n", any ? "            " : "damage      ", COUNT(items[i].n), items[i].what);
-            any = true;
-        }
+        if (items[i].n != 0)
+            printf("%s %s %s\n", damage_label(&any), COUNT(items[i].n), items[i].what);
     }
+    if (d->dict_missing != 0)
+        printf("%s the file '" KYMO_DICT_NAME "' is missing (copy the recording again)\n",
+               damage_label(&any));
+    if (kymo_reader_missing_file(in->r, missing, sizeof missing))
+        printf("%s the file '%s' is missing (copy the recording again)\n", damage_label(&any), missing);
     if (!any)
         printf("damage       none\n");
 }
@@ -196,16 +217,16 @@ static double percent(uint64_t part, uint64_t whole)
     return whole == 0 ? 0.0 : 100.0 * (double)part / (double)whole;
 }
 
-static void tags(const struct cli_info *in)
+static void by_event(const struct cli_info *in)
 {
-    printf("\n%15s  %6s  %s\n", "events", "%", "tag");
+    printf("\n%15s  %6s  %s\n", "events", "%", "event");
     for (unsigned id = 0; id < KYMO_E_COUNT; id++) {
-        if (in->tags[id] == 0)
+        if (in->by_event[id] == 0)
             continue;
         bool of_port = id >= KYMO_E_PORT_IN && id <= KYMO_E_PORT_OUT_EXITED;
         bool note = id >= KYMO_E_FIRST_NOTE;
-        printf("%15s  %6.2f  %s%s\n", COUNT(in->tags[id]), note ? 0.0 : percent(in->tags[id], in->events),
-               kymo_event_name((uint8_t)id),
+        printf("%15s  %6.2f  %s%s\n", COUNT(in->by_event[id]),
+               note ? 0.0 : percent(in->by_event[id], in->events), kymo_event_name((uint8_t)id),
                of_port ? " (port)"
                : note  ? " (note of the recorder)"
                        : "");
@@ -240,7 +261,7 @@ static void functions(const struct cli_info *in)
         const struct cli_count *c = &in->top_functions[i];
         char mfa[2200];
         kymo_format_mfa(in->r, (uint32_t)c->key, mfa, sizeof mfa);
-        printf("%15s  %6.2f  %s\n", COUNT(c->count), percent(c->count, in->tags[KYMO_E_CALL]), mfa);
+        printf("%15s  %6.2f  %s\n", COUNT(c->count), percent(c->count, in->by_event[KYMO_E_CALL]), mfa);
     }
     if (in->n_functions > in->n_top_functions)
         printf("%15s  %6s  ... of %s functions\n", "", "", COUNT(in->n_functions));
@@ -258,11 +279,12 @@ void cli_info_text(const struct cli_info *in)
     loss(in);
     taken(in);
     cli_shed_text(in->r);
+    cli_measures_text(in->meta);
     damage(in);
     threads(in);
-    if (in->events != 0 || in->tags[KYMO_E_LOST] != 0 || in->tags[KYMO_E_COUNTERS] != 0 ||
-        in->tags[KYMO_E_MONITOR] != 0)
-        tags(in);
+    if (in->events != 0 || in->by_event[KYMO_E_LOST] != 0 || in->by_event[KYMO_E_COUNTERS] != 0 ||
+        in->by_event[KYMO_E_MONITOR] != 0)
+        by_event(in);
     processes(in);
     functions(in);
     cli_counters_text(&in->node, in->r);

@@ -49,6 +49,12 @@ void cli_json_close(char bracket)
     after = true;
 }
 
+void cli_json_members(const char *members)
+{
+    begin(NULL);
+    fputs(members, cli_json_stream());
+}
+
 void cli_json_text(const char *key, const char *text)
 {
     begin(key);

@@ -21,6 +21,8 @@ void cli_json_key(const char *key);
 /* bracket is '{' or '['; the end takes '}' or ']'. */
 void cli_json_open(const char *key, char bracket);
 void cli_json_close(char bracket);
+/* Members of an object that are JSON already, with commas between them. */
+void cli_json_members(const char *members);
 void cli_json_text(const char *key, const char *text);
 void cli_json_int(const char *key, int64_t n);
 void cli_json_uint(const char *key, uint64_t n);

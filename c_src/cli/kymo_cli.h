@@ -22,7 +22,8 @@ enum {
     KYMO_EXIT_READ = 3,  /* the recording cannot be opened or read */
     KYMO_EXIT_WRITE = 4, /* the output cannot be written */
     KYMO_EXIT_MEMORY = 5,
-    KYMO_EXIT_NODE = 6 /* a node cannot be reached or recorded; also in kymo_attach_error.erl */
+    KYMO_EXIT_NODE = 6,    /* a node cannot be reached or recorded; also in kymo_attach_error.erl */
+    KYMO_EXIT_FINDINGS = 7 /* kymo check found something */
 };
 
 /* The version of kymo: "1.2.3". */
@@ -41,6 +42,9 @@ int cli_bad_option(const char *command);
 int cli_one_recording(const char *command, int n, char **args);
 /* The exit status for a negative errno of the reader. */
 int cli_read_status(int error);
+/* Says why a recording was not opened, from the text of the reader, which begins with its name. Returns the
+ * exit status. */
+int cli_not_opened(int error, const char *text);
 /* Opens a recording. Returns an exit status. */
 int cli_open(const char *dir, struct kymo_reader **out);
 /* Opens one or more recordings as one timeline (kymo_timeline.h). A folder that contains
@@ -76,14 +80,16 @@ int cli_print(int argc, char **argv);
 int cli_print_tree(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_stats(int argc, char **argv);
-int cli_calls(int argc, char **argv);
+int cli_requests(int argc, char **argv);
 int cli_why(int argc, char **argv);
 int cli_mailboxes(int argc, char **argv);
+int cli_check(int argc, char **argv);
 int cli_diff(int argc, char **argv);
 int cli_sql(int argc, char **argv);
 int cli_attach(int argc, char **argv);
 int cli_watch(int argc, char **argv);
 int cli_top(int argc, char **argv);
+int cli_claim(int argc, char **argv);  /* not for users */
 int cli_report(int argc, char **argv); /* of report/ */
 int cli_live(int argc, char **argv);   /* of report/ */
 
@@ -113,7 +119,7 @@ struct cli_filter {
     int64_t from, to;             /* ns since the start of the recording; INT64_MIN, INT64_MAX = no bound */
     bool all;                     /* include events before the horizon */
     bool notes_too;               /* exports: pass notes and return_to, which keep stacks correct */
-    uint64_t tags;                /* one bit per event id; 0 = all */
+    uint64_t events;              /* one bit per event id; 0 = all */
     const char **pids, **modules; /* as given */
     const char *from_text, *to_text;
     size_t n_pids, n_modules;
@@ -124,10 +130,10 @@ struct cli_filter {
 };
 
 /* Options shared by print and export, for getopt_long. */
-enum { CLI_OPT_FROM = 1000, CLI_OPT_TO, CLI_OPT_PID, CLI_OPT_TAG, CLI_OPT_MODULE };
+enum { CLI_OPT_FROM = 1000, CLI_OPT_TO, CLI_OPT_PID, CLI_OPT_EVENTS, CLI_OPT_MODULE };
 #define CLI_FILTER_OPTIONS \
     {"from", required_argument, NULL, CLI_OPT_FROM}, {"to", required_argument, NULL, CLI_OPT_TO}, \
-        {"pid", required_argument, NULL, CLI_OPT_PID}, {"tag", required_argument, NULL, CLI_OPT_TAG}, \
+        {"pid", required_argument, NULL, CLI_OPT_PID}, {"events", required_argument, NULL, CLI_OPT_EVENTS}, \
     { \
         "module", required_argument, NULL, CLI_OPT_MODULE \
     }

@@ -221,7 +221,7 @@ int cli_live_round(struct cli_live *l)
     status = read_window(l, edge, &end, &left);
     if (status != KYMO_EXIT_OK)
         return status;
-    kymo_window_cut(&l->window, end);
+    kymo_window_cut(&l->window, l->an, end);
     if (l->skipped != 0 && all > l->accounted + l->window.events + left)
         l->skipped_events = all - l->accounted - l->window.events - left;
     if (!l->begun || l->jump || l->skipped != 0)

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include "kymo_cli.h"
+#include "kymo_otlp.h"
+#include "measures.h"
 #include "shed.h"
 
 #ifndef KYMO_VERSION /* the Makefile takes it from kymo.app.src */
@@ -21,20 +24,24 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"info", cli_info},   {"print", cli_print},   {"export", cli_export},       {"stats", cli_stats},
-    {"calls", cli_calls}, {"why", cli_why},       {"mailboxes", cli_mailboxes}, {"diff", cli_diff},
-    {"sql", cli_sql},     {"report", cli_report}, {"attach", cli_attach},       {"watch", cli_watch},
-    {"top", cli_top},     {"live", cli_live}};
+    {"info", cli_info},         {"print", cli_print}, {"export", cli_export},       {"stats", cli_stats},
+    {"requests", cli_requests}, {"why", cli_why},     {"mailboxes", cli_mailboxes}, {"diff", cli_diff},
+    {"check", cli_check},       {"sql", cli_sql},     {"report", cli_report},       {"attach", cli_attach},
+    {"watch", cli_watch},       {"top", cli_top},     {"live", cli_live},           {"claim", cli_claim}};
 
 const char *cli_version(void)
 {
     return KYMO_VERSION;
 }
 
+static char **arguments; /* of the subcommand */
+
+/* A URL may have been given where a file is expected, so no message shows a password. */
 static void say(const char *fmt, va_list ap)
 {
     char text[CLI_NAME_BYTES / 2], printable[CLI_NAME_BYTES];
-    (void)vsnprintf(text, sizeof text, fmt, ap);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
+    kymo_hide_secrets(text, n >= (int)sizeof text);
     fprintf(stderr, "kymo: %s\n", cli_printable(text, printable, sizeof printable));
 }
 
@@ -55,10 +62,25 @@ void cli_warn(const char *fmt, ...)
     va_end(ap);
 }
 
-int cli_bad_option(const char *command)
+static int see_help(const char *command)
 {
     fprintf(stderr, "Try 'kymo help%s%s'.\n", command != NULL ? " " : "", command != NULL ? command : "");
     return KYMO_EXIT_USAGE;
+}
+
+/* getopt itself would print the whole argument, which may contain a password. */
+int cli_bad_option(const char *command)
+{
+    const char *arg = arguments != NULL && optind > 0 ? arguments[optind - 1] : "";
+    int name = (int)strcspn(arg, "=");
+    if (strncmp(arg, "--", 2) != 0)
+        cli_warn("the option '-%c' is unknown, or needs a value", optopt);
+    else if (optopt == 0)
+        cli_warn("there is no option '%.*s', or it is not complete", name, arg);
+    else
+        cli_warn(arg[name] == '=' ? "the option '%.*s' takes no value" : "the option '%.*s' needs a value",
+                 name, arg);
+    return see_help(command);
 }
 
 int cli_usage(const char *command, const char *fmt, ...)
@@ -67,7 +89,7 @@ int cli_usage(const char *command, const char *fmt, ...)
     va_start(ap, fmt);
     say(fmt, ap);
     va_end(ap);
-    return cli_bad_option(command);
+    return see_help(command);
 }
 
 int cli_one_recording(const char *command, int n, char **args)
@@ -82,13 +104,21 @@ int cli_read_status(int error)
     return error == -ENOMEM ? KYMO_EXIT_MEMORY : KYMO_EXIT_READ;
 }
 
+int cli_not_opened(int error, const char *text)
+{
+    if (error == -ENOENT && text[strcspn(text, "@/:")] == '@')
+        return cli_fail(KYMO_EXIT_READ, "%s; to record a node of this name, use 'kymo attach %.*s'", text,
+                        (int)strcspn(text, ":"), text);
+    return cli_fail(cli_read_status(error), "%s", text);
+}
+
 int cli_open(const char *dir, struct kymo_reader **out)
 {
     char err[512] = "";
     int rc = kymo_reader_open(dir, out, err, sizeof err);
     if (rc == -EBADMSG && cli_say_inner(dir))
         return KYMO_EXIT_READ;
-    return rc == 0 ? KYMO_EXIT_OK : cli_fail(cli_read_status(rc), "%s", err);
+    return rc == 0 ? KYMO_EXIT_OK : cli_not_opened(rc, err);
 }
 
 static int output_errno; /* of the first write that failed */
@@ -140,9 +170,13 @@ int cli_say_incomplete(const struct kymo_reader *r, bool strict)
 {
     const struct kymo_damage *d = kymo_reader_damage(r);
     const struct kymo_meta *m = kymo_reader_meta(r);
+    char measures[600];
+    if (cli_measures_phrase(m, measures, sizeof measures))
+        cli_warn("%s", measures);
     if (!cli_incomplete(r))
         return KYMO_EXIT_OK;
-    bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | d->dict_bad | d->seq_gaps) != 0;
+    uint64_t dict_cut = d->dict_missing != 0 ? 0 : d->dict_bad;
+    bool damaged = (d->segments_bad | d->records_bad | d->bytes_cut | dict_cut | d->seq_gaps) != 0;
     char shed[512] = "", left_out[400], missing[160];
     if (cli_shed_any(r)) {
         cli_shed_phrase(r, left_out, sizeof left_out);
@@ -151,6 +185,9 @@ int cli_say_incomplete(const struct kymo_reader *r, bool strict)
     const char *reasons[] = {
         kymo_reader_lost(r) != 0 ? "events were lost" : NULL,
         damaged ? "the recording is damaged" : NULL,
+        d->dict_missing != 0 ? "names are missing because the file '" KYMO_DICT_NAME
+                               "' is missing (copy the recording again)"
+                             : NULL,
         cli_missing_phrase(r, missing, sizeof missing) ? missing : NULL,
         d->segments_moved != 0
             ? "segments were overwritten or removed while being read (take a snapshot first)"
@@ -229,9 +266,8 @@ int main(int argc, char **argv)
                 if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0)
                     return help(name);
             }
-            static char whole[32]; /* the prefix of getopt's messages */
-            snprintf(whole, sizeof whole, "kymo %s", name);
-            argv[1] = whole;
+            opterr = 0;
+            arguments = argv + 1;
             return commands[i].run(argc - 1, argv + 1);
         }
     }

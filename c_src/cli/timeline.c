@@ -162,7 +162,7 @@ int cli_open_timeline(const char *command, int n, char **args, bool quiet, struc
     if (status == KYMO_EXIT_OK) {
         int rc = kymo_timeline_open((const char *const *)f.name, f.n, out, err, sizeof err);
         if (rc != 0)
-            status = cli_fail(rc == -EINVAL ? KYMO_EXIT_USAGE : cli_read_status(rc), "%s", err);
+            status = rc == -EINVAL ? cli_fail(KYMO_EXIT_USAGE, "%s", err) : cli_not_opened(rc, err);
     }
     if (status == KYMO_EXIT_OK && !quiet)
         say_relations(*out);

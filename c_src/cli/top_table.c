@@ -134,6 +134,8 @@ static bool processes(const struct cli_live *l, const struct cli_top_order *o, s
         return false;
     for (const struct kymo_window_process *p; (p = kymo_map_next(&w->processes, &it, &key)) != NULL;) {
         uint32_t waiting = kymo_live_pending(l->an, key);
+        if (kymo_naming_is_own(l->a.naming, key))
+            continue;
         if (p->running != 0 || p->calls != 0 || p->sent != 0 || p->received != 0 || waiting != 0)
             rows->row[rows->n++] = (struct row){.key = key, .process = p, .waiting = waiting};
     }

@@ -186,11 +186,6 @@ static void say_clock(struct kymo_out *out, const struct kymo_reader *r)
 static void say_env(struct kymo_out *out, const struct kymo_reader *r)
 {
     const struct kymo_meta *meta = kymo_reader_meta(r);
-    static const char *const gc_names[] = {
-#define KYMO_X(n) #n,
-        KYMO_GC_NAMES(KYMO_X)
-#undef KYMO_X
-    };
     say(out, "env {\n    domain = \"erlang\"; tracer_name = \"kymo\";\n    node = ");
     say_string(out, meta->node, meta->node_len < sizeof meta->node ? meta->node_len : sizeof meta->node);
     say(out, ";\n    otp_release = ");
@@ -199,7 +194,7 @@ static void say_env(struct kymo_out *out, const struct kymo_reader *r)
     say_string(out, meta->erts_version, sizeof meta->erts_version);
     sayf(out, ";\n    os_pid = %llu;\n    gc_fields = \"", (unsigned long long)(meta->os_pid & INT64_MAX));
     for (unsigned i = 0; i < KYMO_GC_SIZES; i++)
-        sayf(out, "%s%s", i == 0 ? "" : " ", gc_names[i]);
+        sayf(out, "%s%s", i == 0 ? "" : " ", kymo_gc_name(i));
     uint64_t ticks;
     int64_t horizon;
     (void)kymo_reader_horizon(r, &ticks, &horizon);

@@ -9,6 +9,7 @@
 
 #include "etf_write.h"
 #include "export_util.h"
+#include "kymo_fields.h"
 #include "outfile.h"
 
 enum { OP_TERM = 0, OP_DROP = 1 };
@@ -91,37 +92,45 @@ static void content(struct dbg *x, const struct kymo_event *ev)
         missing(x);
 }
 
-/* {M, F, Args or Arity}; `unknown` when there is no function. */
-static void mfa(struct dbg *x, const struct kymo_event *ev, bool args, const char *unknown)
+/* {M, F, Args or Arity}. If there is no function, running processes have 0. */
+static void mfa(struct dbg *x, const struct kymo_event *ev)
 {
     struct kymo_mfa f;
+    struct kymo_field args;
     if (!kymo_reader_mfa(x->r, ev->mfa, &f)) {
-        if (unknown != NULL)
-            atom(x, unknown);
-        else
+        if (ev->id >= KYMO_E_IN && ev->id <= KYMO_E_OUT_EXITED)
             kymo_etf_int(&x->term, 0);
+        else
+            atom(x, "undefined");
         return;
     }
     kymo_etf_tuple(&x->term, 3);
     dict_atom(x, f.module);
     dict_atom(x, f.function);
-    if (args && ev->has_content)
-        raw(x, ev->content, ev->content_len);
+    if (ev->has_content && kymo_field(ev, KYMO_F_CONTENT, &args) && args.type == KYMO_V_ARGUMENTS)
+        raw(x, args.etf, args.len);
     else
         kymo_etf_uint(&x->term, f.arity);
 }
 
+static void size_of_message(struct dbg *x, const struct kymo_event *ev)
+{
+    struct kymo_field f;
+    if (!kymo_field(ev, KYMO_F_WORDS, &f)) {
+        missing(x);
+        return;
+    }
+    kymo_etf_tuple(&x->term, 2);
+    atom(x, "$kymo_size");
+    kymo_etf_uint(&x->term, f.n);
+}
+
 static void message(struct dbg *x, const struct kymo_event *ev)
 {
-    if (ev->has_content) {
+    if (ev->has_content)
         raw(x, ev->content, ev->content_len);
-    } else if (ev->size == KYMO_SIZE_UNKNOWN) {
-        missing(x);
-    } else {
-        kymo_etf_tuple(&x->term, 2);
-        atom(x, "$kymo_size");
-        kymo_etf_uint(&x->term, ev->size & ~KYMO_SIZE_MORE);
-    }
+    else
+        size_of_message(x, ev);
 }
 
 /* ---- events ---- */
@@ -145,30 +154,30 @@ static void head(struct dbg *x, const struct kymo_event *ev, const char *tag)
     x->n += 2;
 }
 
-static void send(struct dbg *x, const struct kymo_event *ev)
+static void send_or_receive(struct dbg *x, const struct kymo_event *ev)
 {
-    if ((ev->content_flags & KYMO_C_PAIR) != 0 && pair(x, ev))
+    bool paired = ev->id != KYMO_E_RECEIVE && (ev->content_flags & KYMO_C_PAIR) != 0;
+    if (paired && pair(x, ev))
         return;
-    if ((ev->content_flags & KYMO_C_PAIR) != 0)
+    if (paired)
         missing(x);
     else
         message(x, ev);
-    ident(x, ev->peer);
-    x->n += 2;
+    x->n++;
+    /* In `receive` it is what the match specification answered: the recorder keeps it there. */
+    if (ev->id != KYMO_E_RECEIVE || ev->peer != KYMO_IDENT_NONE) {
+        ident(x, ev->peer);
+        x->n++;
+    }
 }
 
 static void gc_sizes(struct dbg *x, const struct kymo_event *ev)
 {
-    static const char *const names[] = {
-#define KYMO_X(n) #n,
-        KYMO_GC_NAMES(KYMO_X)
-#undef KYMO_X
-    };
     if (ev->n_gc > 0) {
         kymo_etf_list(&x->term, ev->n_gc);
         for (unsigned i = 0; i < ev->n_gc && i < KYMO_GC_SIZES; i++) {
             kymo_etf_tuple(&x->term, 2);
-            atom(x, names[i]);
+            atom(x, kymo_gc_name(i));
             kymo_etf_uint(&x->term, ev->gc[i]);
         }
     }
@@ -196,13 +205,7 @@ static void seq_trace(struct dbg *x, const struct kymo_event *ev)
         kymo_etf_nil(&x->term);
     else
         ident(x, ev->peer);
-    if (ev->size == KYMO_SIZE_UNKNOWN) {
-        missing(x);
-    } else {
-        kymo_etf_tuple(&x->term, 2);
-        atom(x, "$kymo_size");
-        kymo_etf_uint(&x->term, ev->size & ~KYMO_SIZE_MORE);
-    }
+    size_of_message(x, ev);
     x->n += 2;
 }
 
@@ -225,111 +228,87 @@ static void other(struct dbg *x, const struct kymo_event *ev)
     x->n += extra;
 }
 
+/* The reason of an exit, a driver, a name or the operation of a port. */
+static void reason_or_name(struct dbg *x, const struct kymo_event *ev)
+{
+    struct kymo_field f;
+    bool known = kymo_field(ev, KYMO_F_ATOM, &f);
+    if (known && (f.flags & KYMO_F_SHORT) == 0)
+        dict_atom(x, ev->atom);
+    else if (ev->id == KYMO_E_EXIT || ev->id == KYMO_E_CLOSED || ev->id == KYMO_E_OPEN)
+        content(x, ev);
+    else if (ev->id >= KYMO_E_PORT_IN && ev->id <= KYMO_E_PORT_OUT_EXITED)
+        kymo_etf_int(&x->term, 0);
+    else
+        dict_atom(x, 0);
+}
+
+/* What follows function or peer; false if nothing does. */
+static bool last_element(struct dbg *x, const struct kymo_event *ev)
+{
+    switch (ev->id) {
+    case KYMO_E_RETURN_FROM: content(x, ev); return true;
+    case KYMO_E_EXCEPTION_FROM:
+        kymo_etf_tuple(&x->term, 2);
+        dict_atom(x, ev->atom);
+        content(x, ev);
+        return true;
+    case KYMO_E_SLOW: /* {Start, Duration} */
+        kymo_etf_tuple(&x->term, 2);
+        kymo_etf_int(&x->term, (int64_t)((uint64_t)kymo_reader_erl_ns(x->r, ev->ns) - ev->value));
+        kymo_etf_uint(&x->term, ev->value);
+        return true;
+    default:
+        if ((kymo_fields_of(ev->id) & KYMO_FIELD(ATOM)) == 0)
+            return false;
+        reason_or_name(x, ev);
+        return true;
+    }
+}
+
+/* After the tag, the tuple has the fields in the order of kymo_fields.h, except for messages. */
 static void elements(struct dbg *x, const struct kymo_event *ev)
 {
+    uint64_t has = kymo_fields_of(ev->id);
     switch (ev->id) {
     case KYMO_E_SEQ_TRACE: seq_trace(x, ev); return;
     case KYMO_E_OTHER: other(x, ev); return;
     default: head(x, ev, kymo_event_name(ev->id)); break;
     }
-    x->n++;
-    switch (ev->id) {
-    case KYMO_E_CALL: mfa(x, ev, true, "undefined"); break;
-    case KYMO_E_RETURN_TO: mfa(x, ev, false, "undefined"); break;
-    case KYMO_E_RETURN_FROM:
-        mfa(x, ev, false, "undefined");
-        content(x, ev);
-        x->n++;
-        break;
-    case KYMO_E_EXCEPTION_FROM:
-        mfa(x, ev, false, "undefined");
-        kymo_etf_tuple(&x->term, 2);
-        dict_atom(x, ev->atom);
-        content(x, ev);
-        x->n++;
-        break;
-    case KYMO_E_SLOW: /* {Start, Duration} */
-        mfa(x, ev, false, "undefined");
-        kymo_etf_tuple(&x->term, 2);
-        kymo_etf_int(&x->term, (int64_t)((uint64_t)kymo_reader_erl_ns(x->r, ev->ns) - ev->value));
-        kymo_etf_uint(&x->term, ev->value);
-        x->n++;
-        break;
-    case KYMO_E_SEND:
-    case KYMO_E_SEND_NE:
-        x->n--;
-        send(x, ev);
-        break;
-    case KYMO_E_RECEIVE:
-        message(x, ev);
-        /* What the match specification answered: the recorder keeps it there. */
-        if (ev->peer != KYMO_IDENT_NONE) {
-            ident(x, ev->peer);
-            x->n++;
-        }
-        break;
-    case KYMO_E_SPAWN:
-    case KYMO_E_SPAWNED:
-        ident(x, ev->peer);
-        mfa(x, ev, true, "undefined");
-        x->n++;
-        break;
-    case KYMO_E_EXIT:
-    case KYMO_E_CLOSED:
-        if (!ev->has_content && ev->atom != 0)
-            dict_atom(x, ev->atom);
-        else
-            content(x, ev);
-        break;
-    case KYMO_E_REGISTER:
-    case KYMO_E_UNREGISTER: dict_atom(x, ev->atom); break;
-    case KYMO_E_OPEN:
-        ident(x, ev->peer);
-        if (!ev->has_content && ev->atom != 0)
-            dict_atom(x, ev->atom);
-        else
-            content(x, ev);
-        x->n++;
-        break;
-    case KYMO_E_IN:
-    case KYMO_E_OUT:
-    case KYMO_E_IN_EXITING:
-    case KYMO_E_OUT_EXITING:
-    case KYMO_E_OUT_EXITED: mfa(x, ev, false, NULL); break;
-    case KYMO_E_PORT_IN:
-    case KYMO_E_PORT_OUT:
-    case KYMO_E_PORT_IN_EXITING:
-    case KYMO_E_PORT_OUT_EXITING:
-    case KYMO_E_PORT_OUT_EXITED:
-        if (ev->atom != 0)
-            dict_atom(x, ev->atom);
-        else
-            kymo_etf_int(&x->term, 0);
-        break;
-    case KYMO_E_GC_MINOR_START:
-    case KYMO_E_GC_MINOR_END:
-    case KYMO_E_GC_MAJOR_START:
-    case KYMO_E_GC_MAJOR_END: gc_sizes(x, ev); break;
-    default: ident(x, ev->peer); break; /* the four link tags */
+    if ((has & KYMO_FIELD(MESSAGE)) != 0 || ev->id == KYMO_E_SEND_NE) {
+        send_or_receive(x, ev);
+        return;
     }
+    if ((has & KYMO_FIELD(PEER)) != 0) {
+        ident(x, ev->peer);
+        x->n++;
+    }
+    if ((has & KYMO_FIELD(FUNCTION)) != 0) {
+        mfa(x, ev);
+        x->n++;
+    }
+    if ((has & KYMO_FIELD(GC)) != 0) {
+        gc_sizes(x, ev);
+        x->n++;
+    }
+    if (last_element(x, ev))
+        x->n++;
 }
 
-static void timestamp(struct dbg *x, const struct kymo_event *ev)
+static void timestamp(struct dbg *x, const struct kymo_event *ev, const struct kymo_field *f)
 {
-    int64_t a = ev->opt_a;
-    switch (ev->opt_ts) {
-    case KYMO_TS_MONOTONIC: kymo_etf_int(&x->term, a); break;
-    case KYMO_TS_STRICT:
+    int64_t a = (int64_t)f->n;
+    if ((f->flags & KYMO_F_STRICT) != 0) {
         kymo_etf_tuple(&x->term, 2);
         kymo_etf_int(&x->term, a);
-        kymo_etf_int(&x->term, ev->opt_b);
-        break;
-    default: /* {MegaSecs, Secs, MicroSecs} */
+        kymo_etf_int(&x->term, (int64_t)f->second);
+    } else if (ev->opt_ts == KYMO_TS_MONOTONIC) {
+        kymo_etf_int(&x->term, a);
+    } else { /* {MegaSecs, Secs, MicroSecs} */
         kymo_etf_tuple(&x->term, 3);
         kymo_etf_int(&x->term, a / 1000000000000000);
         kymo_etf_int(&x->term, a / 1000000000 % 1000000);
         kymo_etf_int(&x->term, a / 1000 % 1000000);
-        break;
     }
     x->n++;
 }
@@ -342,9 +321,23 @@ static bool is_true(const uint8_t *p, uint32_t n)
            (n == sizeof old && memcmp(p, old, n) == 0);
 }
 
+static void options(struct dbg *x, const struct kymo_event *ev)
+{
+    struct kymo_field f;
+    if (kymo_field(ev, KYMO_F_RESULT, &f) && !is_true(f.etf, f.len)) {
+        raw(x, f.etf, f.len);
+        x->n++;
+    }
+    if (kymo_field(ev, KYMO_F_SCHEDULER, &f)) {
+        kymo_etf_uint(&x->term, f.n);
+        x->n++;
+    }
+}
+
 static void write_event(struct dbg *x, const struct kymo_event *ev)
 {
-    bool stamped = ev->has_opts && ev->opt_ts != KYMO_TS_NONE;
+    struct kymo_field stamp;
+    bool stamped = ev->has_opts && kymo_field(ev, KYMO_F_STAMP, &stamp);
     kymo_pb_clear(&x->term);
     x->n = 1;
     if (ev->id == KYMO_E_SEQ_TRACE)
@@ -352,16 +345,10 @@ static void write_event(struct dbg *x, const struct kymo_event *ev)
     else
         atom(x, stamped ? "trace_ts" : "trace");
     elements(x, ev);
-    if (ev->has_opts && (ev->opt_flags & KYMO_O_MSR) != 0 && !is_true(ev->msr, ev->msr_len)) {
-        raw(x, ev->msr, ev->msr_len);
-        x->n++;
-    }
-    if (ev->has_opts && (ev->opt_flags & KYMO_O_SCHED) != 0) {
-        kymo_etf_uint(&x->term, ev->opt_sched);
-        x->n++;
-    }
+    if (ev->has_opts)
+        options(x, ev);
     if (stamped)
-        timestamp(x, ev);
+        timestamp(x, ev, &stamp);
     uint32_t size = (uint32_t)x->term.n + 3;
     uint8_t frame[] = {OP_TERM,
                        (uint8_t)(size >> 24),

@@ -19,6 +19,7 @@ struct process {
     uint32_t root, node;
     uint32_t place; /* among the residents */
     bool running;
+    bool has_out;  /* an earlier run has ended, so this one is open until the end (kymo_run_state) */
     uint32_t slot; /* where it runs */
 };
 
@@ -107,10 +108,20 @@ static void stop_running(struct kymo_folded *x, struct process *p)
     p->running = false;
 }
 
-/* The process begins to run on this thread, which ends the run of the previous one there. */
+/* The process no longer runs, and it is unknown for how long it did after its last event. */
+static void lose_running(struct kymo_folded *x, struct process *p)
+{
+    p->running = false;
+    account(x, p);
+}
+
+/* The process begins to run on this thread: the previous one there has ended some time before. */
 static void start_running(struct kymo_folded *x, struct process *p, const struct kymo_event *ev)
 {
-    account(x, p);
+    if (p->running && ev->id >= KYMO_E_IN && ev->id <= KYMO_E_PORT_OUT_EXITED)
+        lose_running(x, p);
+    else
+        account(x, p);
     p->running = true;
     p->slot = ev->slot;
     if (ev->slot >= x->n_slots)
@@ -119,7 +130,7 @@ static void start_running(struct kymo_folded *x, struct process *p, const struct
     x->running[ev->slot] = ev->who;
     struct process *q = before != ev->who ? kymo_map_get(&x->processes, before) : NULL;
     if (q != NULL && q->running && q->slot == ev->slot)
-        stop_running(x, q);
+        lose_running(x, q);
 }
 
 /* ---- events ---- */
@@ -138,8 +149,10 @@ static struct process *process_of(struct kymo_folded *x, const struct kymo_event
         uint64_t evicted;
         uint32_t place = kymo_residents_add(&x->residents, ev->who, &evicted);
         struct process *old = evicted != KYMO_IDENT_NONE ? kymo_map_get(&x->processes, evicted) : NULL;
-        if (old != NULL)
+        if (old != NULL) {
+            lose_running(x, old);
             forget(x, evicted, old);
+        }
         p = kymo_map_put(&x->processes, ev->who, NULL);
         if (p == NULL) {
             x->failed = true;
@@ -243,8 +256,10 @@ static void on_event(struct kymo_folded *x, const struct kymo_event *ev)
     case KYMO_E_OUT_EXITING:
     case KYMO_E_PORT_OUT:
     case KYMO_E_PORT_OUT_EXITING:
-        if ((p = kymo_map_get(&x->processes, ev->who)) != NULL)
+        if ((p = kymo_map_get(&x->processes, ev->who)) != NULL) {
             stop_running(x, p);
+            p->has_out = true;
+        }
         if (p != NULL && kymo_hibernates(x->r, ev))
             kymo_stack_hibernate(&p->stack, NULL, NULL);
         break;
@@ -323,8 +338,12 @@ int kymo_folded_read(struct kymo_folded *x, struct kymo_feed *feed, char *err, s
     if (rc < 0)
         return kymo_feed_error(rc, err, err_size);
     size_t it = 0;
-    for (struct process *p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;)
-        account(x, p);
+    for (struct process *p; (p = kymo_map_next(&x->processes, &it, NULL)) != NULL;) {
+        if (p->has_out)
+            account(x, p);
+        else
+            lose_running(x, p);
+    }
     if (x->failed) {
         snprintf(err, err_size, "not enough memory");
         return -ENOMEM;

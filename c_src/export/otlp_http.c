@@ -36,8 +36,9 @@ struct curl_calls {
 struct kymo_otlp_http {
     struct curl_calls c;
     CURL *curl;
-    char *urls[2];   /* by signal */
-    const char *url; /* of the newest post */
+    char *urls[2];                /* by signal */
+    char *shown[2];               /* the same without secrets, for messages */
+    enum kymo_otlp_signal signal; /* of the newest post */
     struct curl_slist *headers;
     char problem[CURL_ERROR_SIZE];
     char answer[ANSWER_MAX]; /* its beginning, NUL terminated */
@@ -92,6 +93,14 @@ static char *url_of(const char *url, enum kymo_otlp_signal signal)
     return asprintf(&whole, "%.*s%s", (int)n, url, paths[signal]) >= 0 ? whole : NULL;
 }
 
+static char *shown_url(const char *url)
+{
+    char *text = url != NULL ? strdup(url) : NULL;
+    if (text != NULL)
+        kymo_hide_secrets(text, false);
+    return text;
+}
+
 static size_t on_answer(char *bytes, size_t size, size_t n, void *arg)
 {
     struct kymo_otlp_http *h = arg;
@@ -132,12 +141,13 @@ static int set_options(struct kymo_otlp_http *h, const struct kymo_otlp_collecto
 static int set_up(struct kymo_otlp_http *h, const struct kymo_otlp_collector *c)
 {
     CURLcode rc = h->c.global_init(CURL_GLOBAL_DEFAULT);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         h->urls[i] = url_of(c->url, (enum kymo_otlp_signal)i);
-    h->url = h->urls[KYMO_OTLP_SPANS];
+        h->shown[i] = shown_url(h->urls[i]);
+    }
     h->curl = rc == CURLE_OK ? h->c.init() : NULL;
     /* Without Expect a line goes out at once. */
-    bool ok = h->curl != NULL && h->urls[0] != NULL && h->urls[1] != NULL &&
+    bool ok = h->curl != NULL && h->shown[0] != NULL && h->shown[1] != NULL &&
               add_header(h, "Content-Type: application/json") && add_header(h, "Expect:");
     for (size_t i = 0; ok && i < c->n_headers; i++)
         ok = add_header(h, c->headers[i]);
@@ -149,13 +159,22 @@ int kymo_otlp_http_open(const struct kymo_otlp_collector *c, struct kymo_otlp_ht
 {
     *out = NULL;
     if (strncmp(c->url, "http://", 7) != 0 && strncmp(c->url, "https://", 8) != 0) {
-        snprintf(err, err_size, "%s: a collector's address begins with http:// or https://", c->url);
+        /* Without a scheme it can't be told what is secret. */
+        snprintf(err, err_size, "--endpoint: a collector's address begins with http:// or https://");
+        return -EINVAL;
+    }
+    /* Such a password would be looked up as the name of a host. */
+    const char *at = strrchr(c->url, '@'), *authority = strstr(c->url, "://") + 3;
+    if (at != NULL && at > authority + strcspn(authority, "/?#")) {
+        snprintf(err, err_size,
+                 "--endpoint: in an address, / ? # and @ are separators: in a password, write them as "
+                 "%%2F %%3F %%23 %%40, and @ in a path as %%40");
         return -EINVAL;
     }
     struct kymo_otlp_http *h = calloc(1, sizeof *h);
     int rc = h != NULL ? load(&h->c, err, err_size) : -ENOMEM;
     if (rc == 0 && (rc = set_up(h, c)) == -EINVAL)
-        snprintf(err, err_size, "%s: libcurl rejects this address", c->url);
+        snprintf(err, err_size, "%s: libcurl rejects this address", h->shown[KYMO_OTLP_SPANS]);
     if (rc == -ENOMEM)
         snprintf(err, err_size, "not enough memory");
     if (rc != 0)
@@ -174,8 +193,10 @@ void kymo_otlp_http_close(struct kymo_otlp_http *h)
     if (h->headers != NULL)
         h->c.free_all(h->headers);
     /* The library stays: it has global state of its own. */
-    free(h->urls[0]);
-    free(h->urls[1]);
+    for (int i = 0; i < 2; i++) {
+        free(h->urls[i]);
+        free(h->shown[i]);
+    }
     free(h);
 }
 
@@ -241,7 +262,7 @@ static long post(struct kymo_otlp_http *h, const char *line, size_t n)
     long status = 0;
     h->answered = 0;
     h->answer[0] = h->problem[0] = '\0';
-    CURLcode rc = h->c.setopt(h->curl, CURLOPT_URL, h->url);
+    CURLcode rc = h->c.setopt(h->curl, CURLOPT_URL, h->urls[h->signal]);
     if (rc == CURLE_OK)
         rc = h->c.setopt(h->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
     if (rc == CURLE_OK)
@@ -267,14 +288,14 @@ static int64_t wait_for(const struct kymo_otlp_http *h, long status, int tries)
 static int refused(struct kymo_otlp_http *h, long status, int tries, char *err, size_t err_size)
 {
     if (status == 0) {
-        snprintf(err, err_size, "%s: %s", h->url, h->problem);
+        snprintf(err, err_size, "%s: %s", h->shown[h->signal], h->problem);
     } else {
         const char *message = member(h->answer, "\"message\"");
         note_words(h, message != NULL ? message : h->answer, message != NULL ? '"' : '\n');
         char times[32] = "";
         if (tries > 1)
             snprintf(times, sizeof times, " (%d tries)", tries);
-        snprintf(err, err_size, "%s: the collector answered %ld%s%s%s", h->url, status, times,
+        snprintf(err, err_size, "%s: the collector answered %ld%s%s%s", h->shown[h->signal], status, times,
                  h->why[0] != '\0' ? ": " : "", h->why);
     }
     return -ECOMM;
@@ -289,7 +310,7 @@ static int put_line(void *arg, enum kymo_otlp_signal signal, const char *line, s
         h->no_metrics += items;
         return 0;
     }
-    h->url = h->urls[signal];
+    h->signal = signal;
     for (int tries = 1;; tries++) {
         long status = post(h, line, n);
         if (status >= 200 && status < 300) {
@@ -340,11 +361,12 @@ uint64_t kymo_otlp_http_bytes(const struct kymo_otlp_http *h)
 int kymo_otlp_http_open(const struct kymo_otlp_collector *c, struct kymo_otlp_http **out, char *err,
                         size_t err_size)
 {
+    (void)c;
     *out = NULL;
-    snprintf(err, err_size,
-             "%s: this kymo was built without libcurl: write a file with -o and post that, or build kymo "
-             "with libcurl's headers (Debian: libcurl4-openssl-dev)",
-             c->url);
+    snprintf(
+        err, err_size,
+        "--endpoint: this kymo was built without libcurl: write a file with -o and post that, or build kymo "
+        "with libcurl's headers (Debian: libcurl4-openssl-dev)");
     return -ENOSYS;
 }
 

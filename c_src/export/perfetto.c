@@ -105,11 +105,6 @@ static void set_stamp(struct kymo_pf *w, uint64_t flags)
 
 static void first_packet(struct kymo_pf *w)
 {
-    static const char *const gc_names[] = {
-#define KYMO_X(n) #n,
-        KYMO_GC_NAMES(KYMO_X)
-#undef KYMO_X
-    };
     for (unsigned id = 1; id < KYMO_E_COUNT; id++) {
         if (kymo_event_name((uint8_t)id) != NULL)
             intern_text(w, INTERNED_EVENT_NAME, id, kymo_event_name((uint8_t)id));
@@ -124,7 +119,7 @@ static void first_packet(struct kymo_pf *w)
     KYMO_PF_KEYS(KYMO_X)
 #undef KYMO_X
     for (unsigned i = 0; i < KYMO_GC_SIZES; i++)
-        intern_text(w, INTERNED_KEY, KYMO_PF_K_GC + i, gc_names[i]);
+        intern_text(w, INTERNED_KEY, KYMO_PF_K_GC + i, kymo_gc_name(i));
     kymo_pb_clear(&w->packet);
     kymo_pb_uint(&w->packet, PACKET_FIRST_ON_SEQUENCE, 1);
     kymo_pb_clear(&w->part);

@@ -33,6 +33,9 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
     X(SLOW, "slow") \
     X(STOPPED, "stopped") \
     X(MESSAGE, "message") \
+    X(MESSAGE_KIND, "message_kind") \
+    X(REFERENCE, "reference") \
+    X(NUMBER, "number") \
     X(GC, "gc") \
     X(PROCESS, "process") \
     X(PORT, "port") \
@@ -50,6 +53,9 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
     X(FROM, "from") \
     X(SIZE, "size_words") \
     X(MESSAGE, "message") \
+    X(MESSAGE_KIND, "message_kind") \
+    X(REFERENCE, "reference") \
+    X(NUMBER, "number") \
     X(ARGS, "arguments") \
     X(VALUE, "value") \
     X(CLASS, "class") \
@@ -57,6 +63,7 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
     X(NAME, "name") \
     X(PEER, "peer") \
     X(CALLED, "initial_call") \
+    X(RUNS, "runs") \
     X(DRIVER, "driver") \
     X(AT, "at") \
     X(COUNT, "count") \
@@ -83,6 +90,8 @@ enum kymo_pf_unit { KYMO_PF_COUNT = 2, KYMO_PF_BYTES = 3 };
     X(RUN_QUEUE_NS, "run_queue_ns") \
     X(OUT_REASON, "out_reason") \
     X(DURATION, "duration_ns") \
+    X(BEGAN, "began_ns_ago") \
+    X(STACK_WORDS, "stack_words") \
     X(OMITTED, "omitted")
 
 /* X(SYMBOL, "name of an event that is not the name of a record") */

@@ -70,22 +70,13 @@ void kymo_pfx_monitor(struct kymo_pfx *x, const struct kymo_event *ev)
     struct kymo_pfx_process **p = kymo_map_get(&x->processes, ev->who);
     uint64_t track =
         p != NULL && !(*p)->dead ? kymo_pfx_track(x, *p) : kymo_pfx_node_of_slot(x, ev->slot)->track;
-    const char *kind = kymo_monitor_name(ev->kind);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, KYMO_PF_CAT_MONITOR);
     kymo_pf_name(&x->w, ev->id);
-    kymo_pf_text(&x->w, KYMO_PF_K_KIND, kind != NULL ? kind : "?");
     if (ev->who != KYMO_IDENT_NONE)
         kymo_pfx_peer(x, KYMO_PF_K_PROCESS, ev->who);
     if (ev->peer != KYMO_IDENT_NONE)
         kymo_pf_ident(&x->w, KYMO_PF_K_PORT, ev->peer);
-    if (ev->kind == KYMO_M_LONG_GC || ev->kind == KYMO_M_LONG_SCHEDULE)
-        kymo_pf_uint(&x->w, KYMO_PF_K_MS, ev->value);
-    else if (ev->kind == KYMO_M_LARGE_HEAP)
-        kymo_pf_uint(&x->w, KYMO_PF_K_SIZE, ev->value);
-    else if (ev->kind == KYMO_M_LONG_QUEUE || ev->kind == KYMO_M_TOO_MANY)
-        kymo_pf_uint(&x->w, KYMO_PF_K_VALUE, ev->value);
-    kymo_pf_dict(&x->w, KYMO_PF_K_IN, ev->in_mfa);
-    kymo_pf_dict(&x->w, KYMO_PF_K_AT, ev->mfa);
+    kymo_pfx_fields(x, ev, KYMO_FIELD(KIND) | KYMO_FIELD(VALUE) | KYMO_FIELD(IN) | KYMO_FIELD(OUT));
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
 }
@@ -108,10 +99,7 @@ void kymo_pfx_stopped(struct kymo_pfx *x, const struct kymo_event *ev)
     }
     kymo_pf_event(&x->w, KYMO_PF_BEGIN, node->stopped_track, KYMO_PF_CAT_STOPPED);
     kymo_pf_name(&x->w, ev->id);
-    kymo_pf_dict(&x->w, KYMO_PF_K_CAUSE, ev->atom);
-    kymo_pf_uint(&x->w, KYMO_PF_K_DURATION, ev->value);
-    if (ev->omitted != 0)
-        kymo_pf_uint(&x->w, KYMO_PF_K_OMITTED, ev->omitted);
+    kymo_pfx_fields(x, ev, KYMO_FIELD(ATOM) | KYMO_FIELD(DURATION) | KYMO_FIELD(OMITTED));
     kymo_pf_emit(&x->w, start > node->stopped_end ? start : node->stopped_end);
     kymo_pf_event(&x->w, KYMO_PF_END, node->stopped_track, KYMO_PF_CAT_NONE);
     kymo_pf_emit(&x->w, end);

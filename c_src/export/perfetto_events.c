@@ -2,74 +2,18 @@
  *
  * Dispatches events by their kind. doc/exports.md has the table of the mapping.
  */
-#include <stdio.h>
-
-#include "etf_tags.h"
 #include "perfetto_state.h"
 
 /* ---- instants ---- */
 
-/* Adds the list [Term | Extra] of an event whose tag this program does not know. */
-static void add_term(struct kymo_pfx *x, const struct kymo_event *ev)
-{
-    size_t head;
-    if (ev->id != KYMO_E_OTHER || !ev->has_content || !kymo_term_cell(ev->content, ev->content_len, &head)) {
-        kymo_pfx_content(x, KYMO_PF_K_TERM, ev);
-        return;
-    }
-    const uint8_t *p = ev->content + KYMO_CELL_HEAD;
-    uint32_t rest = ev->content_len - KYMO_CELL_HEAD - (uint32_t)head;
-    bool was_cut = (ev->content_flags & KYMO_C_CUT) != 0;
-    kymo_pf_term(&x->w, KYMO_PF_K_TERM, p, (uint32_t)head, was_cut);
-    if (p[head] != T_NIL)
-        kymo_pf_term(&x->w, KYMO_PF_K_EXTRA, p + head, rest, was_cut);
-}
-
-static void add_seq_trace(struct kymo_pfx *x, const struct kymo_event *ev)
-{
-    static const char *const kinds[] = {"?", "send", "receive", "print", "other"};
-    unsigned kind = ev->kind & 0x7fu;
-    char serial[32];
-    int len = snprintf(serial, sizeof serial, "%u -> %u", ev->serial_prev, ev->serial_cur);
-    kymo_pf_text(&x->w, KYMO_PF_K_KIND, kinds[kind <= KYMO_SEQ_OTHER ? kind : 0]);
-    kymo_pf_uint(&x->w, KYMO_PF_K_LABEL, ev->value);
-    kymo_pf_string(&x->w, KYMO_PF_K_SERIAL, serial, (size_t)len);
-}
-
-static unsigned atom_key(uint8_t id)
-{
-    switch (id) {
-    case KYMO_E_REGISTER:
-    case KYMO_E_UNREGISTER: return KYMO_PF_K_NAME;
-    case KYMO_E_OTHER: return KYMO_PF_K_TAG;
-    default: return KYMO_PF_K_REASON;
-    }
-}
-
-/* Writes an instant on a track, with the fields of the event by their letters. */
+/* Writes an instant on a track, with all fields that are not its track or its name. */
 static void instant(struct kymo_pfx *x, uint64_t track, enum kymo_pf_category category,
                     const struct kymo_event *ev)
 {
+    bool call = ev->id == KYMO_E_CALL;
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, category);
-    if (ev->id == KYMO_E_CALL) {
-        kymo_pf_name(&x->w, kymo_pf_mfa(&x->w, kymo_canonical(x->r, ev->mfa)));
-        kymo_pfx_arguments(x, ev);
-    } else {
-        kymo_pf_name(&x->w, ev->id);
-        if (ev->peer != KYMO_IDENT_NONE)
-            kymo_pf_ident(&x->w, KYMO_PF_K_PEER, ev->peer);
-        kymo_pf_dict(&x->w, ev->id == KYMO_E_SPAWN ? KYMO_PF_K_CALLED : KYMO_PF_K_AT, ev->mfa);
-        kymo_pf_dict(&x->w, atom_key(ev->id), ev->atom);
-        if (ev->id == KYMO_E_SLOW)
-            kymo_pf_uint(&x->w, KYMO_PF_K_DURATION, ev->value);
-        if (ev->id == KYMO_E_SEQ_TRACE)
-            add_seq_trace(x, ev);
-        if (ev->id == KYMO_E_SPAWN || ev->id == KYMO_E_SPAWNED)
-            kymo_pfx_arguments(x, ev);
-        else
-            add_term(x, ev);
-    }
-    kymo_pfx_options(x, ev);
+    kymo_pf_name(&x->w, call ? kymo_pf_mfa(&x->w, kymo_canonical(x->r, ev->mfa)) : ev->id);
+    kymo_pfx_fields(x, ev, ~(KYMO_FIELD(PROCESS) | (call ? KYMO_FIELD(FUNCTION) : 0)));
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
 }
@@ -98,12 +42,7 @@ static void note(struct kymo_pfx *x, const struct kymo_event *ev)
     uint64_t track = lost ? kymo_pfx_thread(x, ev->slot) : kymo_pfx_node_of_slot(x, ev->slot)->track;
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, lost ? KYMO_PF_CAT_LOSS : KYMO_PF_CAT_NOTE);
     kymo_pf_name(&x->w, lost ? KYMO_PF_N_LOST : ev->id);
-    if (lost) {
-        kymo_pf_uint(&x->w, KYMO_PF_K_COUNT, ev->value);
-        kymo_pf_text(&x->w, KYMO_PF_K_CAUSE, kymo_loss_name(ev->kind));
-    } else if (ev->id == KYMO_E_STATE) {
-        kymo_pf_text(&x->w, KYMO_PF_K_STATE, kymo_state_name(ev->kind));
-    }
+    kymo_pfx_fields(x, ev, ~UINT64_C(0));
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
 }

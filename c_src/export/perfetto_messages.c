@@ -102,10 +102,9 @@ static struct kymo_pfx_held *held_for(struct kymo_pfx *x, const struct kymo_mess
 
 static void add_message(struct kymo_pfx *x, const struct kymo_event *ev)
 {
-    if (ev->size != KYMO_SIZE_UNKNOWN)
-        kymo_pf_uint(&x->w, KYMO_PF_K_SIZE, ev->size & ~KYMO_SIZE_MORE);
-    kymo_pfx_content(x, KYMO_PF_K_MESSAGE, ev);
-    kymo_pfx_options(x, ev);
+    kymo_pfx_fields(x, ev,
+                    KYMO_FIELD(WORDS) | KYMO_FIELD(MESSAGE) | KYMO_FIELD(REFERENCE) | KYMO_FIELD(CONTENT) |
+                        KYMO_PFX_OPTIONS);
 }
 
 /* True if a message that is sent to ident now can be distinguished from those that were in
@@ -194,9 +193,7 @@ void kymo_pfx_taken(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct
     const uint64_t *flow = ev->number != 0 ? kymo_map_get(&x->fetched, key) : NULL;
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, kymo_pfx_track(x, p), KYMO_PF_CAT_MESSAGE);
     kymo_pf_name(&x->w, ev->id);
-    if (ev->passed != KYMO_PASSED_MANY)
-        kymo_pf_uint(&x->w, KYMO_PF_K_PASSED, ev->passed);
-    kymo_pfx_options(x, ev);
+    kymo_pfx_fields(x, ev, KYMO_FIELD(PASSED) | KYMO_PFX_OPTIONS);
     if (flow != NULL) {
         kymo_pf_flow(&x->w, *flow, true);
         kymo_map_remove(&x->fetched, key);

@@ -49,8 +49,7 @@ static void begin(struct kymo_pfx *x, const struct kymo_event *ev, enum kymo_pf_
 {
     kymo_pf_event(&x->w, type, track, KYMO_PF_CAT_SLOW);
     kymo_pf_name(&x->w, kymo_pf_mfa(&x->w, kymo_canonical(x->r, ev->mfa)));
-    kymo_pf_uint(&x->w, KYMO_PF_K_DURATION, ev->value);
-    kymo_pfx_options(x, ev);
+    kymo_pfx_fields(x, ev, KYMO_FIELD(DURATION) | KYMO_PFX_OPTIONS);
     kymo_pf_emit(&x->w, ns);
     x->slices++;
 }

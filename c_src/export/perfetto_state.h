@@ -15,6 +15,7 @@
 
 #include "export_util.h"
 #include "kymo_breaks.h"
+#include "kymo_fields.h"
 #include "kymo_flows.h"
 #include "kymo_gauges.h"
 #include "perfetto.h"
@@ -137,13 +138,16 @@ struct kymo_pfx {
     int64_t newest;                 /* the latest time so far; may differ from now, see kymo_reader_jumps */
 };
 
+/* ---- fields (perfetto_fields.c) ---- */
+
+/* Adds fields to the event being written; which: KYMO_F_BIT of each. Those that the event does not have
+ * are left out, and so are time stamps, because each event of the trace has its time. */
+void kymo_pfx_fields(struct kymo_pfx *x, const struct kymo_event *ev, uint64_t which);
+/* What the caller of the trace has asked for with an event. */
+#define KYMO_PFX_OPTIONS (KYMO_FIELD(SCHEDULER) | KYMO_FIELD(RESULT))
+
 /* ---- tracks (perfetto_tracks.c) ---- */
 
-/* Add to the event being written: parts of a record. */
-void kymo_pfx_content(struct kymo_pfx *x, unsigned key, const struct kymo_event *ev);
-void kymo_pfx_options(struct kymo_pfx *x, const struct kymo_event *ev);
-void kymo_pfx_arguments(struct kymo_pfx *x, const struct kymo_event *ev);
-void kymo_pfx_gc_sizes(struct kymo_pfx *x, const struct kymo_event *ev);
 /* Adds the name of another process; for one with a track, as an interned string. */
 void kymo_pfx_peer(struct kymo_pfx *x, unsigned key, uint64_t ident);
 

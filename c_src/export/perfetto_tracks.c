@@ -10,41 +10,6 @@
 #include "kymo_timeline.h"
 #include "perfetto_state.h"
 
-/* ---- parts of records ---- */
-
-static bool is_cut(const struct kymo_event *ev)
-{
-    return (ev->content_flags & KYMO_C_CUT) != 0;
-}
-
-void kymo_pfx_content(struct kymo_pfx *x, unsigned key, const struct kymo_event *ev)
-{
-    if (ev->has_content)
-        kymo_pf_term(&x->w, key, ev->content, ev->content_len, is_cut(ev));
-}
-
-void kymo_pfx_arguments(struct kymo_pfx *x, const struct kymo_event *ev)
-{
-    if (ev->has_content)
-        kymo_pf_arguments(&x->w, ev->mfa, ev->content, ev->content_len, is_cut(ev));
-}
-
-void kymo_pfx_options(struct kymo_pfx *x, const struct kymo_event *ev)
-{
-    if (!ev->has_opts)
-        return;
-    if ((ev->opt_flags & KYMO_O_MSR) != 0)
-        kymo_pf_term(&x->w, KYMO_PF_K_RESULT, ev->msr, ev->msr_len, (ev->opt_flags & KYMO_O_MSR_CUT) != 0);
-    if ((ev->opt_flags & KYMO_O_SCHED) != 0)
-        kymo_pf_uint(&x->w, KYMO_PF_K_SCHEDULER, ev->opt_sched);
-}
-
-void kymo_pfx_gc_sizes(struct kymo_pfx *x, const struct kymo_event *ev)
-{
-    for (unsigned i = 0; i < ev->n_gc && i < KYMO_GC_SIZES; i++)
-        kymo_pf_uint(&x->w, KYMO_PF_K_GC + i, ev->gc[i]);
-}
-
 void kymo_pfx_peer(struct kymo_pfx *x, unsigned key, uint64_t ident)
 {
     struct kymo_pfx_process **p = kymo_map_get(&x->processes, ident);
@@ -185,9 +150,7 @@ static bool end_running(struct kymo_pfx *x, uint32_t slot, const struct kymo_eve
     } else {
         if (ev->id == KYMO_E_OUT_EXITED || ev->id == KYMO_E_PORT_OUT_EXITED)
             kymo_pf_text(&x->w, KYMO_PF_K_ENDED, "exited");
-        if (ev->id == KYMO_E_OUT && ev->kind != KYMO_OUT_UNKNOWN)
-            kymo_pf_text(&x->w, KYMO_PF_K_OUT_REASON, kymo_out_name(ev->kind));
-        kymo_pf_dict(&x->w, KYMO_PF_K_AT, ev->mfa != 0 ? ev->mfa : ev->atom);
+        kymo_pfx_fields(x, ev, KYMO_FIELD(FUNCTION) | KYMO_FIELD(ATOM) | KYMO_FIELD(OUT_REASON));
     }
     kymo_pf_emit(&x->w, x->now);
     return true;
@@ -208,14 +171,11 @@ void kymo_pfx_run(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct k
         p->name_iid = kymo_pf_new_name(&x->w, label, len);
     }
     kymo_pf_name(&x->w, p->name_iid);
-    kymo_pf_dict(&x->w, KYMO_PF_K_AT, ev->mfa != 0 ? ev->mfa : ev->atom);
     if (ev->id == KYMO_E_IN_EXITING || ev->id == KYMO_E_PORT_IN_EXITING)
         kymo_pf_text(&x->w, KYMO_PF_K_STATE, "exiting");
-    if (ev->id == KYMO_E_IN && ev->kind != KYMO_RUNNABLE_UNKNOWN) {
-        kymo_pf_text(&x->w, KYMO_PF_K_RUNNABLE_BY, kymo_runnable_name(ev->kind));
-        kymo_pf_uint(&x->w, KYMO_PF_K_RUN_QUEUE_NS, ev->value);
-    }
-    kymo_pfx_options(x, ev);
+    kymo_pfx_fields(x, ev,
+                    KYMO_FIELD(FUNCTION) | KYMO_FIELD(ATOM) | KYMO_FIELD(RUNNABLE_BY) | KYMO_FIELD(WAITED) |
+                        KYMO_PFX_OPTIONS);
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
     count_running(x, kymo_pfx_node_of_slot(x, ev->slot), ev->ns);
@@ -263,12 +223,8 @@ void kymo_pfx_leave(void *leaving, const struct kymo_frame *f, enum kymo_leave w
         kymo_pf_text(&x->w, KYMO_PF_K_ENDED, ended[why]);
     if (f->user != x->loss_epoch)
         kymo_pf_text(&x->w, KYMO_PF_K_LOST, "yes");
-    if (why == KYMO_LEAVE_RETURN && l->cause != NULL) {
-        if (l->cause->id == KYMO_E_EXCEPTION_FROM)
-            kymo_pf_dict(&x->w, KYMO_PF_K_CLASS, l->cause->atom);
-        kymo_pfx_content(x, KYMO_PF_K_VALUE, l->cause);
-        kymo_pfx_gc_sizes(x, l->cause);
-    }
+    if (why == KYMO_LEAVE_RETURN && l->cause != NULL)
+        kymo_pfx_fields(x, l->cause, KYMO_FIELD(ATOM) | KYMO_FIELD(GC) | KYMO_FIELD(CONTENT));
     kymo_pf_emit(&x->w, now_of(x, l->p));
     if (f->kind >= KYMO_FRAME_GC_MINOR && why == KYMO_LEAVE_RETURN && l->cause != NULL &&
         l->cause->n_gc >= KYMO_GC_SIZES)
@@ -285,12 +241,10 @@ void kymo_pfx_enter(struct kymo_pfx *x, struct kymo_pfx_process *p, struct kymo_
     kymo_pf_event(&x->w, KYMO_PF_BEGIN, kymo_pfx_track(x, p), gc ? KYMO_PF_CAT_GC : KYMO_PF_CAT_CALL);
     if (gc) {
         kymo_pf_name(&x->w, f->kind == KYMO_FRAME_GC_MINOR ? KYMO_PF_N_GC_MINOR : KYMO_PF_N_GC_MAJOR);
-        kymo_pfx_gc_sizes(x, ev);
     } else {
         kymo_pf_name(&x->w, kymo_pf_mfa(&x->w, f->mfa));
-        kymo_pfx_arguments(x, ev);
     }
-    kymo_pfx_options(x, ev);
+    kymo_pfx_fields(x, ev, KYMO_FIELD(GC) | KYMO_FIELD(CONTENT) | KYMO_PFX_OPTIONS);
     kymo_pf_emit(&x->w, ev->ns);
     x->slices++;
 }
@@ -315,14 +269,12 @@ void kymo_pfx_begin_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const 
     kymo_pf_name(&x->w, KYMO_PF_N_ALIVE);
     if (is_birth(ev)) {
         kymo_pf_ident(&x->w, KYMO_PF_K_FROM, ev->peer);
-        kymo_pf_dict(&x->w, KYMO_PF_K_CALLED, ev->mfa);
-        kymo_pf_dict(&x->w, KYMO_PF_K_DRIVER, ev->atom);
+        kymo_pfx_fields(
+            x, ev, KYMO_FIELD(FUNCTION) | KYMO_FIELD(INITIAL_CALL) | KYMO_FIELD(ATOM) | KYMO_FIELD(CONTENT));
     } else {
         kymo_pf_text(&x->w, KYMO_PF_K_SINCE,
                      older ? "before the horizon" : "before its first event in the recording");
     }
-    if (ev->id == KYMO_E_SPAWNED)
-        kymo_pfx_arguments(x, ev);
     kymo_pf_emit(&x->w, older && x->cut_ns < ev->ns ? x->cut_ns : ev->ns);
     x->slices++;
 }
@@ -339,10 +291,8 @@ static void end_alive(struct kymo_pfx *x, struct kymo_pfx_process *p, const stru
     kymo_pf_event(&x->w, KYMO_PF_END, kymo_pfx_track(x, p), KYMO_PF_CAT_NONE);
     if (ev == NULL)
         kymo_pf_text(&x->w, KYMO_PF_K_ENDED, why);
-    else if (ev->has_content)
-        kymo_pfx_content(x, KYMO_PF_K_REASON, ev);
     else
-        kymo_pf_dict(&x->w, KYMO_PF_K_REASON, ev->atom);
+        kymo_pfx_fields(x, ev, KYMO_FIELD(ATOM) | KYMO_FIELD(CONTENT));
     kymo_pf_emit(&x->w, now_of(x, p));
 }
 

@@ -95,6 +95,7 @@ enum kymo_loss {
 };
 
 #define KYMO_META_BYTES 4096u
+#define KYMO_MEASURES_BYTES 1536u
 #define KYMO_CALIB_MAX 256u
 #define KYMO_CALIB_BYTES (KYMO_CALIB_MAX * 16u)
 
@@ -169,7 +170,12 @@ struct kymo_meta {
     uint64_t shed_unnamed;  /* 600 how many of these, and of those given back, have no note because
                              *     dict was full (atomic) */
     uint32_t exact;         /* 608 KYMO_EXACT_*: what the runtime reports exactly; 0 in version 2 */
-    uint8_t reserved[KYMO_META_BYTES - 628];
+    uint32_t measures_len;  /* 612 bytes of measures (release) */
+    uint8_t measures[KYMO_MEASURES_BYTES]; /* 616 what the recorder left undone because of faults of the
+                             *     runtime: a line for each measure, with three fields that end with TAB, TAB
+                             *     and LF: its name, the release that has the fix (empty if none is known),
+                             *     and what is not recorded (empty if nothing is missing) */
+    uint8_t reserved[KYMO_META_BYTES - 632 - KYMO_MEASURES_BYTES];
     uint8_t boot_id[16];    /* 4080 the kernel's boot id, 0 = unknown: recordings with the same one have
                                the same CLOCK_MONOTONIC and counter */
 };

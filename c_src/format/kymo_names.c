@@ -22,6 +22,16 @@ const char *kymo_event_name(unsigned id)
     return id < KYMO_E_COUNT ? names_of_events[id] : NULL;
 }
 
+const char *kymo_gc_name(unsigned size)
+{
+    static const char *const names[KYMO_GC_SIZES] = {
+#define KYMO_X(n) #n,
+        KYMO_GC_NAMES(KYMO_X)
+#undef KYMO_X
+    };
+    return size < KYMO_GC_SIZES ? names[size] : NULL;
+}
+
 const char *kymo_loss_name(unsigned cause)
 {
     static const char *const names[KYMO_LOSS_CAUSES] = {"ring_full", "io",      "no_slot", "too_big",

@@ -20,6 +20,8 @@ static inline const char *kymo_event_fields(unsigned id)
     return id < KYMO_E_COUNT ? kymo_event_fields_table[id] : NULL;
 }
 
+/* "wordsize", ...: enum kymo_gc; NULL for other values. */
+const char *kymo_gc_name(unsigned size);
 /* "unknown" for other values. */
 const char *kymo_loss_name(unsigned cause);
 /* "call", "reply", ...; NULL for KYMO_MSG_PLAIN and other values. */

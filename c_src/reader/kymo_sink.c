@@ -38,6 +38,17 @@ void kymo_sink_printf(struct kymo_sink *s, const char *fmt, ...)
         kymo_sink_text(s, piece, (size_t)n < sizeof piece ? (size_t)n : sizeof piece - 1);
 }
 
+void kymo_sink_uint(struct kymo_sink *s, uint64_t n)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + n % 10);
+        n /= 10;
+    } while (n != 0);
+    kymo_sink_text(s, digits + at, sizeof digits - at);
+}
+
 size_t kymo_sink_end(struct kymo_sink *s)
 {
     if (s->size == 0)

@@ -137,6 +137,8 @@ static int read_dict(struct kymo_reader *r)
         return fd;
     if (fd < 0)
         size = 0; /* then names are unknown */
+    if (fd == -ENOENT && r->meta.dict_used > 0)
+        r->damage.dict_missing = 1;
     if (size > KYMO_DICT_MAX)
         size = KYMO_DICT_MAX;
     if (size < r->meta.dict_used)

@@ -114,8 +114,10 @@ size_t kymo_format_mfa(const struct kymo_reader *r, uint32_t id, char *buf, size
     struct kymo_sink out;
     kymo_sink_init(&out, buf, size);
     kymo_put_function(&out, r, id);
-    if (kymo_reader_mfa(r, id, &mfa))
-        kymo_sink_printf(&out, "/%" PRIu32, mfa.arity);
+    if (kymo_reader_mfa(r, id, &mfa)) {
+        kymo_sink_char(&out, '/');
+        kymo_sink_uint(&out, mfa.arity);
+    }
     return kymo_sink_end(&out);
 }
 
@@ -143,12 +145,18 @@ size_t kymo_format_ident(const struct kymo_reader *r, uint64_t ident, char *buf,
     case KYMO_I_PID:
         kymo_sink_char(&out, '<');
         kymo_sink_text(&out, node, strlen(node));
-        kymo_sink_printf(&out, ".%" PRIu32 ".%" PRIu32 ">", KYMO_PID_NUMBER(data), KYMO_PID_SERIAL(data));
+        kymo_sink_char(&out, '.');
+        kymo_sink_uint(&out, KYMO_PID_NUMBER(data));
+        kymo_sink_char(&out, '.');
+        kymo_sink_uint(&out, KYMO_PID_SERIAL(data));
+        kymo_sink_char(&out, '>');
         break;
     case KYMO_I_PORT:
         kymo_sink_text(&out, "#Port<", 6);
         kymo_sink_text(&out, node, strlen(node));
-        kymo_sink_printf(&out, ".%" PRIu64 ">", data);
+        kymo_sink_char(&out, '.');
+        kymo_sink_uint(&out, data);
+        kymo_sink_char(&out, '>');
         break;
     case KYMO_I_TERM:
         if (data <= UINT32_MAX && kymo_reader_term(r, (uint32_t)data, &etf, &len))

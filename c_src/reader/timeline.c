@@ -341,6 +341,7 @@ const struct kymo_damage *kymo_timeline_damage(const struct kymo_reader *r)
         t->damage.bytes_cut += d->bytes_cut;
         t->damage.segments_moved += d->segments_moved;
         t->damage.dict_bad += d->dict_bad;
+        t->damage.dict_missing += d->dict_missing;
         t->damage.seq_gaps += d->seq_gaps;
         t->damage.events_missing += d->events_missing;
     }

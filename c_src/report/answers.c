@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "json.h"
-#include "requests.h"
+#include "request_list.h"
 
 /* Maximum number of groups; further ones are counted together. */
 enum { GROUPS_MAX = 65536 };
@@ -50,7 +50,8 @@ static void add(struct report_answers *x, struct kymo_map *groups, uint64_t key,
 static void on_request(void *arg, const struct kymo_request *q)
 {
     struct report_answers *x = arg;
-    if (q->kind == KYMO_REQ_CAST || q->passed_on || kymo_request_total(q) == KYMO_NO_TIME)
+    if (q->kind == KYMO_REQ_CAST || q->passed_on || kymo_request_total(q) == KYMO_NO_TIME ||
+        !cli_wants_request(x->a, q))
         return;
     struct cli_why_target t = {.process = q->client,
                                .server = q->server,

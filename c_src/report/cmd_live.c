@@ -64,7 +64,7 @@ static int serve(const struct options *o, const char *dir)
         status = cli_flush(status);
     }
     if (status == KYMO_EXIT_OK)
-        live_server_run(server, data);
+        status = live_server_run(server, data);
     live_data_stop(data);
     live_server_close(server);
     return status;

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include "answers.h"
-#include "calls.h"
 #include "charts.h"
 #include "flame.h"
 #include "health.h"
 #include "json.h"
 #include "mailboxes.h"
+#include "requests.h"
 #include "slow.h"
 #include "stats.h"
 #include "timeline.h"
@@ -22,7 +22,7 @@ struct report {
     const char *dir;
     const struct report_live *live; /* or NULL */
     struct cli_stats functions, processes, roles;
-    struct cli_calls calls;
+    struct cli_requests requests;
     struct cli_mailboxes mailboxes;
     struct report_flame by_role, by_process;
     struct report_timeline timeline;
@@ -44,7 +44,7 @@ static int init(struct report *x)
     report_names_init(&x->names, x->a);
     report_charts_init(&x->charts, x->a, first, last);
     x->a->top = SERVERS;
-    int status = cli_calls_init(&x->calls, x->a);
+    int status = cli_requests_init(&x->requests, x->a);
     if (status == KYMO_EXIT_OK)
         status = report_slow_init(&x->slow, x->a, SLOW_CALLS);
     if (status == KYMO_EXIT_OK)
@@ -61,7 +61,7 @@ static void clear(struct report *x)
     cli_stats_free(&x->functions);
     cli_stats_free(&x->processes);
     cli_stats_free(&x->roles);
-    cli_calls_free(&x->calls);
+    cli_requests_free(&x->requests);
     cli_mailboxes_free(&x->mailboxes);
     report_flame_free(&x->by_role);
     report_flame_free(&x->by_process);
@@ -76,7 +76,7 @@ static int read_all(struct report *x)
 {
     const struct kymo_analysis_sink sinks[] = {
         cli_stats_sink(&x->functions),     cli_stats_sink(&x->processes),
-        cli_stats_sink(&x->roles),         cli_calls_sink(&x->calls),
+        cli_stats_sink(&x->roles),         cli_requests_sink(&x->requests),
         cli_mailboxes_sink(&x->mailboxes), report_flame_sink(&x->by_role),
         report_flame_sink(&x->by_process), report_timeline_sink(&x->timeline),
         report_answers_sink(&x->answers),  report_charts_sink(&x->charts),
@@ -107,8 +107,8 @@ static int write_tables(struct report *x)
     report_slow_json(&x->slow, "slow_calls");
     x->a->top = SERVERS;
     if (status == KYMO_EXIT_OK) {
-        cli_json_key("calls");
-        status = cli_calls_show(&x->calls);
+        cli_json_key("requests");
+        status = cli_requests_show(&x->requests);
     }
     x->a->top = PROCESSES;
     if (status == KYMO_EXIT_OK) {

@@ -5,6 +5,7 @@
 
 #include "info.h"
 #include "json.h"
+#include "measures.h"
 #include "shed.h"
 
 static void json_node(const struct kymo_meta *m)
@@ -71,6 +72,7 @@ void report_health_json(const struct cli_analysis *a, const char *key, const cha
     cli_json_bool("complete", !cli_incomplete(a->r));
     json_losses(a->r);
     cli_json_budget(a->r);
+    cli_json_measures(kymo_reader_meta(a->r));
     cli_json_damage(kymo_reader_damage(a->r));
     cli_json_uint("given_up", a->result.evicted);
     cli_json_bool("elixir", kymo_naming_elixir(a->naming));

@@ -60,6 +60,8 @@ static int busiest_first(const void *a, const void *b)
     const struct report_lane *x = *(struct report_lane *const *)a, *y = *(struct report_lane *const *)b;
     if (x->wanted != y->wanted)
         return x->wanted ? -1 : 1;
+    if (x->own != y->own)
+        return x->own ? 1 : -1;
     if (activity(x) != activity(y))
         return activity(x) > activity(y) ? -1 : 1;
     return x->ident < y->ident ? -1 : x->ident > y->ident;
@@ -171,10 +173,13 @@ void report_lanes_want(struct report_lanes *l, uint64_t ident)
 bool report_lanes_choose(struct report_lanes *l, size_t most)
 {
     size_t n;
+    size_t it = 0, own = 0;
+    for (struct report_lane **p; (p = kymo_map_next(&l->processes, &it, NULL)) != NULL;)
+        own += (*p)->own = !(*p)->wanted && !cli_wants_process(l->a, (*p)->ident);
     l->shown = sorted(l, &n);
     if (l->shown == NULL)
         return false;
-    make_others(l, l->shown, n, most);
+    make_others(l, l->shown, n, most < n - own ? most : n - own);
     for (size_t i = 0; i < n; i++) {
         if (l->shown[i] == NULL)
             continue;

@@ -21,6 +21,7 @@ struct report_lane {
     double sum[LANE_KINDS];
     uint64_t runs;
     bool wanted; /* always shown, even with little activity */
+    bool own;    /* of kymo: only among the others; set by report_lanes_choose */
     float part[LANE_KINDS][LANE_PARTS];
 };
 
@@ -48,8 +49,8 @@ void report_lanes_call(struct report_lanes *l, const struct kymo_span *s);
 void report_lanes_collection(struct report_lanes *l, const struct kymo_collection *c);
 /* The process always gets a lane. */
 void report_lanes_want(struct report_lanes *l, uint64_t ident);
-/* Chooses the busiest `most` lanes and the wanted ones; the others become one lane. Returns false if
- * there is no memory. */
+/* Chooses the busiest `most` lanes and the wanted ones; the others, and kymo's own, become one lane.
+ * Returns false if there is no memory. */
 bool report_lanes_choose(struct report_lanes *l, size_t most);
 /* The index of the lane of a process among those shown, or -1. */
 int64_t report_lane_of(const struct report_lanes *l, uint64_t ident);

@@ -351,36 +351,49 @@ static void add(struct waiting *w, int fd, short events, struct connection *c)
     w->p[w->n++] = (struct pollfd){.fd = fd, .events = events};
 }
 
-/* Returns false if poll failed or was interrupted. */
-static bool wait_for_any(struct live_server *s, struct waiting *w)
+/* poll(2) has failed. With fewer descriptors or more memory it may succeed later; until then a signal still
+ * ends the server. Returns 0, or -errno if it will never succeed, as under a filter of system calls. */
+static int rest(struct live_server *s, struct waiting *w)
+{
+    struct signalfd_siginfo sig;
+    int rc = errno;
+    for (nfds_t i = 0; i < w->n; i++)
+        w->p[i].revents = 0;
+    if (rc == EINTR)
+        return 0;
+    if (rc != EINVAL && rc != ENOMEM && rc != EAGAIN)
+        return -rc;
+    if (read(s->signals, &sig, sizeof sig) == (ssize_t)sizeof sig)
+        w->p[0].revents = POLLIN;
+    (void)nanosleep(&(struct timespec){.tv_nsec = REST_MS * 1000000L}, NULL);
+    return 0;
+}
+
+/* Returns 0, with nothing ready if poll was interrupted, or -errno. */
+static int wait_for_any(struct live_server *s, struct waiting *w)
 {
     int timeout = end_late(s);
-    int64_t rest = s->accept_at - clock_ms();
-    if (rest > 0 && (timeout < 0 || timeout > rest))
-        timeout = (int)rest;
+    int64_t resting = s->accept_at - clock_ms();
+    if (resting > 0 && (timeout < 0 || timeout > resting))
+        timeout = (int)resting;
     w->n = 0;
     add(w, s->signals, POLLIN, NULL);
     add(w, s->wake, POLLIN, NULL);
-    add(w, rest > 0 ? -1 : s->fd, POLLIN, NULL);
+    add(w, resting > 0 ? -1 : s->fd, POLLIN, NULL);
     for (int i = 0; i < LIVE_CONNECTIONS; i++) {
         struct connection *c = &s->connections[i];
         if (c->state != FREE)
             add(w, c->fd, c->state == WRITING ? POLLOUT : POLLIN, c);
     }
-    if (poll(w->p, w->n, timeout) >= 0)
-        return true;
-    if (errno != EINTR)
-        (void)poll(NULL, 0, REST_MS);
-    return false;
+    return poll(w->p, w->n, timeout) >= 0 ? 0 : rest(s, w);
 }
 
-void live_server_run(struct live_server *s, struct live_data *data)
+int live_server_run(struct live_server *s, struct live_data *data)
 {
     struct waiting w;
     s->data = data;
-    for (;;) {
-        if (!wait_for_any(s, &w))
-            continue;
+    int rc;
+    while ((rc = wait_for_any(s, &w)) == 0) {
         if (w.p[0].revents != 0)
             break;
         for (nfds_t i = 3; i < w.n; i++) {
@@ -402,6 +415,11 @@ void live_server_run(struct live_server *s, struct live_data *data)
         if (s->connections[i].state != FREE)
             drop(s, &s->connections[i]);
     }
+    return rc == 0 ? KYMO_EXIT_OK
+                   : cli_fail(KYMO_EXIT_WRITE,
+                              "the system call poll is refused (%s), probably by a filter of system "
+                              "calls (seccomp): allow it, or run this command elsewhere",
+                              strerror(-rc));
 }
 
 /* ---- open, close ---- */

@@ -26,8 +26,9 @@ int live_server_open(struct live_server **out, unsigned port);
 const char *live_server_url(const struct live_server *s);
 /* The eventfd that must be written to when there is a new report. */
 int live_server_wake(const struct live_server *s);
-/* Serves until a SIGINT, SIGTERM or SIGHUP, which must be blocked. */
-void live_server_run(struct live_server *s, struct live_data *data);
+/* Serves until a SIGINT, SIGTERM or SIGHUP, which must be blocked. Returns 0, or an exit status after a message
+ * if it can't wait for requests. */
+int live_server_run(struct live_server *s, struct live_data *data);
 void live_server_close(struct live_server *s);
 
 #endif

@@ -114,7 +114,9 @@ static void on_run(void *arg, const struct kymo_run *run)
 
 static void on_request(void *arg, const struct kymo_request *q)
 {
-    keep_request(((struct report_timeline *)arg)->rows, q);
+    struct report_timeline *t = arg;
+    if (cli_wants_request(t->a, q))
+        keep_request(t->rows, q);
 }
 
 static void on_mail(void *arg, const struct kymo_mail *m)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kymo_fields.h"
 #include "kymo_timeline.h"
 
 /* Names of processes and functions are cut to this length, as everywhere in the command. */
@@ -220,5 +221,24 @@ int kymo_cell_arguments(struct kymo_cell *c, const struct kymo_table_source *s, 
             return -ENOMEM;
         kymo_format_arguments(s->r, mfa, etf, len, c->room, c->size);
     }
+    return put_room(c);
+}
+
+int kymo_cell_members(struct kymo_cell *c, const struct kymo_table_source *s, const struct kymo_event *ev,
+                      uint64_t which)
+{
+    enum { BRACES = 2 };
+    if (!reserve(c, NAME_MAX_BYTES))
+        return -ENOMEM;
+    size_t need = kymo_format_members(s->r, ev, which, c->room + 1, c->size - BRACES);
+    if (need == 0)
+        return kymo_cell_null(c);
+    if (need + BRACES >= c->size) {
+        if (!reserve(c, need + BRACES))
+            return -ENOMEM;
+        kymo_format_members(s->r, ev, which, c->room + 1, c->size - BRACES);
+    }
+    c->room[0] = '{';
+    memcpy(c->room + 1 + need, "}", sizeof "}");
     return put_room(c);
 }

@@ -37,6 +37,10 @@ int kymo_cell_term(struct kymo_cell *c, const struct kymo_table_source *s, const
 int kymo_cell_arguments(struct kymo_cell *c, const struct kymo_table_source *s, uint32_t mfa,
                         const uint8_t *etf, size_t len);
 
+/* A JSON object of the fields of the set `which` (kymo_fields.h); NULL if the event has none of them. */
+int kymo_cell_members(struct kymo_cell *c, const struct kymo_table_source *s, const struct kymo_event *ev,
+                      uint64_t which);
+
 /* A cell of an event (events.c). */
 int kymo_event_cell(const struct kymo_table_source *s, const struct kymo_event_row *row, unsigned column,
                     struct kymo_cell *c);

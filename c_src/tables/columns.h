@@ -29,7 +29,8 @@
     X(reference,        TEXT,    "hash of the reference in the message: the same in request and reply") \
     X(content,          TEXT,    "arguments, return value, message or reason, as an Erlang term") \
     X(content_cut,      BOOLEAN, "part of content was too large and is shown as '...'") \
-    X(match_result,     TEXT,    "result of the match specification")
+    X(match_result,     TEXT,    "result of the match specification") \
+    X(details,          TEXT,    "the other fields, as a JSON object with the names of kymo print --json: scheduler, monotonic, number, stack_words, heap_size, serial, ...")
 
 #define KYMO_SPANS_COLUMNS(X) \
     X(id,               INTEGER, "number of the call, in order of time") \

@@ -57,7 +57,7 @@ static int mail(const struct kymo_table_source *s, const struct kymo_mail *row, 
     case MESSAGES_receiver_pid: return kymo_cell_pid(c, s, row->to);
     case MESSAGES_sent_ns: return kymo_cell_moment(c, s, row->sent);
     case MESSAGES_sent_time: return kymo_cell_date(c, s, row->sent);
-    case MESSAGES_fetched_ns: return kymo_cell_moment(c, s, row->fetched);
+    case MESSAGES_fetched_ns: return kymo_cell_moment(c, s, row->assumed ? KYMO_NO_TIME : row->fetched);
     case MESSAGES_taken_ns: return kymo_cell_moment(c, s, row->taken);
     case MESSAGES_wait_ns: return kymo_cell_duration(c, kymo_mail_waited(row));
     case MESSAGES_passed:

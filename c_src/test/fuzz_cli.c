@@ -11,6 +11,7 @@
 #include "etf_check.h"
 #include "etf_write.h"
 #include "fuzz_files.h"
+#include "kymo_names.h"
 #include "pf_check.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -114,21 +115,6 @@ static uint64_t count_lines(const struct text *t)
     return n;
 }
 
-/* Returns the number of events among the printed lines. Notes have a '-' in place of the process,
- * after one space, or two if the line has a mark. */
-static uint64_t count_events(const struct text *t)
-{
-    uint64_t n = count_lines(t);
-    for (const char *p = t->p; (p = strstr(p, " - kymo_")) != NULL; p++) {
-        const char *line = p;
-        unsigned spaces = 0;
-        while (line > t->p && line[-1] != '\n')
-            spaces += *--line == ' ';
-        n -= spaces == (*line == '?' || *line == '.' ? 2 : 1);
-    }
-    return n;
-}
-
 static const char *json_string(const char *p)
 {
     for (p++; *p != '"'; p++) {
@@ -177,6 +163,49 @@ static void check_perfetto(void)
     }
     pf_check_free(&c);
     free(t.p);
+}
+
+/* Checks that each line is JSON. Returns the number of lines. */
+static uint64_t json_lines(const struct text *t)
+{
+    uint64_t n = 0;
+    for (const char *p = t->p; p < t->p + t->n; n++) {
+        ENSURE(*p == '{');
+        p = json(p, 0);
+        ENSURE(*p++ == '\n');
+    }
+    return n;
+}
+
+/* Returns the number of lines that are notes of the recorder. */
+static uint64_t count_notes(const struct text *t)
+{
+    static const char key[] = "\"event\":\"";
+    uint64_t n = 0;
+    /* In a string, a quotation mark follows a backslash. */
+    for (const char *p = t->p; (p = strstr(p, key)) != NULL;) {
+        p += sizeof key - 1;
+        for (uint32_t id = KYMO_E_FIRST_NOTE; id < KYMO_E_COUNT; id++) {
+            const char *name = kymo_event_name(id);
+            size_t length = name == NULL ? 0 : strlen(name);
+            n += length > 0 && strncmp(p, name, length) == 0 && p[length] == '"';
+        }
+    }
+    return n;
+}
+
+/* Prints with this option, as text and as JSON. Returns the number of events. */
+static uint64_t count_printed(char *option)
+{
+    struct text t, lines;
+    ENSURE(RUN(&t, cli_print, "-q", option) == 0);
+    ENSURE(RUN(&lines, cli_print, "-q", "--json", option) == 0);
+    uint64_t n = count_lines(&t);
+    ENSURE(json_lines(&lines) == n);
+    n -= count_notes(&lines);
+    free(t.p);
+    free(lines.p);
+    return n;
 }
 
 /* Checks frames with complete terms, and drop counts. Returns the number of terms. */
@@ -286,12 +315,10 @@ static void refuse_all(int status)
 static void export_older(uint64_t events)
 {
     struct text t;
-    ENSURE(RUN(&t, cli_print, "-q", "--all", "--tag", "taken") == 0);
-    uint64_t taken = count_events(&t); /* dbg has no such event */
+    ENSURE(RUN(&t, cli_print, "-q", "--all", "--events", "taken") == 0);
+    uint64_t taken = count_lines(&t); /* dbg has no such event */
     free(t.p);
-    ENSURE(RUN(&t, cli_print, "-q", "--all") == 0);
-    ENSURE(count_events(&t) == events);
-    free(t.p);
+    ENSURE(count_printed("--all") == events);
     ENSURE(RUN(&t, cli_export, "perfetto", "-q", "--all", "-o", out) == 0);
     free(t.p);
     check_perfetto();
@@ -306,8 +333,8 @@ static void export_older(uint64_t events)
 static void export_all(uint64_t events)
 {
     struct text t;
-    ENSURE(RUN(&t, cli_print, "-q", "--tag", "taken") == 0);
-    uint64_t taken = count_events(&t);
+    ENSURE(RUN(&t, cli_print, "-q", "--events", "taken") == 0);
+    uint64_t taken = count_lines(&t);
     free(t.p);
     ENSURE(RUN(&t, cli_export, "perfetto", "-q", "-o", out) == 0);
     free(t.p);
@@ -328,10 +355,12 @@ static void filtered(void)
 {
     struct text t;
     uint64_t some;
-    ENSURE(RUN(&t, cli_print, "-q", "--wall", "--tag", "calls,gc,procs", "--from", "-1ms") == 0);
-    some = count_events(&t);
+    ENSURE(RUN(&t, cli_print, "-q", "--utc", "--events", "calls,garbage_collection,procs", "--from",
+               "-1ms") == 0);
+    some = count_lines(&t);
     free(t.p);
-    ENSURE(RUN(&t, cli_export, "dbg", "-q", "--tag", "calls,gc,procs", "--from", "-1ms", "-o", out) == 0);
+    ENSURE(RUN(&t, cli_export, "dbg", "-q", "--events", "calls,garbage_collection,procs", "--from", "-1ms",
+               "-o", out) == 0);
     ENSURE(check_dbg() >= some);
     free(t.p);
     ENSURE(RUN(&t, cli_print, "-q", "--erlang", "--pid", "<0.42.0>", "--pid", "lists", "--module", "lists",
@@ -347,7 +376,7 @@ static void filtered(void)
 static void refuse_to_analyse(void)
 {
     struct text t;
-    ENSURE(RUN(&t, cli_calls, "-q", "--json") == KYMO_EXIT_READ);
+    ENSURE(RUN(&t, cli_requests, "-q", "--json") == KYMO_EXIT_READ);
     free(t.p);
     ENSURE(RUN(&t, cli_mailboxes, "-q", "--json") == KYMO_EXIT_READ);
     free(t.p);
@@ -371,13 +400,17 @@ static void analysed(uint64_t events)
     free(t.p);
     ENSURE(RUN(&t, cli_stats, "-q", "--by", "role") == 0);
     free(t.p);
-    ENSURE(RUN(&t, cli_calls, "-q", "--json", "--casts", "--tree") == 0);
+    ENSURE(RUN(&t, cli_requests, "-q", "--json", "--casts", "--tree") == 0);
     ENSURE(strcmp(json(t.p, 0), "\n") == 0);
     free(t.p);
     ENSURE(RUN(&t, cli_mailboxes, "-q", "--json") == 0);
     ENSURE(strcmp(json(t.p, 0), "\n") == 0);
     free(t.p);
     ENSURE(RUN(&t, cli_why, "-q", "--json", "-n2") == 0);
+    ENSURE(strcmp(json(t.p, 0), "\n") == 0);
+    free(t.p);
+    status = RUN(&t, cli_check, "-q", "--json");
+    ENSURE(status == KYMO_EXIT_OK || status == KYMO_EXIT_FINDINGS);
     ENSURE(strcmp(json(t.p, 0), "\n") == 0);
     free(t.p);
     ENSURE(RUN(&t, cli_print, "-q", "--tree") == 0);
@@ -399,18 +432,6 @@ static void shown(void)
     ENSURE(RUN(&t, cli_top, "-q", "--once", "--json", "--sort", "max", "--sort", "waiting") == 0);
     ENSURE(strcmp(json(t.p, 0), "\n") == 0);
     free(t.p);
-}
-
-/* Checks that each line is JSON. Returns the number of lines. */
-static uint64_t json_lines(const struct text *t)
-{
-    uint64_t n = 0;
-    for (const char *p = t->p; p < t->p + t->n; n++) {
-        ENSURE(*p == '{');
-        p = json(p, 0);
-        ENSURE(*p++ == '\n');
-    }
-    return n;
 }
 
 static uint64_t sql(const char *query)
@@ -474,9 +495,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ENSURE(RUN(&t, cli_info, "-q", "-n", "3") == 0);
     (void)count_lines(&t);
     free(t.p);
-    ENSURE(RUN(&t, cli_print, "-q") == 0);
-    ENSURE(count_events(&t) == events);
-    free(t.p);
+    ENSURE(count_printed("--quiet") == events);
     export_all(events);
     export_older(events + older);
     snprintf(number, sizeof number, "%zu", size);

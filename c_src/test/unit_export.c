@@ -206,6 +206,47 @@ static void test_perfetto_calls(void **state)
     expect_story(x, "m:a/0( m:b/1( minor gc( ))m:c/2( ))", 0);
 }
 
+/* The duration of the newest slice that has ended. */
+struct slice {
+    int64_t begun, lasted;
+};
+
+static void tell_slice(void *arg, const struct pf_check *c, const struct pf_track *t,
+                       const struct pf_event *e)
+{
+    struct slice *s = arg;
+    (void)c;
+    (void)t;
+    if (strncmp(e->name, "<0.1.0>", 7) != 0)
+        return;
+    if (e->type == 1)
+        s->begun = e->ts;
+    else if (e->type == 2)
+        s->lasted = e->ts - s->begun;
+}
+
+static void expect_last_run(struct bench *x, int64_t ns)
+{
+    struct slice s = {0, -1};
+    struct pf_check c = {.seen = tell_slice, .arg = &s};
+    export(x, kymo_export_perfetto, false);
+    pf_check(&c, (const uint8_t *)x->text, x->len);
+    assert_null(c.error);
+    assert_int_equal(s.lasted, ns);
+    pf_check_free(&c);
+}
+
+static void test_perfetto_open_at_the_end(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_IN, PID(1), 0);
+    wm(x, KYMO_E_OUT, PID(1), 0);
+    wm(x, KYMO_E_IN, PID(1), 0);
+    at(x, 500);
+    wm(x, KYMO_E_EXIT, PID(3), x->reason);
+    expect_last_run(x, 510);
+}
+
 static void test_perfetto_calls_without_returns_are_instants(void **state)
 {
     struct bench *x = *state;
@@ -453,7 +494,32 @@ static void test_folded_lost_out(void **state)
     at(x, 500);
     wm(x, KYMO_E_OUT, PID(2), 0);
     export(x, kymo_export_folded, false);
-    assert_string_equal(x->text, "<0.1.0> 10\n<0.2.0> 510\n");
+    assert_string_equal(x->text, "<0.2.0> 510\n");
+}
+
+/* A process that is still running at the end counts if it has been scheduled out before. */
+static void test_folded_open_at_the_end(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_IN, PID(1), 0);
+    wm(x, KYMO_E_OUT, PID(1), 0);
+    wm(x, KYMO_E_IN, PID(1), 0);
+    at(x, 500);
+    wm(x, KYMO_E_EXIT, PID(3), x->reason);
+    export(x, kymo_export_folded, false);
+    assert_string_equal(x->text, "<0.1.0> 520\n");
+}
+
+static void test_folded_newborn_at_the_end(void **state)
+{
+    struct bench *x = *state;
+    wm(x, KYMO_E_IN, PID(2), 0);
+    wm(x, KYMO_E_CALL, PID(2), x->a); /* <0.2.0> 10 */
+    msg(x, KYMO_E_SEND, PID(2), PID(3), 1);
+    at(x, 500);
+    wm(x, KYMO_E_EXIT, PID(3), x->reason);
+    export(x, kymo_export_folded, false);
+    assert_string_equal(x->text, "<0.2.0> 10\n");
 }
 
 /* ---- dbg ---- */
@@ -651,6 +717,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_perfetto_calls),
         TEST(test_perfetto_calls_without_returns_are_instants),
+        TEST(test_perfetto_open_at_the_end),
         TEST(test_perfetto_slow_calls),
         TEST(test_perfetto_slow_calls_are_bounded),
         TEST(test_perfetto_schedulers),
@@ -662,6 +729,8 @@ int main(void)
         TEST(test_folded_scheduled),
         TEST(test_folded_by_wall_without_running),
         TEST(test_folded_lost_out),
+        TEST(test_folded_open_at_the_end),
+        TEST(test_folded_newborn_at_the_end),
         TEST(test_dbg_bytes),
         TEST(test_dbg_slow),
         TEST(test_dbg_bounds_drops),

@@ -275,12 +275,39 @@ static void replies_overtake(void **state)
     kymo_flows_free(&f);
 }
 
+/* A process sends to a name that is not known yet, and to the process itself, in turns. */
+static void to_name_and_process(void **state)
+{
+    uint64_t name = KYMO_IDENT(KYMO_I_ATOM, 9);
+    struct kymo_message m = message(1, 2, 7);
+    struct kymo_flows f;
+    uint64_t sent[6];
+
+    (void)state;
+    for (unsigned known = 0; known < 2; known++) {
+        open_flows(&f);
+        for (unsigned i = 0; i < 6; i++) {
+            m.to = i % 3 == 1 ? PID(2) : name;
+            m.from = PID(1);
+            sent[i] = kymo_flows_send(&f, &m);
+        }
+        m.to = PID(2);
+        m.name = name;
+        m.from = known ? PID(1) : KYMO_IDENT_NONE;
+        for (unsigned i = 0; i < 6; i++)
+            assert_int_equal(kymo_flows_receive(&f, &m), sent[i]);
+        assert_int_equal(n_told, 0);
+        kymo_flows_free(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_deep_mailbox),  cmocka_unit_test(the_oldest_goes),
-        cmocka_unit_test(like_a_list),     cmocka_unit_test(numbers_survive_losses),
-        cmocka_unit_test(numbered_or_not), cmocka_unit_test(replies_overtake),
+        cmocka_unit_test(a_deep_mailbox),      cmocka_unit_test(the_oldest_goes),
+        cmocka_unit_test(like_a_list),         cmocka_unit_test(numbers_survive_losses),
+        cmocka_unit_test(numbered_or_not),     cmocka_unit_test(replies_overtake),
+        cmocka_unit_test(to_name_and_process),
     };
     return cmocka_run_group_tests_name("flows", tests, NULL, NULL);
 }

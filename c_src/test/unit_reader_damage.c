@@ -657,6 +657,18 @@ static void missing_files(void **state)
     assert_string_equal(name, "data.000002");
     kymo_reader_close(r);
 
+    assert_int_equal(kymo_reader_damage(r = open_written())->dict_missing, 0);
+    kymo_reader_close(r);
+    t.meta.dict_used = 64;
+    r = open_it(&t);
+    assert_int_equal(kymo_reader_damage(r)->dict_missing, 0);
+    kymo_reader_close(r);
+    snprintf(path, sizeof path, "%s/dict", dir);
+    assert_int_equal(unlink(path), 0);
+    r = open_written();
+    assert_int_equal(kymo_reader_damage(r)->dict_missing, 1);
+    assert_int_equal(kymo_reader_damage(r)->dict_bad, 64);
+    kymo_reader_close(r);
     t.meta.state = KYMO_ACTIVE; /* counters of a recorder that was killed may not fit */
     t.meta.os_pid = 0;
     r = open_it(&t);

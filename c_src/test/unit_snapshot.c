@@ -81,6 +81,59 @@ static void copies_open_and_closed_segments(void **state)
     rc_free(&rec);
 }
 
+/* Whether this process has mapped or opened a file whose path contains the text. */
+static bool holds(const char *text)
+{
+    char line[4096], link[64];
+    bool found = false;
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL)
+        found = found || strstr(line, text) != NULL;
+    fclose(f);
+    for (int fd = 0; fd < 256; fd++) {
+        (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(link, line, sizeof line - 1);
+        line[n > 0 ? n : 0] = '\0';
+        found = found || strstr(line, text) != NULL;
+    }
+    return found;
+}
+
+/* A recorder that is kept after its end holds no file, counts as before, and still refuses events. */
+static void let_go(void **state)
+{
+    struct kymo_options o = rc_options(rc_path("let-go"), KYMO_OVERWRITE);
+    struct kymo_recorder *r = rc_open(&o);
+    struct kymo_info before, after;
+    struct kymo_slot slot[2];
+    struct rc_rec rec;
+
+    (void)state;
+    for (uint64_t i = 0; i < 100; i++)
+        assert_true(rc_call(r, i));
+    assert_int_equal(kymo_recorder_let_go(r), -EBUSY);
+    assert_int_equal(kymo_recorder_stop(r, KYMO_R_STOP), 0);
+    assert_true(holds("/let-go"));
+    kymo_recorder_info(r, &before);
+    assert_int_equal(kymo_recorder_slot(r, 0, &slot[0]), 0);
+    assert_int_equal(kymo_recorder_let_go(r), 0);
+    assert_int_equal(kymo_recorder_let_go(r), 0);
+    assert_false(holds("/let-go"));
+    kymo_recorder_info(r, &after);
+    assert_int_equal(kymo_recorder_slot(r, 0, &slot[1]), 0);
+    assert_int_equal(after.state, KYMO_CLOSED);
+    assert_int_equal(after.events, before.events);
+    assert_int_equal(after.dict_used, before.dict_used);
+    assert_memory_equal(&slot[0], &slot[1], sizeof slot[0]);
+    assert_false(rc_call(r, 100));
+    assert_int_equal(kymo_recorder_snapshot(r, rc_path("too-late"), NULL, NULL), -ESHUTDOWN);
+    rc_load(o.dir, &rec);
+    assert_int_equal(rec.real, before.events);
+    rc_free(&rec);
+    kymo_recorder_close(r);
+}
+
 static void of_nothing(void **state)
 {
     struct kymo_options o = rc_options(rc_path("empty"), KYMO_DISCARD);
@@ -391,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_open_and_closed_segments),
+        cmocka_unit_test(let_go),
         cmocka_unit_test(of_nothing),
         cmocka_unit_test(of_a_discard_recorder),
         cmocka_unit_test(overwritten_segments_are_left_out),

@@ -11,6 +11,28 @@ static uint32_t of_erlang(struct scene *x, const char *name)
     return tr_mfa(&x->t, tr_atom(&x->t, "erlang"), tr_atom(&x->t, name), 1);
 }
 
+/* A server that has waited for long gets a request, and no process of the node runs meanwhile. */
+static void idle_server_of_a_stopped_node(void **state)
+{
+    (void)state;
+    struct scene x;
+    struct kymo_why_answer *answer = new_answer();
+    open_scene(&x);
+    wm(&x, 0, 0, KYMO_E_IN, PID(9), x.b);
+    wm(&x, 0, 100000, KYMO_E_OUT, PID(9), x.b);
+    wm(&x, 1, 4900000, KYMO_E_IN, PID(1), x.a);
+    message(&x, 1, 5010000, KYMO_E_SEND, PID(1), PID(9), KYMO_MSG_CALL, 77);
+    wm(&x, 1, 5011000, KYMO_E_OUT, PID(1), x.a);
+    wm(&x, 0, 8000000, KYMO_E_IN, PID(9), x.a);
+    message(&x, 0, 8001000, KYMO_E_RECEIVE, PID(9), PID(1), KYMO_MSG_CALL, 77);
+    wm(&x, 0, 8002000, KYMO_E_CALL, PID(9), x.handle_call);
+    server_replies(&x, 8010000);
+    explain_later(&x, 5000000, 3200000, answer);
+    assert_int_equal(part(answer, KYMO_WHY_NODE, PID(9))->ns, 8000000 - 5011000);
+    close_scene(&x);
+    free(answer);
+}
+
 /* A timeout that was over while the process was suspended did not end the wait. */
 static void suspended_beyond_a_timeout(void **state)
 {
@@ -314,10 +336,19 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
     const struct CMUnitTest tests[] = {
-        T(suspended_beyond_a_timeout),   T(suspended_and_signalled),    T(suspended_before_the_first_run),
-        T(suspended_in_the_loop),        T(suspended_in_a_callback),    T(suspended_for_no_time),
-        T(preempted_waits_for_no_timer), T(polling_waits_for_no_timer), T(run_queue_is_known),
-        T(busy_port_is_known),           T(preempted_is_known),         T(preempted_again_and_again),
+        T(idle_server_of_a_stopped_node),
+        T(suspended_beyond_a_timeout),
+        T(suspended_and_signalled),
+        T(suspended_before_the_first_run),
+        T(suspended_in_the_loop),
+        T(suspended_in_a_callback),
+        T(suspended_for_no_time),
+        T(preempted_waits_for_no_timer),
+        T(polling_waits_for_no_timer),
+        T(run_queue_is_known),
+        T(busy_port_is_known),
+        T(preempted_is_known),
+        T(preempted_again_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

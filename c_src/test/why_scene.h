@@ -17,20 +17,47 @@ static inline struct kymo_why_answer *new_answer(void)
     return answer;
 }
 
-/* Explains the time of PID(1) from START to START + ns. */
-static inline void explain_first(struct scene *x, int64_t ns, struct kymo_why_answer *answer)
+/* Explains the time of PID(1) from START + at to START + at + ns, from the facts of that window or, without one,
+ * from all facts. */
+static inline void explain_from(struct scene *x, int64_t at, int64_t ns, bool window,
+                                struct kymo_why_answer *answer)
 {
-    struct kymo_why *w = NULL;
+    int64_t start = START + at;
     struct kymo_analysis_options o = {.from_ns = INT64_MIN, .to_ns = INT64_MAX};
     char err[256] = "";
-    open_recording(x);
-    w = kymo_why_new(x->r);
+    struct kymo_why *w = kymo_why_new(x->r);
     assert_non_null(w);
-    struct kymo_analysis_sink sinks[2] = {sink_of(x), kymo_why_sink(w)};
-    assert_int_equal(kymo_analyse(x->r, &o, sinks, 2, &x->res, err, sizeof err), 0);
-    assert_int_equal(kymo_why_explain(w, PID(1), START, START + ns, answer), 0);
+    if (window)
+        assert_true(kymo_why_window(w, start, start + ns));
+    struct kymo_analysis_sink sinks[2] = {kymo_why_sink(w), sink_of(x)};
+    assert_int_equal(kymo_analyse(x->r, &o, sinks, window ? 1 : 2, &x->res, err, sizeof err), 0);
+    assert_int_equal(kymo_why_explain(w, PID(1), start, start + ns, answer), 0);
     assert_int_equal(answer->ns, ns);
     kymo_why_free(w);
+}
+
+/* The same. What lies outside makes no difference. */
+static inline void explain_later(struct scene *x, int64_t at, int64_t ns, struct kymo_why_answer *answer)
+{
+    struct kymo_why_answer *alone = new_answer();
+    open_recording(x);
+    explain_from(x, at, ns, false, answer);
+    explain_from(x, at, ns, true, alone);
+    assert_int_equal(alone->n, answer->n);
+    for (size_t i = 0; i < answer->n; i++) {
+        const struct kymo_why_part *p = &alone->part[i], *q = &answer->part[i];
+        assert_int_equal(p->cause, q->cause);
+        assert_int_equal(p->process, q->process);
+        assert_int_equal(p->ns, q->ns);
+        assert_int_equal(p->mfa, q->mfa);
+        assert_int_equal(p->blame, q->blame);
+    }
+    free(alone);
+}
+
+static inline void explain_first(struct scene *x, int64_t ns, struct kymo_why_answer *answer)
+{
+    explain_later(x, 0, ns, answer);
 }
 
 static inline void explain(struct scene *x, struct kymo_why_answer *answer)

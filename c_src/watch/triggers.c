@@ -261,12 +261,11 @@ static void on_run(void *arg, const struct kymo_run *run)
         kymo_map_remove(&t->fired_runs, run->process);
 }
 
-/* Checks an open run. Ignores processes without any `out` event so far: they may have become
- * sensitive, so that the end of the run is never recorded. */
+/* Checks a run that has not ended so far. */
 static void on_open_run(void *arg, const struct kymo_run *run)
 {
     const struct kymo_triggers *t = arg;
-    if (run->waited != KYMO_NO_TIME && run->start >= t->sure_from)
+    if (kymo_run_state(run) == KYMO_RUN_OPEN && run->start >= t->sure_from)
         on_run(arg, run);
 }
 

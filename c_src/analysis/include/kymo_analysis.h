@@ -99,12 +99,13 @@ struct kymo_mail {
     uint64_t to;     /* ident of the process if known, else the name it was sent to */
     uint64_t ref;    /* hash of the reference in it, 0 = none or unknown */
     int64_t sent;    /* KYMO_NO_TIME: no send event matches with certainty */
-    int64_t fetched; /* by the receiver into its mailbox; KYMO_NO_TIME = not recorded */
+    int64_t fetched; /* by the receiver into its mailbox; KYMO_NO_TIME = unknown */
     int64_t taken;   /* out of the mailbox; KYMO_NO_TIME unless the runtime reports it */
     uint32_t size;   /* heap words, KYMO_SIZE_UNKNOWN */
     uint8_t kind;    /* enum kymo_message_kind (kymo_format.h) */
     bool to_nobody;  /* the receiver did not exist */
     bool exact;      /* it has a number: it is known for sure which send belongs to it, if any */
+    bool assumed;    /* received messages were not recorded: it was fetched at `fetched` or later */
     uint32_t passed; /* messages before it in the mailbox when it was taken, KYMO_PASSED_MANY */
 };
 
@@ -112,7 +113,7 @@ struct kymo_mail {
  * KYMO_NO_TIME. */
 static inline int64_t kymo_mail_waited(const struct kymo_mail *m)
 {
-    return kymo_since(m->sent, m->taken != KYMO_NO_TIME ? m->taken : m->fetched);
+    return m->assumed ? KYMO_NO_TIME : kymo_since(m->sent, m->taken != KYMO_NO_TIME ? m->taken : m->fetched);
 }
 
 /* ---- requests ---- */
@@ -193,7 +194,24 @@ struct kymo_run {
     bool dirty;               /* on a dirty scheduler */
     bool hibernated;          /* was scheduled out to hibernate */
     bool exited;
+    bool open; /* nothing contradicts that it still runs: see kymo_run_state */
 };
+
+/* What is known of a run. */
+enum kymo_run_state {
+    KYMO_RUN_ENDED = 0,  /* its `out` was recorded */
+    KYMO_RUN_OPEN = 1,   /* the process ran when the recording ended: nothing else has run on the thread
+                            since, and earlier runs of the process have an `out` */
+    KYMO_RUN_UNKNOWN = 2 /* it has no `out`, so it is unknown how long it lasted. The process may have become
+                            sensitive, or is no longer traced, or events were lost */
+};
+
+/* The rule for all views: only a run that has ended has a duration, and only such a run can be the
+ * reason why another process did not run. */
+static inline enum kymo_run_state kymo_run_state(const struct kymo_run *run)
+{
+    return run->end != KYMO_NO_TIME ? KYMO_RUN_ENDED : run->open ? KYMO_RUN_OPEN : KYMO_RUN_UNKNOWN;
+}
 
 struct kymo_collection {
     uint64_t process;

@@ -104,6 +104,8 @@ void kymo_flows_found(struct kymo_flows *f, const struct kymo_message *m);
 /* The number of pending sends to this process, without those from before a loss. Stores the time
  * of the oldest in *oldest. */
 uint32_t kymo_flows_waiting(const struct kymo_flows *f, uint64_t to, int64_t *oldest);
+/* Takes the oldest pending send to this receiver, without reporting it; false: there is none. */
+bool kymo_flows_take_first(struct kymo_flows *f, uint64_t to, struct kymo_flow_entry *out);
 /* Returns the id of the matching send, 0 if no match is certain. */
 uint64_t kymo_flows_receive(struct kymo_flows *f, const struct kymo_message *m);
 /* Drops the pending sends to this process, which has exited. */

@@ -40,6 +40,10 @@ void kymo_naming_event(void *naming, const struct kymo_event *ev);
 /* The parts of the names below: *atom is the registered name, or the driver of a port; *mfa is the
  * function that the process runs. 0 = unknown. */
 void kymo_naming_best(const struct kymo_naming *n, uint64_t ident, uint32_t *atom, uint32_t *mfa);
+/* Whether the process is one of kymo's own: of a recorder or its triggers, of the part of kymo attach that
+ * runs in the node, in the node that attaches, or spawned by one of these. Known by the function that it
+ * runs, or by its registered name. */
+bool kymo_naming_is_own(const struct kymo_naming *n, uint64_t ident);
 /* Whether the node ran Elixir. */
 bool kymo_naming_elixir(const struct kymo_naming *n);
 

@@ -47,7 +47,8 @@ struct kymo_why_held_up {
     uint64_t process; /* KYMO_IDENT_NONE = unknown */
     uint64_t blame;
     int64_t ns;
-    uint32_t mfa; /* as in struct kymo_why_part */
+    int64_t blame_ns; /* as in struct kymo_why_part */
+    uint32_t mfa;
     int64_t mfa_ns;
     bool to_collect;
     uint32_t times;

@@ -52,6 +52,8 @@ struct kymo_window_thread {
     int64_t since;
 };
 
+struct kymo_live;
+
 struct kymo_window {
     struct kymo_slow_calls slow;
     int64_t start; /* of this window, CLOCK_MONOTONIC; KYMO_NO_TIME before the first cut */
@@ -76,10 +78,10 @@ void kymo_window_free(struct kymo_window *w);
  * canonical ids come from r from now on. */
 void kymo_window_read(struct kymo_window *w, const struct kymo_reader *r);
 struct kymo_analysis_sink kymo_window_sink(struct kymo_window *w);
-/* Adds the time of open calls and runs up to `end`. The sums are then complete and can be read until
- * kymo_window_next. Later events should not be older than `end`; one that is counts in the next
+/* Adds the time of open calls and runs up to `end`, except of runs that are KYMO_RUN_UNKNOWN in l, which
+ * has the same events. The sums are then complete and can be read until kymo_window_next. Later events should not be older than `end`; one that is counts in the next
  * window, without the time before it. */
-void kymo_window_cut(struct kymo_window *w, int64_t end);
+void kymo_window_cut(struct kymo_window *w, const struct kymo_live *l, int64_t end);
 /* Begins the next window at `start`, with all sums 0. Open calls and runs continue, unless events
  * were skipped before it (`gap`): then it is unknown what is open. */
 void kymo_window_next(struct kymo_window *w, int64_t start, bool gap);

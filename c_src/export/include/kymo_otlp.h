@@ -58,6 +58,10 @@ int kymo_export_otlp(struct kymo_reader *r, const struct kymo_otlp_options *o,
                      const struct kymo_otlp_target *target, struct kymo_otlp_result *res, char *err,
                      size_t err_size);
 
+/* Replaces what may be secret in the first URL in a text by asterisks: user and password, and the query. If the
+ * text was cut, what may be the beginning of a password, too. The text does not get longer. */
+void kymo_hide_secrets(char *text, bool cut);
+
 /* ---- targets ---- */
 
 struct kymo_otlp_file;

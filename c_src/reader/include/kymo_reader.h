@@ -27,6 +27,7 @@ struct kymo_damage {
     uint64_t bytes_cut;      /* bytes skipped in those segments and at ends of files */
     uint64_t segments_moved; /* overwritten by a running recorder after the first event was returned */
     uint64_t dict_bad;       /* bytes skipped in the dictionary */
+    uint64_t dict_missing;   /* recordings whose dictionary had entries, and whose file is missing */
     uint64_t seq_gaps;       /* segments missing between the first and last seen (discard only) */
     uint64_t events_missing; /* kymo_reader_missing of the segments found: files were removed or cut */
 };

@@ -51,7 +51,7 @@ export function slowCalls(report) {
 
 export function requests(report) {
   const mean = (sum, n) => (n > 0 && sum !== null ? sum / n : null);
-  const servers = report.calls.servers.map((s) => ({ ...s, queued_mean: mean(s.queued_ns, s.with_queued), handling_mean: mean(s.handling_ns, s.with_handling) }));
+  const servers = report.requests.servers.map((s) => ({ ...s, queued_mean: mean(s.queued_ns, s.with_queued), handling_mean: mean(s.handling_ns, s.with_handling) }));
   return [
     ...withHistogram({
       caption: "Servers: how long requests to them took", rows: servers, inAll: servers.length, name: "server", sort: "total_ns",
@@ -59,8 +59,8 @@ export function requests(report) {
       columns: [number("requests", "Requests"), number("open", "Open", "without a reply"), time("total_ns", "Total"), time("p50_ns", "p50"), time("p99_ns", "p99"),
         time("max_ns", "Max"), time("queued_mean", "Queued", "mean wait before the server began"), time("handling_mean", "Handling", "mean time of the server")],
     }),
-    report.calls.slowest.length > 0 && el("div", null, el("h3", null, "The slowest requests"), table({
-      caption: "The slowest requests: queued, handled, replied", rows: report.calls.slowest, inAll: report.calls.requests, sort: "total_ns",
+    report.requests.slowest.length > 0 && el("div", null, el("h3", null, "The slowest requests"), table({
+      caption: "The slowest requests: queued, handled, replied", rows: report.requests.slowest, inAll: report.requests.requests, sort: "total_ns",
       filter: (r) => `${r.client} ${r.server} ${r.function}`,
       columns: [{ key: "sent_ns", title: "Sent", number: true, text: (r) => since(r.sent_ns) }, time("total_ns", "Total"), time("queued_ns", "Queued"),
         time("handling_ns", "Handling"), time("reply_ns", "Reply"), number("ahead", "Ahead", "requests without a reply when it was sent"),

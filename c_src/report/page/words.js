@@ -25,7 +25,7 @@ function mostlyIn(part, words) {
 }
 
 function instead(part) {
-  if (part.blame === null) return [];
+  if (part.blame === null || part.blame_ns === 0) return [];
   return ["; ", blamed(part), " ran instead, for " + duration(part.blame_ns)];
 }
 
@@ -85,6 +85,9 @@ export function shortcomings(report) {
   if (r.taken > 0) list.push("another tracer removed trace flags or patterns of the recorder");
   if (r.budget !== null && (r.budget.shed.length > 0 || r.budget.without_name > 0)) {
     list.push(`the recorder left out ${leftOut(r.budget.shed)}, to keep its budget`);
+  }
+  for (const { not_recorded: what, fixed_in: fixed } of r.measures) {
+    if (what !== null) list.push(`faults of the runtime: ${what} were not recorded${fixed === null ? "" : ` (fixed in OTP ${fixed})`}`);
   }
   if (r.dict_full > 0) list.push(`${count(r.dict_full)} names did not fit into the dictionary and are shown as ?`);
   if (r.sample > 1) list.push(`only one in ${count(r.sample)} ${r.sample_kind === "process" ? "processes" : "events"} was recorded`);

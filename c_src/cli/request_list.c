@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "requests.h"
+#include "request_list.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kymo calls: requests between processes, the slowest first, and with --tree the requests that
+ * kymo requests: requests between processes, the slowest first, and with --tree the requests that
  * their servers made while handling them.
  */
 #include <inttypes.h>
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "json.h"
 #include "kymo_timeline.h"
+#include "requests.h"
 
 /* Limits: requests kept for the trees, servers with sums, the depth of a tree, the number of
  * requests in a tree, and --top. */
@@ -26,17 +26,16 @@ struct server {
 
 /* ---- the first pass: sums, and the slowest requests ---- */
 
-static bool wanted(struct cli_calls *c, const struct kymo_request *q)
+static bool wanted(struct cli_requests *c, const struct kymo_request *q)
 {
-    if (c->a->filter.n_pids != 0 && !cli_wants_process(c->a, q->client) &&
-        !cli_wants_process(c->a, q->server))
+    if (!cli_wants_request(c->a, q))
         return false;
     if (c->a->filter.n_modules == 0 && c->a->n_functions == 0)
         return true;
     return cli_wants_function(c->a, q->handler_mfa) || cli_wants_function(c->a, q->waiter_mfa);
 }
 
-static void add_to_server(struct cli_calls *c, const struct kymo_request *q, int64_t total)
+static void add_to_server(struct cli_requests *c, const struct kymo_request *q, int64_t total)
 {
     uint64_t role = kymo_naming_role(c->a->naming, q->server);
     if (c->servers.count >= SERVERS_MAX && kymo_map_get(&c->servers, role) == NULL)
@@ -74,7 +73,7 @@ static void add_to_server(struct cli_calls *c, const struct kymo_request *q, int
 
 static void on_request(void *arg, const struct kymo_request *q)
 {
-    struct cli_calls *c = arg;
+    struct cli_requests *c = arg;
     if (!wanted(c, q) || (q->kind == KYMO_REQ_CAST && !c->casts))
         return;
     int64_t total = kymo_request_total(q);
@@ -89,7 +88,7 @@ static void on_request(void *arg, const struct kymo_request *q)
 
 static void on_other_request(void *arg, const struct kymo_request *q)
 {
-    struct cli_calls *c = arg;
+    struct cli_requests *c = arg;
     if (q->kind == KYMO_REQ_CAST || q->sent < c->kept_from || q->sent > c->kept_to)
         return;
     cli_request_list_add(&c->kept, q);
@@ -105,7 +104,7 @@ static int by_client(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static int look_again(struct cli_calls *c)
+static int look_again(struct cli_requests *c)
 {
     struct kymo_analysis_sink sink = {.arg = c, .request = on_other_request};
     c->kept_from = INT64_MAX;
@@ -123,7 +122,7 @@ static int look_again(struct cli_calls *c)
 }
 
 /* The index of the first request that this client made at this time or later. */
-static size_t first_of(const struct cli_calls *c, uint64_t client, int64_t sent)
+static size_t first_of(const struct cli_requests *c, uint64_t client, int64_t sent)
 {
     size_t low = 0, high = c->kept.n;
     while (low < high) {
@@ -139,7 +138,7 @@ static size_t first_of(const struct cli_calls *c, uint64_t client, int64_t sent)
 
 /* The next request, from index *i on, that the server of q made while handling q; NULL if there
  * is none. Start with *i = 0. */
-static const struct kymo_request *next_inner(struct cli_calls *c, const struct kymo_request *q,
+static const struct kymo_request *next_inner(struct cli_requests *c, const struct kymo_request *q,
                                              unsigned depth, size_t *i)
 {
     int64_t begin = q->handled, end = q->kind == KYMO_REQ_CAST ? q->handled_end : q->replied;
@@ -161,7 +160,7 @@ static const struct kymo_request *next_inner(struct cli_calls *c, const struct k
 
 /* ---- text ---- */
 
-static void text_request(const struct cli_calls *c, const struct kymo_request *q, unsigned depth)
+static void text_request(const struct cli_requests *c, const struct kymo_request *q, unsigned depth)
 {
     char client[1100], server[1100], function[2300] = "";
     kymo_name_process(c->a->naming, q->client, client, sizeof client);
@@ -179,7 +178,7 @@ static void text_request(const struct cli_calls *c, const struct kymo_request *q
                                           : "");
 }
 
-static void text_tree(struct cli_calls *c, const struct kymo_request *q, unsigned depth)
+static void text_tree(struct cli_requests *c, const struct kymo_request *q, unsigned depth)
 {
     size_t i = 0;
     text_request(c, q, depth);
@@ -189,7 +188,7 @@ static void text_tree(struct cli_calls *c, const struct kymo_request *q, unsigne
 
 /* The node of a server on a timeline, where servers of several nodes may have the same name.
  * NULL if there is only one node, or the server's node has no recording. */
-static const char *node_of(const struct cli_calls *c, const struct server *s)
+static const char *node_of(const struct cli_requests *c, const struct server *s)
 {
     unsigned kind = KYMO_IDENT_KIND(s->ident);
     if ((kind != KYMO_I_PID && kind != KYMO_I_ATOM) || !kymo_role_is_known(s->role))
@@ -198,7 +197,7 @@ static const char *node_of(const struct cli_calls *c, const struct server *s)
                                            : NULL;
 }
 
-static void text_server(const struct cli_calls *c, const struct server *s)
+static void text_server(const struct cli_requests *c, const struct server *s)
 {
     char name[1100];
     const char *node = node_of(c, s);
@@ -214,7 +213,7 @@ static void text_server(const struct cli_calls *c, const struct server *s)
 
 /* ---- JSON ---- */
 
-static void json_tree(struct cli_calls *c, const struct kymo_request *q, unsigned depth)
+static void json_tree(struct cli_requests *c, const struct kymo_request *q, unsigned depth)
 {
     cli_json_open(NULL, '{');
     cli_json_text("kind", kymo_request_kind_name(q->kind));
@@ -241,7 +240,7 @@ static void json_tree(struct cli_calls *c, const struct kymo_request *q, unsigne
     cli_json_close('}');
 }
 
-static void json_server(const struct cli_calls *c, const struct server *s)
+static void json_server(const struct cli_requests *c, const struct server *s)
 {
     char name[1100];
     kymo_name_role(c->a->naming, s->ident, name, sizeof name);
@@ -279,7 +278,7 @@ static int by_total(const void *x, const void *y)
     return a->role < b->role ? -1 : a->role > b->role;
 }
 
-static void show_servers(const struct cli_calls *c, const struct server **servers, size_t n)
+static void show_servers(const struct cli_requests *c, const struct server **servers, size_t n)
 {
     if (c->a->json)
         cli_json_open("servers", '[');
@@ -298,7 +297,7 @@ static void show_servers(const struct cli_calls *c, const struct server **server
         printf("%s more servers; -n shows more of them\n", CLI_COUNT(n - c->a->top));
 }
 
-static void show_slowest(struct cli_calls *c)
+static void show_slowest(struct cli_requests *c)
 {
     if (c->a->json)
         cli_json_open("slowest", '[');
@@ -318,7 +317,7 @@ static void show_slowest(struct cli_calls *c)
         cli_json_close(']');
 }
 
-int cli_calls_show(struct cli_calls *c)
+int cli_requests_show(struct cli_requests *c)
 {
     const struct server **servers = calloc(c->servers.count + 1, sizeof(const struct server *));
     size_t n = 0, it = 0;
@@ -345,7 +344,7 @@ int cli_calls_show(struct cli_calls *c)
     return c->failed ? cli_fail(KYMO_EXIT_MEMORY, "out of memory") : KYMO_EXIT_OK;
 }
 
-static void say_what_lacks(const struct cli_calls *c)
+static void say_what_lacks(const struct cli_requests *c)
 {
     const struct kymo_analysis_result *res = &c->a->result;
     cli_lacks(c->a, res->has_messages, "messages", "requests cannot be shown");
@@ -358,9 +357,9 @@ static void say_what_lacks(const struct cli_calls *c)
         cli_warn("%s requests are left out of the tree", CLI_COUNT(c->kept.left_out));
 }
 
-int cli_calls_init(struct cli_calls *c, struct cli_analysis *a)
+int cli_requests_init(struct cli_requests *c, struct cli_analysis *a)
 {
-    *c = (struct cli_calls){.a = a, .kept.most = KEPT_MAX};
+    *c = (struct cli_requests){.a = a, .kept.most = KEPT_MAX};
     kymo_map_init(&c->servers, sizeof(struct server));
     kymo_map_init(&c->shown, 0);
     c->slowest.room = a->top < TOP_MAX ? a->top : TOP_MAX;
@@ -368,7 +367,7 @@ int cli_calls_init(struct cli_calls *c, struct cli_analysis *a)
     return c->slowest.q != NULL ? KYMO_EXIT_OK : cli_fail(KYMO_EXIT_MEMORY, "out of memory");
 }
 
-void cli_calls_free(struct cli_calls *c)
+void cli_requests_free(struct cli_requests *c)
 {
     size_t it = 0;
     for (struct server *s; (s = kymo_map_next(&c->servers, &it, NULL)) != NULL;)
@@ -379,27 +378,27 @@ void cli_calls_free(struct cli_calls *c)
     free(c->slowest.q);
 }
 
-struct kymo_analysis_sink cli_calls_sink(struct cli_calls *c)
+struct kymo_analysis_sink cli_requests_sink(struct cli_requests *c)
 {
     return (struct kymo_analysis_sink){.arg = c, .request = on_request};
 }
 
-static int run(struct cli_calls *c)
+static int run(struct cli_requests *c)
 {
-    struct kymo_analysis_sink sink = cli_calls_sink(c);
+    struct kymo_analysis_sink sink = cli_requests_sink(c);
     int status = cli_analysis_run(c->a, &sink, 1);
     if (status == KYMO_EXIT_OK && c->tree && c->slowest.n > 0)
         status = look_again(c);
     if (status != KYMO_EXIT_OK)
         return status;
     say_what_lacks(c);
-    status = cli_calls_show(c);
+    status = cli_requests_show(c);
     if (c->a->json && status == KYMO_EXIT_OK)
         cli_json_end();
     return status;
 }
 
-int cli_calls(int argc, char **argv)
+int cli_requests(int argc, char **argv)
 {
     enum { OPT_CASTS = 1, OPT_TREE };
     static const struct option options[] = {CLI_ANALYSIS_OPTIONS,
@@ -407,10 +406,10 @@ int cli_calls(int argc, char **argv)
                                             {"tree", no_argument, NULL, OPT_TREE},
                                             {NULL, 0, NULL, 0}};
     struct cli_analysis a;
-    struct cli_calls c = {.a = &a};
+    struct cli_requests c = {.a = &a};
     bool casts = false, tree = false;
     int status = KYMO_EXIT_OK;
-    cli_analysis_init(&a, "calls", 10);
+    cli_analysis_init(&a, "requests", 10);
     for (int o;
          status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT, options, NULL)) != -1;) {
         switch (o) {
@@ -422,11 +421,11 @@ int cli_calls(int argc, char **argv)
     if (status == KYMO_EXIT_OK)
         status = cli_analysis_open_timeline(&a, argc - optind, argv + optind);
     if (status == KYMO_EXIT_OK)
-        status = cli_calls_init(&c, &a);
+        status = cli_requests_init(&c, &a);
     c.casts = casts;
     c.tree = tree;
     if (status == KYMO_EXIT_OK)
         status = run(&c);
-    cli_calls_free(&c);
+    cli_requests_free(&c);
     return cli_analysis_close(&a, status);
 }
