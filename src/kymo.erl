@@ -65,6 +65,7 @@
     event/0,
     trace_result/0,
     trace_error/0,
+    unsafe/0,
     info/0,
     listed/0,
     tracer/0,
@@ -126,7 +127,7 @@
 %% <li>`system_monitor': records what `erlang:system_monitor/2' reports. A list of its options,
 %%   such as `[busy_port, {long_gc, 50}]', or `default': `busy_port', `busy_dist_port',
 %%   `{long_gc, 100}', `{long_schedule, 100}', `{large_heap, 16777216}', and where the runtime has
-%%   it (OTP 27 and later) `{long_message_queue, {1000, 10000}}'. Default: `none'. From OTP 28
+%%   it (OTP 27 and later) `{long_message_queue, {1000, 10000}}'. Default: `none'. Patched, from OTP 28
 %%   on it uses a trace session of its own. Older runtimes have one setting for the node: one
 %%   that another process has made is kept, and {@link info/1} and the recording say so.</li>
 %% <li>Further options: see {@link kymo_tracer:options()}. The most useful ones are `policy'
@@ -147,12 +148,14 @@
     | {no_library, kymo_tracer:no_library()}
     | {no_module, module()}
     | {no_command, file:filename_all(), file:posix()}
+    | unsafe()
     | too_many_recorders
     | file:posix().
 %% <ul>
 %% <li>`bad_option': a value that is not allowed; for `memory' with the minimum for this
 %%   node and the other options, in bytes.</li>
-%% <li>`enospc': the file system of `dir' has too little space; both numbers are bytes.</li>
+%% <li>`enospc': the file system of `dir' has too little space, or, if it is a tmpfs, the machine or the memory
+%% cgroup of the node has less than twice as much memory available; both numbers are bytes.</li>
 %% <li>`unknown_option': no option has this name. It is reported before other errors.</li>
 %% <li>`missing_option': this option is required.</li>
 %% <li>`already_started': a running recorder has this name.</li>
@@ -161,11 +164,17 @@
 %%   kymo_tracer:no_library()}.</li>
 %% <li>`no_module': a module of kymo is neither loaded nor in the code path.</li>
 %% <li>`no_command': `triggers' need the command `kymo', which is not at this path.</li>
+%% <li>`unsafe': a trigger for mailboxes, or `tracing' `global', on a runtime that can lose the wake-up of a
+%%   process to which they send signals.</li>
 %% <li>`too_many_recorders': 64 recorders of this node are open.</li>
 %% <li>POSIX codes: the folder or its files could not be created; `eexist': the folder
 %%   contains a recording.</li>
 %% </ul>
 %% {@link format_error/1} returns a message with the remedy.
+
+-type unsafe() :: {unsafe, kymo_faults:measure(), Runtime :: binary(), Fixed :: binary() | none}.
+%% This runtime has a fault that what was asked for can trigger; the release that has the fix, if one is
+%% known. See `doc/runtime-faults.md'.
 
 -type event() ::
     calls
@@ -195,6 +204,8 @@
     slow => #{kymo_pattern:pattern() => Microseconds :: non_neg_integer()},
     scope => local | global,
     returns => boolean(),
+    garbage_collection => auto | always,
+    received_messages => auto | always,
     senders => boolean()
 }.
 %% <ul>
@@ -215,6 +226,13 @@
 %% <li>`returns': `true' also records how the calls of these functions end. Default: `false'.
 %%   A call whose return is traced is not a tail call: the stack of a process that loops
 %%   through such a function grows until memory is exhausted.</li>
+%% <li>`garbage_collection': `auto' (default) leaves out the events `garbage_collection' on runtimes that
+%%   crash if another tool traces them, too: OTP 27.0 and later that are not patched. `always' records
+%%   them there all the same. The recording says what was left out.</li>
+%% <li>`received_messages': `auto' (default) leaves out the event `receive' on runtimes where a process that
+%%   hibernates with a large heap may then not be woken up by a message: OTP 27.0 to 27.3.4.7 and 28.0 to
+%%   28.3.1 that are not patched. Messages between the processes of the node are known from their sends there.
+%%   `always' records it all the same.</li>
 %% <li>`senders': `true' (default) records the sender in receive events. Timelines need it
 %%   for their arrows, unless the runtime numbers messages (`exact' of `kymo info').</li>
 %% </ul>
@@ -237,8 +255,10 @@
     | {no_process, pid() | atom()}
     | {no_port, port() | atom()}
     | {already_traced, pid() | port() | mfa() | new_processes | new_ports}
+    | {calls_traced, pid()}
     | {too_many_patterns, mfa()}
     | no_slow_calls
+    | unsafe()
     | ended
     | already_stopped.
 %% <ul>
@@ -247,9 +267,13 @@
 %% <li>`no_process', `no_port': the pid, port or registered name does not exist.</li>
 %% <li>`already_traced': another tracer holds this process, port or function, or the flags
 %%   for new processes or ports. Only without trace sessions.</li>
+%% <li>`calls_traced': eprof profiles this process, and would end with the first call of these
+%%   functions that it is sent. Only without trace sessions.</li>
 %% <li>`too_many_patterns': the patterns for this function have so many different conditions
 %%   that their union has more than 256 clauses.</li>
 %% <li>`no_slow_calls': this runtime does not report slow calls.</li>
+%% <li>`unsafe': nothing else was asked for than what the options `garbage_collection' and
+%%   `received_messages' leave out, or a trigger needs collections.</li>
 %% <li>`ended': the recorder has reached a limit. `already_stopped': it has ended for
 %%   another reason.</li>
 %% </ul>
@@ -257,6 +281,8 @@
 -type info() :: #{atom() => term()}.
 %% The keys of {@link kymo_tracer:info()}, and
 %% <ul>
+%% <li>`measures': what the recorder leaves undone because of faults of this runtime, as {@link
+%%   kymo_faults:described()}.</li>
 %% <li>`tracing': `none', or a map with the `mode', the number of traced `functions', and
 %%   `taken', which is `none' or describes what other tools have removed: how many
 %%   `functions' lost their trace patterns, how many `processes' and ports their trace
@@ -320,6 +346,7 @@
     kymo_budget,
     kymo_cost,
     kymo_counters,
+    kymo_faults,
     kymo_folder,
     kymo_janitor,
     kymo_match_spec,
@@ -328,6 +355,7 @@
     kymo_names,
     kymo_options,
     kymo_pattern,
+    kymo_quiet,
     kymo_recorders,
     kymo_server,
     kymo_shell,
@@ -364,7 +392,7 @@ start(Given) when is_map(Given) ->
             owner => option(owner, Options, self(), fun is_owner/1),
             name => option(name, Options, undefined, fun is_name/1),
             names => option(names, Options, ?MAX_NAMES, fun is_count/1),
-            mode => mode(option(tracing, Options, auto, fun is_mode/1)),
+            mode => safe_mode(mode(option(tracing, Options, auto, fun is_mode/1))),
             budget => option(budget, Options, none, fun kymo_budget:check/1),
             triggers => triggers(Options),
             counters => option(counters, Options, none, fun kymo_counters:check/1),
@@ -391,7 +419,8 @@ triggers(Options) ->
     case kymo_trigger:parse(maps:get(triggers, Options, []), maps:get(on_trigger, Options, #{})) of
         {ok, none} ->
             none;
-        {ok, #{watched := Watched, folder := Folder} = Plan} ->
+        {ok, #{watched := Watched, looked := Looked, folder := Folder} = Plan} ->
+            _ = [safe(signals, Text) || {Text, {mailbox, _, _}} <- Looked],
             ok = ok(kymo_trigger_folder:check(Folder)),
             Watched =:= [] orelse ok(has_command(cli_path())),
             case kymo_trigger:missing(Watched, Options) of
@@ -448,6 +477,16 @@ is_mode(Mode) -> lists:member(Mode, kymo_tracing:modes()).
 
 mode(auto) -> hd(kymo_tracing:modes());
 mode(Mode) -> Mode.
+
+%% Without a session, the runtime is asked who traces a process, which is a signal to it.
+safe_mode(session) -> session;
+safe_mode(global) -> safe(signals, global).
+
+safe(Measure, Value) ->
+    case lists:member(Measure, kymo_faults:avoided()) of
+        true -> throw({error, kymo_faults:unsafe(Measure)});
+        false -> Value
+    end.
 
 %% @doc Ends the recording.
 %%
@@ -825,7 +864,7 @@ format_error({bad_option, memory, Value, {at_least, Least}}) ->
     );
 format_error({enospc, Needed, Available}) ->
     io_lib:format(
-        "no space left on device: the recording needs ~b bytes and the file system has ~b; "
+        "no space left on device: the recording needs ~b bytes and the folder has room for ~b; "
         "set `memory' to fewer bytes or `dir' to a folder elsewhere",
         [Needed, Available]
     );
@@ -851,6 +890,12 @@ format_error({already_traced, {M, F, A}}) ->
     io_lib:format("another tracer has set ~tp:~tp/~tp: end it first (kymo:list() names recorders)", [M, F, A]);
 format_error({already_traced, Tracee}) ->
     io_lib:format("another tracer traces ~tp: end it first (kymo:list() names recorders)", [Tracee]);
+format_error({calls_traced, Pid}) ->
+    io_lib:format(
+        "eprof profiles ~tp, and would end with the first call of these functions: end it first "
+        "(eprof:stop_profiling()), or record without functions",
+        [Pid]
+    );
 format_error({too_many_patterns, {M, F, A}}) ->
     io_lib:format("too many patterns with conditions for ~tp:~tp/~tp: untrace some of them", [M, F, A]);
 format_error({missing_folder, Dir}) ->
@@ -868,6 +913,29 @@ format_error({already_started, Name}) ->
 format_error(no_slow_calls) ->
     "this runtime does not report slow calls, which needs the patched one: record the functions with "
     "returns => true instead, and read them with kymo print --tree --slower TIME";
+format_error({unsafe, Measure, Runtime, Fixed}) ->
+    [
+        case Measure of
+            collections ->
+                "garbage collections are not recorded: if another tool traces them, too, this node, ";
+            received ->
+                "received messages are not recorded: if they are traced, this node, ";
+            signals ->
+                "triggers for mailboxes and tracing => global send signals to processes, and this node, "
+        end,
+        Runtime,
+        case Measure of
+            collections ->
+                ", crashes; if no other tool does, add garbage_collection => always, or --garbage-collection always of kymo attach";
+            received ->
+                ", may not wake up a process that hibernates with a large heap; if none does, add received_messages => always, "
+                "or --received-messages always of kymo attach";
+            signals ->
+                ", may then not wake up a process that hibernates; use the system monitor's long_message_queue instead"
+        end,
+        [[", or upgrade to OTP ", Fixed] || Fixed =/= none],
+        " (doc/runtime-faults.md)"
+    ];
 format_error(too_many_recorders) ->
     "64 recorders are open, which is the maximum: stop some of those in kymo:list()";
 format_error(already_stopped) ->

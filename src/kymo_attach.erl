@@ -11,6 +11,16 @@
 
 -type arguments() :: [{Key :: string(), Value :: string()}].
 
+%% The default of --timeout, in milliseconds.
+-define(TIMEOUT, "30000").
+
+%% Milliseconds that finding out why a node does not answer takes.
+-define(FOR_ERROR, 2000).
+
+%% A step that takes longer than this many milliseconds is named.
+-define(LONG_STEP, 2000).
+-define(TICK, 500).
+
 -record(main, {
     nodes :: [node()],
     sessions :: #{pid() => node()},
@@ -18,6 +28,8 @@
     shown = 0 :: non_neg_integer(),
     shown_at :: integer(),
     begun :: integer(),
+    %% What each session does now, since when, and whether that was said.
+    steps = #{} :: #{node() => {kymo_attach_session:step(), Since :: integer(), Said :: boolean()}},
     infos = #{} :: #{node() => map()},
     terminal :: boolean(),
     quiet :: boolean(),
@@ -26,6 +38,8 @@
 
 -spec main() -> no_return().
 main() ->
+    %% It may be closed.
+    _ = (catch io:setopts(standard_error, [{encoding, unicode}])),
     Status =
         try
             check_release(),
@@ -71,6 +85,8 @@ value(Key, Args) -> proplists:get_value(Key, Args).
 values(Key, Args) -> [Value || {K, Value} <- Args, K =:= Key].
 
 command("list", _) ->
+    check_epmd_port(),
+    check_calls(),
     print(kymo_attach_list:nodes());
 command("print", Args) ->
     Output = filename:absname(value("output", Args)),
@@ -101,16 +117,26 @@ say_unrecorded(Args) ->
 %% ---- nodes ------------------------------------------------------------------
 
 attached(Session, Args) ->
+    Begun = erlang:monotonic_time(millisecond),
+    check_epmd_port(),
+    check_calls(),
     Processes = processes(value("pid", Args), kymo_attach_proc:nodes(kymo_attach_proc:registered())),
     Nodes = nodes_of(value("pid", Args), Processes, Args),
     Kind = kind(Nodes),
     {ok, Host} = inet:gethostname(),
     Found = [{Node, kymo_attach_proc:find(Node, Host, Processes)} || Node <- Nodes],
-    [check_protocol(Process) || {_, Process} <- Found],
-    Cookies = [{Node, cookie(Process, Args)} || {Node, Process} <- Found],
-    Options = [{Node, session_options(Node, Nodes, Process, Args)} || {Node, Process} <- Found],
-    start_distribution(Kind),
-    [true = erlang:set_cookie(Node, cookie_atom(Cookie, Source)) || {Node, {Cookie, Source}} <- Cookies],
+    _ = [fail({not_listening, Pid}) || {_, #{listens := false, pid := Pid}} <- Found],
+    check_output(Nodes, value("output", Args)),
+    Protocol = protocol(Args),
+    [check_protocol(Process, Args) || {_, Process} <- Found],
+    Cookies = [{Node, checked(cookie(Process, Args))} || {Node, Process} <- Found],
+    %% Not for the programs that this one starts.
+    true = os:unsetenv("KYMO_ATTACH_COOKIE"),
+    Client = client(Kind, Protocol, Args),
+    Options = [
+        {Node, (session_options(Node, Nodes, Process, Begun, Args))#{client => Client#{cookie => Cookie}}}
+     || {Node, Process} <- Found, {Of, {Cookie, _}} <- Cookies, Of =:= Node
+    ],
     Port = open_port({fd, 0, 0}, [in, eof, binary]),
     Main = self(),
     Sessions = maps:from_list([
@@ -118,6 +144,7 @@ attached(Session, Args) ->
      || {Node, Of} <- Options
     ]),
     Now = erlang:monotonic_time(millisecond),
+    tick(),
     loop(Port, Cookies, #main{
         nodes = Nodes,
         sessions = Sessions,
@@ -126,6 +153,29 @@ attached(Session, Args) ->
         terminal = value("terminal", Args) =:= "true",
         quiet = value("quiet", Args) =:= "true"
     }).
+
+%% The client of epmd in OTP fails with anything else.
+check_epmd_port() ->
+    Text = os:getenv("ERL_EPMD_PORT", "4369"),
+    case string:to_integer(Text) of
+        {Port, ""} when Port > 0, Port < 65536 -> ok;
+        _ -> fail({bad_epmd_port, Text})
+    end.
+
+check_calls() ->
+    case kymo_attach_calls:check() of
+        ok -> ok;
+        {error, Why} -> fail(Why)
+    end.
+
+%% The folder for those of several nodes, which is there.
+check_output([_, _ | _], [_ | _] = Output) ->
+    case kymo_attach_folder:check(Output) of
+        ok -> ok;
+        {error, Why} -> fail(Why)
+    end;
+check_output(_, _) ->
+    ok.
 
 %% The processes that the name may refer to. Nodes in several containers may have the same name.
 processes(undefined, Found) -> Found;
@@ -159,6 +209,7 @@ resolved(Node) ->
 
 %% A name without a host is a node of this machine.
 node_name(Text) ->
+    lists:member($/, Text) andalso fail({bad_name, Text}),
     case string:split(Text, "@", all) of
         [[_ | _] = Name] ->
             {ok, Host} = inet:gethostname(),
@@ -177,10 +228,10 @@ name_atom(Text) ->
         error -> fail({bad_name, Text})
     end.
 
-cookie_atom(Text, Source) ->
-    case kymo_attach_options:to_atom(Text) of
-        {ok, Cookie} -> Cookie;
-        error -> fail({bad_cookie, Source})
+checked({Text, Source} = Cookie) ->
+    case length(Text) =< 255 of
+        true -> Cookie;
+        false -> fail({bad_cookie, Source})
     end.
 
 kind(Nodes) ->
@@ -197,14 +248,20 @@ kind_of(Node) ->
         false -> shortnames
     end.
 
-%% The node's protocol is known only if it runs on this machine. This runtime's own protocol is
-%% fixed by its command line, so a mismatch can only be reported.
-check_protocol(#{proto_dist := Protocol, optfile := File}) when Protocol =/= none ->
-    case init:get_argument(proto_dist) of
-        {ok, [[Protocol]]} -> ok;
+protocol(Args) ->
+    case kymo_attach_handshake:protocol(value("proto_dist", Args), value("ssl_dist_optfile", Args)) of
+        {ok, Protocol} -> Protocol;
+        {error, Why} -> fail(Why)
+    end.
+
+%% The node's protocol is known only if it runs on this machine.
+check_protocol(#{proto_dist := Protocol, optfile := File}, Args) when Protocol =/= none ->
+    case value("proto_dist", Args) of
+        Protocol -> ok;
+        undefined when Protocol =:= "inet_tcp" -> ok;
         _ -> fail({other_protocol, Protocol, File})
     end;
-check_protocol(_) ->
+check_protocol(_, _) ->
     ok.
 
 cookie(Process, Args) ->
@@ -234,11 +291,9 @@ first_cookie([], #{uid := Uid}) ->
     end;
 first_cookie([], none) -> fail(no_cookie).
 
-%% This node does not listen, so it needs neither epmd nor a free port, and accepts no
-%% connections.
-start_distribution(Kind) ->
-    %% ERL_FLAGS has started the distribution: this node listens, and its cookie is in the
-    %% environment.
+%% What the nodes see of this side. It is not a node (see {@link kymo_attach_wire}).
+client(Kind, Protocol, Args) ->
+    %% The program of --erl has made a node of it: others can connect to it, and run code here.
     is_alive() andalso fail(named),
     {ok, Host} = inet:gethostname(),
     Domain =
@@ -246,11 +301,16 @@ start_distribution(Kind) ->
             {longnames, false} -> ".localdomain";
             _ -> ""
         end,
-    Name = list_to_atom("kymo_attach_" ++ unique_name(1) ++ "@" ++ Host ++ Domain),
-    case net_kernel:start(Name, #{name_domain => Kind, hidden => true, dist_listen => false}) of
-        {ok, _} -> ok;
-        {error, Why} -> fail({no_distribution, Why})
-    end.
+    #{
+        name => "kymo_attach_" ++ unique_name(1) ++ "@" ++ Host ++ Domain,
+        creation => rand:uniform(1 bsl 32 - 1),
+        protocol => Protocol,
+        port =>
+            case value("port", Args) of
+                undefined -> none;
+                Port -> list_to_integer(Port)
+            end
+    }.
 
 %% A name that no other running command uses, with the lowest free number: every node that
 %% connects to this one keeps the name as an atom for ever, so names are reused. A number is
@@ -267,7 +327,8 @@ unique_name(N) ->
 %% Identifies the machine and the network namespace, as host names need not be unique.
 namespace() -> {file:read_file("/proc/sys/kernel/random/boot_id"), file:read_link("/proc/self/ns/net")}.
 
-session_options(Node, Nodes, Process, Args) ->
+session_options(Node, Nodes, Process, Begun, Args) ->
+    Timeout = list_to_integer(proplists:get_value("timeout", Args, ?TIMEOUT)),
     #{start := Start} = Recording = recording(Args),
     #{triggers := Triggers} = Watch = kymo_attach_watch:limits(Args),
     case kymo_trigger:missing([unicode:characters_to_binary(T) || T <- Triggers], Start) of
@@ -281,15 +342,13 @@ session_options(Node, Nodes, Process, Args) ->
                 #{pid := Pid} -> Pid;
                 none -> none
             end,
+        %% The rest is for the error.
+        until => Begun + Timeout - min(?FOR_ERROR, Timeout div 4),
+        wait => Timeout,
         selects => value("selects", Args) =:= "true",
         watch => Watch,
-        port =>
-            case value("port", Args) of
-                undefined -> none;
-                Port -> list_to_integer(Port)
-            end,
         priv => value("priv", Args),
-        folders => values("node_dir", Args),
+        folders => [folder(Dir) || Dir <- values("node_dir", Args)],
         output =>
             case {value("output", Args), Nodes} of
                 {undefined, _} -> none;
@@ -297,6 +356,11 @@ session_options(Node, Nodes, Process, Args) ->
                 {Output, _} -> filename:join(Output, atom_to_list(Node))
             end
     }.
+
+%% The node leaves out a folder of another name.
+folder(Dir) ->
+    kymo_attach_text:line(Dir) =:= Dir orelse fail({bad_folder, Dir}),
+    Dir.
 
 recording(Args) ->
     #{
@@ -321,17 +385,25 @@ loop(Port, Cookies, #main{sessions = Sessions} = S) ->
         {Port, eof} ->
             [Session ! abort || Session <- maps:keys(Sessions)],
             loop(Port, Cookies, S);
+        tick ->
+            tick(),
+            loop(Port, Cookies, say_steps(S));
+        {session, Node, {step, Step}} ->
+            Begun = {Step, erlang:monotonic_time(millisecond), false},
+            loop(Port, Cookies, S#main{steps = (S#main.steps)#{Node => Begun}});
+        {session, Node, {connecting, Seen}} ->
+            loop(Port, Cookies, connecting(Node, Seen, S));
         {session, Node, {failed, Why}} ->
             Explained =
                 case Why of
-                    {refused, Node} -> {refused, Node, element(2, proplists:get_value(Node, Cookies))};
+                    {refused, Node, Over} -> {refused, Node, Over, element(2, proplists:get_value(Node, Cookies))};
                     _ -> Why
                 end,
-            Cleared = clear(S),
-            say("~ts: ~ts", [Node, kymo_attach_error:format(Explained)]),
+            Cleared = clear(S#main{steps = maps:remove(Node, S#main.steps)}),
+            say("~ts: ~ts", [Node, explained(Explained)]),
             loop(Port, Cookies, failed(kymo_attach_error:status(Why), Cleared));
         {session, Node, What} ->
-            loop(Port, Cookies, session(Node, What, S));
+            loop(Port, Cookies, session(Node, What, S#main{steps = maps:remove(Node, S#main.steps)}));
         {'DOWN', _, process, Session, normal} ->
             loop(Port, Cookies, S#main{sessions = maps:remove(Session, Sessions)});
         {'DOWN', _, process, Session, Why} when is_map_key(Session, Sessions) ->
@@ -342,6 +414,28 @@ loop(Port, Cookies, #main{sessions = Sessions} = S) ->
             loop(Port, Cookies, S)
     end.
 
+tick() ->
+    _ = erlang:send_after(?TICK, self(), tick),
+    ok.
+
+%% A step that takes long is named once; in a terminal, with its time.
+say_steps(#main{quiet = true} = S) ->
+    S;
+say_steps(#main{steps = Steps, terminal = Terminal} = S) ->
+    Now = erlang:monotonic_time(millisecond),
+    Said = maps:map(
+        fun(Node, {Step, Since, Said}) ->
+            Long = Now - Since >= ?LONG_STEP,
+            Text = [atom_to_list(Node), ": ", kymo_attach_error:step(Step)],
+            Long andalso Terminal andalso
+                progress("\r\e[Kkymo: ~ts, ~b s", [Text, (Now - Since) div 1000]),
+            Long andalso not Terminal andalso not Said andalso say("~ts", [Text]),
+            {Step, Since, Said orelse Long}
+        end,
+        Steps
+    ),
+    S#main{steps = Said}.
+
 wish($s) -> snapshot;
 wish(_) -> stop.
 
@@ -349,8 +443,19 @@ failed(Status, #main{status = Before} = S) -> S#main{status = max(Status, Before
 
 session(_, {connected, _}, S) ->
     S;
+session(Node, unloading, S) ->
+    tell(
+        clear(S),
+        "~ts: nothing of kymo runs in the node any more; the node still unloads kymo's modules, for which each of its "
+        "processes must run once per module, and the next 'kymo attach' waits for that",
+        [Node]
+    ),
+    S;
+session(Node, {silent, Seen}, S) ->
+    tell(clear(S), "~ts: the node does not answer, and is still recorded: ~ts", [Node, kymo_attach_outside:summary(Seen)]),
+    S;
 session(Node, {started, #{functions := Functions, processes := Processes} = Started}, S) ->
-    tell(S, "~ts: recording ~b processes, ~b functions in ~ts", [
+    tell(clear(S), "~ts: recording ~b processes, ~b functions in ~ts", [
         Node, Processes, Functions, maps:get(dir, Started)
     ]),
     S;
@@ -378,12 +483,19 @@ session(Node, {left_out, N}, S) ->
     S;
 session(Node, {warning, Why}, S) ->
     Cleared = clear(S),
-    say("~ts: ~ts", [Node, kymo_attach_error:format(Why)]),
+    say("~ts: ~ts", [Node, explained(Why)]),
     failed(kymo_attach_error:status(Why), Cleared);
 session(Node, {progress, Info}, #main{infos = Infos} = S) ->
     show(S#main{infos = Infos#{Node => Info}});
 session(Node, {fetching, #{events := Events, lost := Lost}}, S) ->
     tell(clear(S), "~ts: ~b events, ~b lost; fetching the recording", [Node, Events, sum(Lost)]),
+    S;
+session(Node, {left, Folders}, S) ->
+    Cleared = clear(S),
+    say("~ts: the node can't remove ~ts: remove it", [Node, lists:join(" and ", Folders)]),
+    Cleared;
+session(Node, interrupted, S) ->
+    tell(clear(S), "~ts: the copy was interrupted: connecting again", [Node]),
     S;
 session(Node, {done, #{recorders := Recorders}}, S) ->
     io:put_chars([atom_to_list(Node), ":\n", kymo_attach_list:recorders(Recorders)]),
@@ -394,6 +506,15 @@ session(Node, {done, #{kept := true}}, S) ->
 session(_, {done, _}, S) ->
     S.
 
+connecting(Node, Seen, #main{steps = Steps} = S) when is_map_key(Node, Steps) ->
+    tell(clear(S), "~ts: still connecting: ~ts; ~ts", [
+        Node, kymo_attach_outside:summary(Seen), kymo_attach_error:busy_connect()
+    ]),
+    #{Node := {Step, Since, _}} = Steps,
+    S#main{steps = Steps#{Node := {Step, Since, true}}};
+connecting(_, _, S) ->
+    S.
+
 %% One line for all nodes, which is overwritten each time.
 show(#main{terminal = true, quiet = false, infos = Infos, shown = Shown, shown_at = At, begun = Begun} = S) ->
     Now = erlang:monotonic_time(millisecond),
@@ -402,9 +523,9 @@ show(#main{terminal = true, quiet = false, infos = Infos, shown = Shown, shown_a
     Bytes = lists:sum([B || #{bytes := B} <- maps:values(Infos)]),
     case Now - At >= 200 of
         true ->
-            io:format(standard_error, "\r\e[K~b s  ~b events  ~b/s  ~b lost  ~b MiB~ts", [
+            progress("\r\e[K~b s  ~b events  ~b/s  ~b lost  ~b MiB~ts", [
                 (Now - Begun) div 1000, Events, (Events - Shown) * 1000 div (Now - At), Lost, Bytes bsr 20,
-                kymo_budget:format([Budget || #{budget := #{} = Budget} <- maps:values(Infos)])
+                kymo_attach_text:line(kymo_budget:format([Budget || #{budget := #{} = Budget} <- maps:values(Infos)]))
             ]),
             S#main{shown = Events, shown_at = Now};
         false ->
@@ -414,12 +535,20 @@ show(S) ->
     S.
 
 clear(#main{terminal = true, quiet = false} = S) ->
-    io:put_chars(standard_error, "\r\e[K"),
+    progress("\r\e[K", []),
     S;
 clear(S) ->
     S.
 
 sum(Lost) -> lists:sum(maps:values(Lost)).
+
+%% An error of the node may have any form.
+explained(Why) ->
+    try
+        unicode:characters_to_list(kymo_attach_error:format(Why))
+    catch
+        error:_ -> io_lib:format("~0tP", [{bad_node, Why}, 20])
+    end.
 
 print(Text) ->
     io:put_chars(Text),
@@ -429,7 +558,16 @@ tell(#main{quiet = true}, _, _) -> ok;
 tell(_, Format, Args) -> say(Format, Args).
 
 say(Format, Args) ->
-    io:format(standard_error, "kymo: " ++ Format ++ "\n", Args).
+    progress("kymo: ~ts~n", [kymo_attach_text:clean(io_lib:format(Format, Args))]).
+
+%% Standard error may be closed, or end while a node is recorded: the recording is fetched all the same.
+progress(Format, Args) ->
+    Text = io_lib:format(Format, Args),
+    try
+        io:put_chars(standard_error, Text)
+    catch
+        error:_ -> ok
+    end.
 
 -spec fail(term()) -> no_return().
 fail(Why) -> throw({error, Why}).

@@ -2,7 +2,7 @@
 %% @private Error messages of `kymo attach': the cause and the remedy.
 -module(kymo_attach_error).
 
--export([format/1, status/1]).
+-export([format/1, status/1, step/1, busy_connect/0]).
 
 %% Exit statuses, as documented in kymo.1.
 -define(USAGE, 2).
@@ -16,12 +16,19 @@ status({copy, _, _}) -> ?WRITE;
 status({no_snapshot, _, _}) -> ?WRITE;
 status({stays, Why, _, _}) -> status(Why);
 status({not_empty, _}) -> ?WRITE;
+status({in_use, _}) -> ?WRITE;
+status({no_claim, _, _}) -> ?WRITE;
+status({not_yours, _}) -> ?WRITE;
 status({trace, Why}) -> status_of(Why);
 status({start, Why}) -> status_of(Why);
 status({bad_name, _}) -> ?USAGE;
 status(mixed_names) -> ?USAGE;
 status(named) -> ?USAGE;
 status({twice, _}) -> ?USAGE;
+status({unknown_protocol, _}) -> ?USAGE;
+status({bad_optfile, _, _}) -> ?USAGE;
+status({bad_epmd_port, _}) -> ?USAGE;
+status({bad_folder, _}) -> ?USAGE;
 status({too_long, _}) -> ?USAGE;
 status({bad_budget, _}) -> ?USAGE;
 status({bad_counters, _}) -> ?USAGE;
@@ -42,29 +49,118 @@ status_of(_) ->
 -spec format(term()) -> unicode:chardata().
 format({no_host, Host}) ->
     io_lib:format("the host ~ts has no address: check its name", [Host]);
+format({refused_call, Call, Why}) ->
+    io_lib:format(
+        "this command can't connect to anything: its system call ~ts is refused (~ts), probably by a filter of system calls "
+        "(seccomp) or another policy of the container, sandbox or service that it runs in: run it outside of that, or allow the "
+        "calls socket, bind and connect there",
+        [Call, file:format_error(Why)]
+    );
 format({no_epmd, Host}) ->
     io_lib:format(
-        "no epmd answers on ~ts: start it, or name the port that the node listens on with --port", [Host]
-    );
-format({no_node, Name, Host, []}) ->
-    io_lib:format(
-        "no node ~ts is registered on ~ts, nor any other: start it, or name its port with --port", [Name, Host]
+        "no epmd answers on port ~ts of ~ts: start it, set ERL_EPMD_PORT to the port of the node's epmd, or name the port that the "
+        "node listens on with --port",
+        [epmd_port(), Host]
     );
 format({no_node, Name, Host, Registered}) ->
-    io_lib:format("no node ~ts is registered on ~ts; there are ~ts", [Name, Host, lists:join(", ", Registered)]);
+    io_lib:format(
+        "no node ~ts is registered on ~ts; there ~ts: check its name; if it has another epmd than that of port ~ts, set "
+        "ERL_EPMD_PORT to the port of that, or name the port of the node with --port; if it is in a container, name its process "
+        "with --pid",
+        [Name, Host, registered(Registered), epmd_port()]
+    );
 format({no_listener, Host, Port, Why}) ->
     io_lib:format("no node listens on port ~b of ~ts (~tp): check --port", [Port, Host, Why]);
-format({refused, Node, Source}) ->
+format({refused, Node, #{port := Port, tls := Tls}, Source}) ->
+    [
+        io_lib:format(
+            "the node ~ts refuses the connection: the cookie (from ~ts) is not that of the node "
+            "(see --cookie-file), its name is not ~ts, it uses another distribution protocol (see --proto-dist), ",
+            [Node, Source, Node]
+        ),
+        [io_lib:format("port ~b is that of something else (see --port), ", [Port]) || Port =/= none],
+        ["it does not accept the certificate of this command (see --ssl-dist-optfile), " || Tls],
+        "or it has no free process (+P) or file descriptor (ulimit -n) for a connection"
+    ];
+format({ended, Node}) ->
     io_lib:format(
-        "the node ~ts refuses the connection: the cookie (from ~ts) is not that of the node "
-        "(see --cookie-file), its name is not ~ts, or it uses another distribution protocol "
-        "(see --proto-dist)",
-        [Node, Source, Node]
+        "~ts has ended while this command connected to it. A node that has as many processes as it can have (+P) ends when anything "
+        "connects to it: if its log has system_limit in net_kernel, start it with a higher +P",
+        [Node]
     );
+format({not_allowed, Client}) ->
+    io_lib:format(
+        "the node accepts only nodes that were named to its net_kernel:allow/1: evaluate net_kernel:allow(['~ts']) in its shell",
+        [Client]
+    );
+format({no_tls, ours, Alert}) ->
+    io_lib:format(
+        "this command does not accept the TLS handshake of the node (~ts): check cacertfile, the certificate of the node and "
+        "versions, in the options for client in the file of --ssl-dist-optfile",
+        [alert(Alert)]
+    );
+format({no_tls, theirs, Alert}) ->
+    io_lib:format(
+        "the node does not accept the TLS handshake of this command (~ts): check certfile, keyfile and versions, in the "
+        "options for client in the file of --ssl-dist-optfile, and cacertfile of the node",
+        [alert(Alert)]
+    );
+format({bad_tls_option, Option}) ->
+    ["the options for client in the file of --ssl-dist-optfile can't be used: check ", tls_option(Option)];
+format({other_port, Port, Ports}) ->
+    io_lib:format("port ~b is not that of the node, which listens on ~ts: check --port", [
+        Port, lists:join(", ", [integer_to_list(P) || P <- Ports])
+    ]);
+format({at_port, Port, Why}) ->
+    [io_lib:format("what listens on port ~b does not answer as a node: check --port; if that is right: ", [Port]), format(Why)];
+format({bad_folder, Dir}) ->
+    ["--node-dir '", kymo_attach_text:line(Dir), "' has control characters: name another folder"];
+format({bad_epmd_port, Text}) ->
+    io_lib:format("the environment variable ERL_EPMD_PORT is '~ts': set it to a port, such as 4369, or remove it", [Text]);
 format({other_protocol, Protocol, File}) ->
     [
         io_lib:format("the node uses another distribution protocol: add --proto-dist ~ts", [Protocol])
         | [io_lib:format(" --ssl-dist-optfile ~ts", [File]) || File =/= none]
+    ];
+format({no_answer, epmd}) ->
+    io_lib:format(
+        "the epmd of the node's host does not answer on port ~ts: set ERL_EPMD_PORT to the port of the node's epmd, or name the "
+        "port that the node listens on with --port",
+        [epmd_port()]
+    );
+format({no_answer, _}) ->
+    "the node does not answer";
+format({no_answer, Step, Ms, Seen}) ->
+    [
+        io_lib:format("the node does not answer (~ts, --timeout ~ts): ", [step(Step), seconds(Ms)]),
+        kymo_attach_outside:summary(Seen),
+        [["; ", After] || After <- [left_behind(Step)], After =/= ""],
+        [["; ", busy_connect(), ": try again, or raise --timeout"] || Step =:= connect, kymo_attach_outside:is_busy(Seen)],
+        details(Seen)
+    ];
+format({no_file_operations, Seen}) ->
+    [
+        "the node can't open files, which a recording needs: ",
+        kymo_attach_outside:summary(Seen),
+        "; nothing was left in the node",
+        details(Seen)
+    ];
+format({no_room, Table, Used, Limit}) ->
+    io_lib:format("the ~ts limit of the node is nearly reached: it has ~b of ~b ~ts, and kymo needs room for ~b: ~ts", [
+        table(Table), Used, Limit, Table, kymo_attach_room:needed(Table), remedy(Table)
+    ]);
+format(no_process) ->
+    ["the process limit of the node is reached: ", remedy(processes)];
+format({no_code_server, Modules}) ->
+    io_lib:format(
+        "the code server of the node does not answer, and ~ts not loaded: "
+        "find out what the process code_server of the node waits for",
+        [names(Modules)]
+    );
+format({held, Why, Node, Output}) ->
+    [
+        "the recording was not fetched completely and stays in the node, for ten minutes unless it was left there with "
+        "--keep: 'kymo attach --detach ", atom_to_list(Node), " -o ", Output, "' copies the rest; ", interrupted(Why)
     ];
 format(no_cookie) ->
     "there is no cookie: name its file with --cookie-file";
@@ -81,16 +177,32 @@ format({old_release, Release}) ->
 format({old_erl, Release}) ->
     io_lib:format("the erl that runs this command is from OTP ~ts; name one from OTP 25 or later with --erl", [Release]);
 format({bad_node, Why}) ->
-    io_lib:format("the node does not answer as expected: ~0tp", [Why]);
-format({no_distribution, Why}) ->
+    io_lib:format("the node does not answer as expected: please report this, unless it is not meant to be a node: ~0tp", [Why]);
+format({unknown_protocol, Protocol}) ->
     io_lib:format(
-        "the distribution could not be started here: check --proto-dist and --ssl-dist-optfile, if they were given, "
-        "and the name of this host (~0tP)",
-        [Why, 12]
+        "kymo does not know the distribution protocol ~ts: check --proto-dist, which takes inet_tcp, inet6_tcp, "
+        "inet_tls or inet6_tls",
+        [Protocol]
     );
+format({bad_optfile, File, no_terms}) ->
+    io_lib:format(
+        "~ts: kymo evaluates no expressions: write the options as terms into another file, and name that with "
+        "--ssl-dist-optfile",
+        [File]
+    );
+format({bad_optfile, File, {syntax, Line}}) ->
+    io_lib:format("~ts:~b: this is no Erlang term with a full stop at its end: correct it, or check --ssl-dist-optfile", [File, Line]);
+format({bad_optfile, File, empty}) ->
+    io_lib:format("~ts: the file has no options: check --ssl-dist-optfile", [File]);
+format({bad_optfile, File, too_large}) ->
+    io_lib:format("~ts: the file is larger than 1 MiB: check --ssl-dist-optfile", [File]);
+format({bad_optfile, File, no_options}) ->
+    io_lib:format("~ts: the file has no list of options, such as [{client, [{verify, verify_peer}]}]: check --ssl-dist-optfile", [File]);
+format({bad_optfile, File, Why}) ->
+    io_lib:format("~ts: ~ts: check --ssl-dist-optfile", [File, file:format_error(Why)]);
 format(named) ->
-    "the runtime of this command was given a name, so that other nodes can connect to it: remove -name or -sname "
-    "from ERL_FLAGS, ERL_AFLAGS and ERL_ZFLAGS";
+    "the runtime of this command was given a name, so that other nodes can run code in it: remove -name or -sname "
+    "from the program that --erl names";
 format({no_runtime, Pid}) ->
     io_lib:format(
         "the process ~ts is not an Erlang runtime that this user can see: run the command as root, or find the node "
@@ -99,7 +211,13 @@ format({no_runtime, Pid}) ->
     );
 format({not_distributed, Pid}) ->
     io_lib:format(
-        "the node of process ~ts was started without a name (-sname or -name), so nothing can connect to it: "
+        "the node of process ~ts was started without a name of its own (-sname or -name), so nothing can connect to it: "
+        "'kymo attach --print' prints an expression for its shell",
+        [Pid]
+    );
+format({not_listening, Pid}) ->
+    io_lib:format(
+        "the node of process ~ts accepts no connections (-dist_listen false): "
         "'kymo attach --print' prints an expression for its shell",
         [Pid]
     );
@@ -127,8 +245,14 @@ format({bad_cookie, Source}) ->
     io_lib:format("the cookie from ~ts is longer than 255 characters: name its file with --cookie-file", [Source]);
 format({internal, Where}) ->
     io_lib:format("internal error, please report it: ~0tp", [Where]);
+format(unloading) ->
+    "the node still unloads the modules of an earlier kymo command, for which each of its processes must run once per "
+    "module: try again later, or raise --timeout";
 format(busy) ->
     "kymo is already attached to the node: 'kymo attach --detach NODE' ends a recorder left by --keep";
+format(name_taken) ->
+    "another process of the node is registered as kymo_attach, a name that kymo uses: give it another name; if another kymo command is "
+    "just starting, end that one";
 format(in_use) ->
     "another kymo command is attached to the node: end it first";
 format(not_attached) ->
@@ -156,13 +280,18 @@ format({other_system, Name}) ->
     io_lib:format("the node runs on ~tp: kymo records nodes on Linux only", [Name]);
 format({no_object, M}) ->
     io_lib:format("the module ~tp of kymo is not installed here: run priv/bin/kymo of a complete installation", [M]);
-format({no_library, Reason}) ->
-    kymo_tracer:format_library(Reason);
+format({no_library, _} = Why) ->
+    kymo_attach_reason:format(Why);
 format({no_folder, Tried}) ->
-    [
-        "no folder of the node can be used; name another one with --node-dir"
-        | [["\n    ", Dir, ": ", of_folder(Why)] || {Dir, Why} <- Tried]
-    ];
+    case [Why || {_, Why} <- Tried, kymo_attach_reason:is_limit(Why)] of
+        [Limit | _] ->
+            kymo_attach_reason:format(Limit);
+        [] ->
+            [
+                "no folder of the node can be used; name another one with --node-dir"
+                | [["\n    ", Dir, ": ", of_folder(Why)] || {Dir, Why} <- Tried]
+            ]
+    end;
 format({not_here, Dir, enoent}) ->
     io_lib:format(
         "the recording, ~ts of the node, can't be seen from here: run this command on the node's machine, or record "
@@ -172,16 +301,22 @@ format({not_here, Dir, enoent}) ->
 format({not_here, Dir, Why}) ->
     io_lib:format("~ts: ~ts: run this command as the user of the node, or as root", [Dir, file:format_error(Why)]);
 format({start, Why}) ->
-    kymo:format_error(Why);
-format({trace, no_slow_calls}) ->
-    "the runtime of the node does not report slow calls, which needs the patched one: name the functions with "
-    "--functions instead of --slow, and find their slow calls with kymo print --tree --slower TIME";
+    kymo_attach_reason:format(Why);
 format({trace, Why}) ->
-    kymo:format_error(Why);
+    kymo_attach_reason:format(Why);
+format({fetch, enoent}) ->
+    "the files of the recording were removed from their folder in the node while it was recorded, or something else was put in "
+    "its place; nothing was fetched, and kymo was removed from the node: record again, with a folder that nothing cleans "
+    "in --node-dir";
+format(snapshot_removed) ->
+    "the files of the snapshot were removed from their folder in the node; nothing was fetched, and the recorder goes on: take "
+    "another one, or record again, with a folder that nothing cleans in --node-dir";
 format({fetch, Why}) ->
-    ["the recording can't be read in the node: ", kymo:format_error(Why)];
+    ["the recording can't be read in the node: ", kymo_attach_reason:format(Why)];
+format({write, File, Why}) when Why =:= enospc; Why =:= edquot ->
+    io_lib:format("~ts: ~ts: ~ts", [File, file:format_error(Why), remedy(Why)]);
 format({write, File, Why}) ->
-    io_lib:format("~ts: ~ts", [File, file:format_error(Why)]);
+    io_lib:format("~ts: ~ts: name another folder with -o", [File, file:format_error(Why)]);
 format({no_snapshot, File, Why}) ->
     io_lib:format(
         "~ts: ~ts; the incomplete snapshot was removed: ~ts, and take another one",
@@ -192,14 +327,43 @@ format({stays, {copy, File, Why}, Node, Output}) ->
         "~ts: ~ts; the recording stays in the node: ~ts, and run 'kymo attach --detach ~ts -o ~ts'",
         [File, file:format_error(Why), remedy(Why), Node, output(Why, Output)]
     );
+format({stays, {not_empty, Dir}, Node, _}) ->
+    io_lib:format(
+        "~ts: the folder is not empty; the recording stays in the node: choose another folder, and run "
+        "'kymo attach --detach ~ts -o DIR'",
+        [Dir, Node]
+    );
 format({stays, Why, Node, Output}) ->
     [format(Why), io_lib:format("; it stays there: 'kymo attach --detach ~ts -o ~ts' tries again", [Node, Output])];
+format({not_yours, Dir}) ->
+    io_lib:format("~ts: the folder, or a link to it, belongs to another user: name a new one with -o", [Dir]);
+format({in_use, Dir}) ->
+    io_lib:format("~ts: another kymo command writes there: name another folder with -o, or wait until it has ended", [Dir]);
+format({no_claim, Dir, Why}) ->
+    io_lib:format("~ts: the folder can't be locked (~ts): name another folder with -o", [Dir, Why]);
 format({not_empty, Dir}) ->
     io_lib:format("~ts: the folder is not empty: name a new one with -o", [Dir]);
-format(disconnected) ->
-    "the connection to the node was lost; the node removes everything that was sent to it, "
-    "unless it has died: then its recording stays on its machine, in kymo-attach-*/recording in its "
-    "temporary directory";
+format({disconnected, undefined}) ->
+    "the connection to the node was lost; the node removes everything that was sent to it, unless it has died or was restarted";
+format({disconnected, Dir}) ->
+    [
+        "the connection to the node was lost; the node removes everything that was sent to it, "
+        "unless it has died or was restarted: then its recording stays on its machine, in ", Dir, ", until you remove it"
+    ];
+format(disconnected_removed) ->
+    [lost_or_ended(), "; nothing was fetched, and everything was removed from the node"];
+format({disconnected_shared, Functions}) ->
+    [
+        lost_or_ended(), "; nothing was fetched. Everything was removed from the node, except for trace patterns of the functions ",
+        lists:join(", ", Functions), ", some of which another tracer has traced before: when that tracer has ended, evaluate "
+        "erlang:trace_pattern({M, F, A}, false, [local]) for them in the shell of the node"
+    ];
+format(disconnected_again) ->
+    [
+        lost_or_ended(), ", and the attempts to remove what was sent to it failed: its modules kymo*, the process "
+        "kymo_recorders, trace patterns and folders kymo-attach-* in its temporary directory may have stayed: find out what "
+        "ends new processes or deletes modules, then restart the node or remove them in its shell"
+    ];
 format(disconnected_kept) ->
     "the connection to the node was lost; the recorder stays there: 'kymo attach --detach NODE' ends it";
 format(watch_missed) ->
@@ -211,15 +375,94 @@ format({watch_ended, Status}) ->
 format(aborted) ->
     "ended early; nothing was fetched";
 format(already_stopped) ->
-    kymo:format_error(already_stopped);
+    kymo_attach_reason:format(already_stopped);
 format(Other) ->
     io_lib:format("~0tp", [Other]).
 
+%% @doc What a session is doing.
+-spec step(kymo_attach_session:step()) -> string().
+step(connect) -> "connecting";
+step(ask) -> "asking it for its recorders";
+step(load) -> "loading kymo";
+step(start) -> "starting to record";
+step(snapshot) -> "taking a snapshot";
+step(stop) -> "ending the recording";
+step(fetch) -> "fetching the recording";
+step(finish) -> "removing kymo from the node";
+step(answer) -> "waiting for an answer".
+
+lost_or_ended() -> "the connection to the node was lost, a process of the node ended those of kymo, or its modules were deleted".
+
+seconds(Ms) when Ms rem 1000 =:= 0 -> io_lib:format("~bs", [Ms div 1000]);
+seconds(Ms) -> io_lib:format("~bms", [Ms]).
+
+table(atoms) -> "atom";
+table(processes) -> "process";
+table(ports) -> "port".
+
+%% @doc Why a busy node takes long to accept a connection.
+-spec busy_connect() -> string().
+busy_connect() ->
+    "a connection needs processes of normal priority, which wait for all others that can run; the first one to a node needs "
+    "more turns than later ones, because the node loads code for it".
+
+%% What happens to what was sent to the node.
+left_behind(finish) -> "the recording was fetched; the node removes everything when it goes on";
+left_behind(stop) ->
+    "when it goes on, the recording stays in the node for ten minutes, or, with --keep, until it is fetched: "
+    "'kymo attach --detach NODE -o DIR' copies it";
+left_behind(Step) when Step =:= load; Step =:= start -> "the node removes everything that was sent to it when it goes on";
+left_behind(_) -> "".
+
+interrupted({disconnected, Dir}) ->
+    ["the connection was lost; if the node has died, its recording stays on its machine, in ", Dir, ", until you remove it"];
+interrupted(aborted) ->
+    "the command ended early";
+interrupted(Why) ->
+    format(Why).
+
+details(Seen) -> [["\n    ", Line] || Line <- kymo_attach_outside:details(Seen)].
+
+names([M]) -> io_lib:format("its module ~tp is", [M]);
+names(Modules) -> io_lib:format("its modules ~ts are", [lists:join(", ", [io_lib:format("~tp", [M]) || M <- Modules])]).
+
+remedy(atoms) -> "restart it, with a higher limit (+t) if it fills up again; a node that runs out of atoms ends";
+remedy(processes) -> "end some of them, or restart it with a higher limit (+P)";
+remedy(ports) -> "close some of them, or restart it with a higher limit (+Q)";
 remedy(Why) when Why =:= enospc; Why =:= edquot -> "free some space";
 remedy(_) -> "choose another folder".
+
+epmd_port() -> os:getenv("ERL_EPMD_PORT", "4369").
+
+registered([]) -> "is none";
+registered(Names) -> ["are ", lists:join(", ", Names)].
+
+alert(Alert) -> string:replace(atom_to_list(Alert), "_", " ", all).
+
+%% The value of an option may be secret. OTP takes what it does not know for an option of the socket, and names all of
+%% them, with those of kymo.
+tls_option({_, {socket_options, Options}}) when is_list(Options) ->
+    foreign([atom_to_list(Key) || {Key, _} <- Options, is_atom(Key)]);
+%% OTP 29 has a text that shows a call with the options.
+tls_option({badarg, Call}) when is_list(Call) ->
+    case re:run(Call, "{([a-z][a-z_0-9]*),", [global, unicode, {capture, all_but_first, list}]) of
+        {match, Keys} -> foreign(lists:append(Keys));
+        nomatch -> "its options"
+    end;
+tls_option({_, {Key, File, {error, Why}}}) when is_atom(Key), is_atom(Why) ->
+    io_lib:format("~tp (~ts: ~ts)", [Key, File, file:format_error(Why)]);
+tls_option({_, Option}) when is_tuple(Option), is_atom(element(1, Option)) ->
+    io_lib:format("~tp", [element(1, Option)]);
+tls_option({_, Key}) when is_atom(Key) ->
+    io_lib:format("~tp", [Key]);
+tls_option(_) ->
+    "its options".
+
+%% Those that the command does not set itself.
+foreign(Keys) -> lists:join(" and ", Keys -- ["active", "nodelay", "packet", "packet_size", "mode", "header"]).
 
 output(Why, Output) when Why =:= enospc; Why =:= edquot -> Output;
 output(_, _) -> "DIR".
 
 of_folder({noexec, _, Text}) -> ["no file can be executed there: ", Text];
-of_folder(Why) -> kymo:format_error(Why).
+of_folder(Why) -> kymo_attach_reason:format(Why).

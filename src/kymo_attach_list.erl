@@ -14,7 +14,7 @@ nodes() ->
     Rows =
         [["NODE", "PID", "USER", "PORT", "COOKIE"]] ++
             [row(F, Registered) || F <- Found] ++
-            [[Name, "-", "-", integer_to_list(Port), "-"] || {Name, Port} <- Registered, not lists:member(Name, Known)],
+            [[kymo_attach_text:line(Name), "-", "-", integer_to_list(Port), "-"] || {Name, Port} <- Registered, not lists:member(Name, Known)],
     Widths = [lists:max([string:length(lists:nth(N, Row)) || Row <- Rows]) || N <- [1, 2, 3, 4]] ++ [0],
     [[string:trim(line(Row, Widths), trailing), "\n"] || Row <- Rows].
 
@@ -31,7 +31,8 @@ row(#{name := Name, pid := Pid, uid := Uid} = Found, Registered) ->
             {_, Source} -> Source;
             none -> "not readable"
         end,
-    [Name, Pid, kymo_attach_proc:user(Uid), Port, Cookie].
+    %% Other users choose the command lines of their processes.
+    [kymo_attach_text:line(Name), Pid, kymo_attach_proc:user(Uid), Port, kymo_attach_text:line(Cookie)].
 
 %% @doc An expression that, entered in the shell of a node, records as attaching would. The
 %% node must be able to read the folder `Ebin'. It is a single line, and binds no variables.
@@ -55,6 +56,6 @@ recorders([]) ->
     "  no recorders\n";
 recorders(Recorders) ->
     [
-        io_lib:format("  ~ts  ~tp  ~ts~ts~n", [State, Policy, Dir, [["  name ", atom_to_list(Name)] || Name =/= undefined]])
+        ["  ", kymo_attach_text:line(io_lib:format("~ts  ~tp  ~ts~ts", [State, Policy, Dir, [["  name ", atom_to_list(Name)] || Name =/= undefined]])), "\n"]
      || #{state := State, policy := Policy, dir := Dir, name := Name} <- Recorders
     ].

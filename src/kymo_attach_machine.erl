@@ -4,7 +4,7 @@
 %% machine, before anything is sent.
 -module(kymo_attach_machine).
 
--export([check/2]).
+-export([check/3]).
 
 %% Bytes of an ELF header up to and including the field that identifies the machine.
 -define(HEADER, 20).
@@ -12,20 +12,23 @@
 %% @doc Compares the architecture of the node with that of the library in Priv. Accepts an
 %% architecture that this module does not know: loading the library will fail in the node if
 %% it does not match.
--spec check(node(), Priv :: file:filename_all()) ->
+-spec check(node(), Priv :: file:filename_all(), kymo_attach_link:wait()) ->
     ok
     | {error,
         {other_system, Name :: atom()}
         | {other_machine, Theirs :: string(), Ours :: string()}
-        | {bad_node, term()}}.
-check(Node, Priv) ->
-    try {erpc:call(Node, os, type, []), erpc:call(Node, erlang, system_info, [system_architecture])} of
-        {{unix, linux}, Theirs} ->
+        | kymo_attach_link:error()}.
+check(Node, Priv, Wait) ->
+    Info = fun(Key) -> kymo_attach_link:ask(Node, system_info, [Key], Wait) end,
+    case {Info(os_type), Info(system_architecture)} of
+        {{ok, {unix, linux}}, {ok, Theirs}} ->
             compare(known(Theirs), of_library(filename:join(Priv, "kymo_tracer.so")));
-        {{_, Name}, _} ->
-            {error, {other_system, Name}}
-    catch
-        _:Why -> {error, {bad_node, Why}}
+        {{ok, {_, Name}}, {ok, _}} ->
+            {error, {other_system, Name}};
+        {{error, _} = Error, _} ->
+            Error;
+        {_, {error, _} = Error} ->
+            Error
     end.
 
 compare(Theirs, Ours) when Theirs =:= unknown; Ours =:= unknown; Theirs =:= Ours -> ok;

@@ -86,9 +86,10 @@ spec(Args) ->
                 Ends = [return_to || not lists:member(calls, Events)],
                 #{functions => Functions, events => lists:usort(Events ++ Watched ++ Ends)}
         end,
+    Always = [{atom(Key), atom(What)} || {Key, What} <- Args, Key =:= "garbage_collection" orelse Key =:= "received_messages"],
     maps:merge(
         Recorded,
-        maps:from_list([{slow, Slow} || Slow =/= #{}] ++ [{processes, Named} || Named =/= []])
+        maps:from_list(Always ++ [{slow, Slow} || Slow =/= #{}] ++ [{processes, Named} || Named =/= []])
     ).
 
 %% @doc The kinds of events that answers need and that are not recorded because functions were named

@@ -14,10 +14,10 @@ take(Link, To) ->
     end.
 
 %% The copy is made by a process of its own: the node removes its files when that process ends.
-take_into({Node, First, _}, To) ->
+take_into({Node, First, _, Wait}, To) ->
     Self = self(),
     {Pid, Monitor} = spawn_monitor(fun() ->
-        Self ! {self(), taken({Node, First, monitor(process, First)}, To)}
+        Self ! {self(), taken({Node, First, kymo_attach_wire:monitor(Node, First), Wait}, To)}
     end),
     case result(Pid, Monitor, false) of
         {{ok, _} = Taken, false} ->
@@ -45,8 +45,10 @@ result(Pid, Monitor, Aborted) ->
 
 taken(Link, To) ->
     try
-        ok = file:change_mode(To, 8#700),
-        copied(Link, kymo_attach_link:call(Link, snapshot), To)
+        case file:change_mode(To, 8#700) of
+            ok -> copied(Link, kymo_attach_link:call(Link, snapshot), To);
+            {error, Why} -> {error, {write, To, Why}}
+        end
     catch
         throw:{error, _} = Error -> Error
     end.
@@ -62,4 +64,5 @@ copied(_, {error, _} = Error, _) ->
 %% @doc The error of a snapshot, for an error of {@link kymo_attach_fetch:fetch/3}.
 -spec reason(term()) -> term().
 reason({copy, File, Why}) -> {no_snapshot, File, Why};
+reason({fetch, enoent}) -> snapshot_removed;
 reason(Why) -> Why.

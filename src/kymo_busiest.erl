@@ -36,7 +36,7 @@
 
 %% @doc Starts the process, linked to the calling process.
 -spec start() -> pid().
-start() -> proc_lib:spawn_link(?MODULE, init, [self()]).
+start() -> spawn_opt(?MODULE, init, [self()], [link, {max_heap_size, 0}]).
 
 %% @doc Ends the process. Returns when it has ended.
 -spec stop(pid()) -> ok.

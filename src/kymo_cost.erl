@@ -7,7 +7,7 @@
 %% traced functions an event costs more, which the factor `?COLD' accounts for.
 -module(kymo_cost).
 
--export([measure/2, clear/1, weight/2]).
+-export([measure/3, clear/1, weight/2]).
 -export([probe/1]).
 -export_type([t/0, kind/0]).
 
@@ -15,8 +15,9 @@
 -type t() :: #{kind() => pos_integer()}.
 %% Nanoseconds per event.
 
-%% Used if nothing can be measured, because another tracer traces all new processes, or there
-%% is no room for the recorder.
+%% Used if nothing can be measured, because another tracer traces all new processes, there is no room
+%% for the recorder, or the runtime has a fault that measuring might trigger: the process that measures
+%% can inherit the flags of another tracer, and each measurement ends a session.
 -define(UNKNOWN, #{calls => 200, return_tos => 200, messages => 200, running => 300, garbage_collection => 600,
                    procs => 300, ports => 300, other => 300}).
 
@@ -32,13 +33,19 @@
 -define(MEMORY, 4194304).
 
 %% @doc Measures with a recorder in a temporary folder inside the recording `Recording'.
--spec measure(kymo_tracing:mode(), Recording :: file:name_all()) -> t().
-measure(Mode, Recording) ->
+-spec measure(kymo_tracing:mode(), Recording :: file:name_all(), [kymo_faults:measure()]) -> t().
+measure(Mode, Recording, Avoid) ->
+    case lists:member(signals, Avoid) of
+        true -> ?UNKNOWN;
+        false -> measure_in(Mode, Recording, Avoid)
+    end.
+
+measure_in(Mode, Recording, Avoid) ->
     Dir = folder(Recording),
     case kymo_tracer:open(#{dir => Dir, memory => ?MEMORY, dict_size => 65536}) of
         {ok, State} ->
             try
-                measured(Mode, State)
+                measured(Mode, State, Avoid)
             after
                 _ = kymo_tracer:stop(State),
                 kymo_folder:remove_recording(Dir)
@@ -54,17 +61,19 @@ clear(Recording) -> kymo_folder:remove_recording(folder(Recording)).
 folder(Recording) -> filename:join(Recording, "calibration").
 
 %% Measures in a new process, so that the trace flags end with it.
-measured(Mode, State) ->
+measured(Mode, State, Avoid) ->
     Self = self(),
-    {Pid, Monitor} = spawn_monitor(fun() ->
-        process_flag(priority, high),
+    Probe = fun() ->
         try
-            Self ! {self(), costs(Mode, {kymo_tracer, State})}
+            %% Otherwise the runtime would log the attempt.
+            true = Mode =:= session orelse erlang:trace_info(self(), tracer) =:= {tracer, []},
+            Self ! {self(), costs(Mode, {kymo_tracer, State}, Avoid)}
         catch
             %% Another tracer traces this process. That is not worth a log message.
             error:_ -> ok
         end
-    end),
+    end,
+    {Pid, Monitor} = spawn_opt(Probe, [monitor | kymo_server:spawn_options(high)]),
     receive
         {Pid, Costs} ->
             demonitor(Monitor, [flush]),
@@ -73,30 +82,37 @@ measured(Mode, State) ->
             ?UNKNOWN
     end.
 
-costs(Mode, Tracer) ->
-    Calls = difference(Mode, Tracer, [call], ?TIMES, fun() -> calls(?TIMES) end),
-    Both = difference(Mode, Tracer, [call, return_to], ?TIMES, fun() -> calls(?TIMES) end),
-    Messages = difference(Mode, Tracer, [send, 'receive'], 2 * ?TIMES, fun() -> messages(?TIMES) end),
-    Running = difference(Mode, Tracer, [running_procs], 2, fun() -> erlang:yield() end),
-    Collections = difference(Mode, Tracer, [garbage_collection], 2, fun() -> erlang:garbage_collect() end),
-    maps:map(
-        fun(_, Ns) -> ?COLD * max(?LEAST, min(?MOST, Ns)) end,
+costs(Mode, Tracer, Avoid) ->
+    Difference = fun(Flags, Events, Fun) -> difference(Mode, Tracer, Avoid, Flags, Events, Fun) end,
+    Calls = Difference([call], ?TIMES, fun() -> calls(?TIMES) end),
+    Both = Difference([call, return_to], ?TIMES, fun() -> calls(?TIMES) end),
+    Messages = Difference([send, 'receive'], 2 * ?TIMES, fun() -> messages(?TIMES) end),
+    Running = Difference([running_procs], 2, fun() -> erlang:yield() end),
+    Costs = maps:map(
+        fun(_, Ns) -> bounded(Ns) end,
         #{
             calls => Calls,
             return_tos => Both - Calls,
             messages => Messages,
             running => Running,
-            garbage_collection => Collections,
             procs => Messages,
             ports => Messages,
             other => Messages
         }
-    ).
+    ),
+    case lists:member(collections, Avoid) of
+        true ->
+            Costs#{garbage_collection => map_get(garbage_collection, ?UNKNOWN)};
+        false ->
+            Costs#{garbage_collection => bounded(Difference([garbage_collection], 2, fun() -> erlang:garbage_collect() end))}
+    end.
+
+bounded(Ns) -> ?COLD * max(?LEAST, min(?MOST, Ns)).
 
 %% Uses the minimum of several rounds, since interruptions only add time.
-difference(Mode, Tracer, Flags, Events, Fun) ->
+difference(Mode, Tracer, Avoid, Flags, Events, Fun) ->
     Without = least(Fun),
-    With = kymo_tracing:around_self(Mode, Tracer, Flags, {?MODULE, probe, 1}, fun() -> least(Fun) end),
+    With = kymo_tracing:around_self({Mode, Avoid}, Tracer, Flags, {?MODULE, probe, 1}, fun() -> least(Fun) end),
     (With - Without) div Events.
 
 least(Fun) -> lists:min([timed(Fun) || _ <- lists:seq(1, ?ROUNDS)]).

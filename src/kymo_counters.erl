@@ -9,8 +9,8 @@
 %% bounded number of processes between two samples.
 -module(kymo_counters).
 
--export([check/1, start/4, stop/1, info/1]).
--export([init/5]).
+-export([check/1, start/5, stop/1, info/1]).
+-export([init/1]).
 -export_type([option/0, value/0, handle/0]).
 
 -type option() :: none | pos_integer().
@@ -25,6 +25,7 @@
     recorder :: reference(),
     server :: reference(),
     interval :: option(),
+    avoid :: [kymo_faults:measure()],
     busiest = none :: none | pid(),
     %% Of the newest measurement; `asked' until it arrives.
     busy = [] :: asked | kymo_busiest:values(),
@@ -39,6 +40,9 @@
 %% Interval in ms of the check whether the system monitor is still set. It does not depend on the
 %% interval of the samples, which may be an hour.
 -define(LOOK_INTERVAL, 200).
+
+%% How long a process of a node that is not overloaded takes to answer, at most, in ms.
+-define(PROMPT, 100).
 
 %% Values per record. The library adds one value of its own to each.
 -define(AT_ONCE, 100).
@@ -55,13 +59,13 @@ check(Interval) -> is_integer(Interval) andalso Interval >= ?LEAST andalso Inter
 %% @doc Starts the process for the calling process, the server; starts none if neither counters
 %% nor the system monitor are to be recorded. Returns when the first sample has been taken and
 %% the system monitor is set.
--spec start(State :: reference(), option(), kymo_monitor:option(), kymo_tracing:mode()) -> handle().
-start(_, none, none, _) ->
+-spec start(State :: reference(), option(), kymo_monitor:option(), kymo_tracing:mode(), [kymo_faults:measure()]) -> handle().
+start(_, none, none, _, _) ->
     none;
-start(State, Interval, Monitor, Mode) ->
+start(State, Interval, Monitor, Mode, Avoid) ->
     Settings = kymo_monitor:options(Monitor),
-    {Pid, Down} = proc_lib:spawn_opt(?MODULE, init, [self(), State, Interval, Settings, Mode], [
-        monitor, {priority, high}
+    {Pid, Down} = spawn_opt(?MODULE, init, [{self(), State, Interval, Settings, Mode, Avoid}], [
+        monitor | kymo_server:spawn_options(high)
     ]),
     receive
         {Pid, ready} -> ok;
@@ -97,27 +101,51 @@ none() -> #{counters => none, system_monitor => none}.
 %% ---- the process ----------------------------------------------------------------
 
 %% @private
--spec init(pid(), reference(), option(), none | list(), kymo_tracing:mode()) -> ok.
-init(Server, State, Interval, Settings, Mode) ->
+-spec init({pid(), reference(), option(), none | list(), kymo_tracing:mode(), [kymo_faults:measure()]}) -> ok.
+init({Server, State, Interval, Settings, Mode, Avoid}) ->
     process_flag(sensitive, true),
     process_flag(trap_exit, true),
-    %% The runtime switches it off when the last process that has enabled it ends.
-    _ = Interval =:= none orelse erlang:system_flag(scheduler_wall_time, true),
+    _ = Interval =:= none orelse measure_wall_time(),
     Monitor =
         case Settings of
             none -> none;
-            _ -> kymo_monitor:new(Settings, Mode)
+            _ -> kymo_monitor:new(Settings, monitor_mode(Mode, Avoid))
         end,
     C = #counters{
         recorder = State,
         server = monitor(process, Server),
         interval = Interval,
+        avoid = Avoid,
         monitor = Monitor,
         next = now_ms()
     },
     Ready = look_later(look(later(sample(measuring(C))))),
     Server ! {self(), ready},
     loop(Ready).
+
+%% A process of the node, kernel_refc, switches it on, and off when the last process that has enabled
+%% it ends. In an overloaded node it may not run, so another process asks it, which ends with this one.
+measure_wall_time() ->
+    Self = self(),
+    try spawn_opt(fun() -> wall_time_for(Self) end, kymo_server:spawn_options(high)) of
+        Asks -> receive {Asks, on} -> ok after ?PROMPT -> ok end
+    catch
+        %% The node already has as many processes as it can have.
+        error:system_limit -> erlang:system_flag(scheduler_wall_time, true)
+    end.
+
+wall_time_for(Counting) ->
+    process_flag(sensitive, true),
+    Monitor = monitor(process, Counting),
+    _ = erlang:system_flag(scheduler_wall_time, true),
+    Counting ! {self(), on},
+    receive {'DOWN', Monitor, process, _, _} -> ok end.
+
+monitor_mode(Mode, Avoid) ->
+    case lists:member(monitor, Avoid) of
+        true -> global;
+        false -> Mode
+    end.
 
 loop(#counters{server = Server} = C) ->
     receive
@@ -147,7 +175,13 @@ leave(#counters{monitor = Monitor, busiest = Busiest}) ->
 
 measuring(#counters{interval = none} = C) ->
     C;
-measuring(C) ->
+measuring(#counters{avoid = Avoid} = C) ->
+    case lists:member(signals, Avoid) of
+        true -> C;
+        false -> start_measuring(C)
+    end.
+
+start_measuring(C) ->
     %% It is tried again with the next sample if the node has as many processes as it can have.
     Busiest =
         try

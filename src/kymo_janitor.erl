@@ -11,7 +11,7 @@
 -spec start(State :: reference(), kymo_tracing:t() | none, kymo_recorders:entry()) ->
     {pid(), Monitor :: reference()}.
 start(State, Tracing, Entry) ->
-    proc_lib:spawn_opt(?MODULE, init, [self(), State, Tracing, Entry], [monitor]).
+    spawn_opt(?MODULE, init, [self(), State, Tracing, Entry], [monitor | kymo_server:spawn_options(normal)]).
 
 %% @doc Reports what the server has set or is about to set. A dead janitor is not an error:
 %% the server monitors it, and starts another one.
@@ -61,8 +61,9 @@ loop(Monitor, State, Tracing, Entry) ->
         {'DOWN', Monitor, process, _, _} ->
             clear(Tracing),
             _ = kymo_tracer:stop(State),
+            _ = kymo_tracer:let_go(State),
             ok = kymo_cost:clear(maps:get(dir, Entry)),
-            kymo_recorders:ended(Entry, (kymo_tracer:info(State))#{tracing => none, taken => 0, budget => none, triggers => none,
+            kymo_recorders:ended(Entry, (kymo_tracer:info(State))#{tracing => none, taken => 0, measures => [], budget => none, triggers => none,
                 counters => none, system_monitor => none});
         _ ->
             loop(Monitor, State, Tracing, Entry)

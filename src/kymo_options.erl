@@ -3,7 +3,7 @@
 %% for error messages.
 -module(kymo_options).
 
--export([start/0, trace/0, check_names/2, format_bad/2, format_unknown/1, most_slow/0]).
+-export([start/0, trace/0, check_names/2, format_bad/2, allowed/1, format_unknown/1, most_slow/0]).
 
 %% Microseconds; what 32-bit systems accept, which is 134 seconds.
 -define(MOST_SLOW, 134217727).
@@ -40,7 +40,7 @@ start_table() ->
         {segment_size, {range, 4096, 1048576, "bytes, a power of two"}},
         {memory, "bytes, at most 4398046511104, and enough for two segments of each thread of the runtime"},
         {dict_size, {range, 4096, 1073741824, "bytes"}},
-        {tags, "all, a list of trace tags and of calls, messages, procs, ports, running, garbage_collection"},
+        {events, "all, a list of tags"},
         {calls, {one_of, [arity, arguments]}},
         {returns, {one_of, [none, values]}},
         {messages, {one_of, [none, size, contents]}},
@@ -67,6 +67,8 @@ trace_table() ->
         {slow, io_lib:format("a map of patterns to microseconds, each from 0 to ~b", [?MOST_SLOW])},
         {scope, {one_of, [local, global]}},
         {returns, {one_of, [true, false]}},
+        {garbage_collection, {one_of, [auto, always]}},
+        {received_messages, {one_of, [auto, always]}},
         {senders, {one_of, [true, false]}}
     ].
 
@@ -87,10 +89,12 @@ check_names(Options, Known) ->
 format_bad(trace, Value) ->
     io_lib:format("the second argument of trace/2 is ~0tp; allowed: a map of options", [Value]);
 format_bad(Key, Value) ->
-    Kinds = lists:usort([Kind || {K, Kind} <- start_table() ++ trace_table(), K =:= Key]),
-    [io_lib:format("~0tp is ~0tP", [Key, Value, 20]) | [["; allowed: ", allowed(Kinds)] || Kinds =/= []]].
+    [io_lib:format("~0tp is ~0tP", [Key, Value, 20]) | [["; allowed: ", Allowed] || [_ | _] = Allowed <- [allowed(Key)]]].
 
-allowed(Kinds) -> lists:join(", ", [kind(Kind) || Kind <- Kinds]).
+%% @doc The allowed values of an option; none if there is no such option.
+-spec allowed(term()) -> iolist().
+allowed(Key) ->
+    lists:join(", ", [kind(Kind) || Kind <- lists:usort([Kind || {K, Kind} <- start_table() ++ trace_table(), K =:= Key])]).
 
 kind({one_of, Atoms}) -> atoms(Atoms);
 kind({some_of, Atoms}) -> ["a list of ", atoms(Atoms)];

@@ -34,7 +34,7 @@
 ensure() ->
     case whereis(?MODULE) of
         undefined ->
-            case gen_server:start({local, ?MODULE}, ?MODULE, [], []) of
+            case gen_server:start({local, ?MODULE}, ?MODULE, [], [{spawn_opt, kymo_server:spawn_options(high)}]) of
                 {ok, Pid} -> Pid;
                 {error, {already_started, Pid}} -> Pid
             end;
@@ -85,6 +85,8 @@ call(Request) ->
 -spec init([]) -> {ok, #recorders{}}.
 init([]) ->
     process_flag(sensitive, true),
+    %% A process of the application may link to all others, and fail.
+    process_flag(trap_exit, true),
     {ok, #recorders{}}.
 
 %% @private

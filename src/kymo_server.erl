@@ -7,7 +7,7 @@
 
 -behaviour(gen_server).
 
--export([start/1, start_link/1, find/1, call/2]).
+-export([start/1, start_link/1, find/1, call/2, priority/1, spawn_options/1, name_all/5]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -record(server, {
@@ -20,6 +20,9 @@
     tracing = none :: none | kymo_tracing:t(),
     taken = kymo_taken:new() :: kymo_taken:t(),
     arity :: boolean(),
+    %% What faults of the runtime make it avoid, and what that has affected so far.
+    avoid :: [kymo_faults:measure()],
+    measures = [] :: [kymo_faults:described()],
     budget = none :: none | kymo_budget:t(),
     max_names :: non_neg_integer(),
     names = #{} :: kymo_names:known(),
@@ -43,6 +46,9 @@
 
 %% Interval at which a recorder with limits is checked, in ms.
 -define(CHECK_INTERVAL, 200).
+%% The server asks processes for their names for so many milliseconds. In an overloaded node, each answers only after
+%% all others have run.
+-define(NAMES_WITHIN, 2000).
 
 %% Interval in ms of the check that settings are still in place, and the number of functions
 %% checked each time. A function takes about a microsecond.
@@ -80,9 +86,29 @@ start_child(Args) ->
 start_link(Args) -> gen_server_start(start_link, Args).
 
 gen_server_start(Start, #{name := undefined} = Args) ->
-    gen_server:Start(?MODULE, Args, []);
+    gen_server:Start(?MODULE, Args, [{spawn_opt, spawn_options(normal)}]);
 gen_server_start(Start, #{name := Name} = Args) ->
-    gen_server:Start({local, registered(Name)}, ?MODULE, Args, []).
+    gen_server:Start({local, registered(Name)}, ?MODULE, Args, [{spawn_opt, spawn_options(normal)}]).
+
+%% @doc The options of spawn_opt/2 for each process of kymo: its priority, and no limit for its heap. With
+%% the limit that a node may have for all processes, it could be killed.
+-spec spawn_options(normal | high) -> [{priority, normal | high | max} | {max_heap_size, 0}].
+spawn_options(Least) -> [priority(Least), {max_heap_size, 0}].
+
+%% @doc The priority of the calling process if that is higher than this one, as an option of
+%% spawn_opt/2. So a process that must not starve in an overloaded node starts others that do
+%% not, either.
+-spec priority(normal | high) -> {priority, normal | high | max}.
+priority(Least) ->
+    case process_info(self(), priority) of
+        {priority, max} -> {priority, max};
+        {priority, high} -> {priority, high};
+        _ -> {priority, Least}
+    end.
+
+raise_priority(Least) ->
+    {priority, Level} = priority(Least),
+    process_flag(priority, Level).
 
 %% The prefix separates names of recorders from those of other processes.
 registered(Name) -> list_to_atom("kymo:" ++ atom_to_list(Name)).
@@ -139,6 +165,7 @@ init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := Ma
     process_flag(trap_exit, true),
     case kymo_tracer:open(Options#{owner => tracer_owner(Owner)}) of
         {ok, State} ->
+            ok = kymo_names:define_own(State, {?MODULE, init, 1}),
             is_map_key(limit, Options) andalso check_later(),
             look_later(),
             #{dir := Dir, policy := Policy} = kymo_tracer:info(State),
@@ -151,20 +178,25 @@ init(#{owner := Owner, name := Name, mode := Mode, budget := Budget, names := Ma
                 since => erlang:system_time(millisecond)
             },
             #{counters := Interval, system_monitor := Settings} = Args,
-            {ok, #server{
+            Avoid = kymo_faults:avoided(),
+            Server = #server{
                 state = State,
+                avoid = Avoid,
                 counted = {Interval, Settings},
-                counters = kymo_counters:start(State, Interval, Settings, Mode),
+                counters = kymo_counters:start(State, Interval, Settings, Mode, Avoid),
                 entry = Entry,
                 recorders = kymo_recorders:enter(Entry),
                 owner = watch_owner(Owner),
                 janitor = kymo_janitor:start(State, none, Entry),
                 mode = Mode,
-                budget = budget(Budget, Mode, Dir, State),
+                budget = budget(Budget, Mode, Dir, State, Avoid),
                 arity = maps:get(calls, Options, arity) =:= arity,
                 max_names = MaxNames,
                 triggers = kymo_trigger_server:new(maps:get(triggers, Args), State)
-            }};
+            },
+            {ok, measures(
+                [signals || Interval =/= none orelse MaxNames > 0] ++ [monitor || Settings =/= none], Server
+            )};
         {error, Reason} ->
             {stop, {shutdown, Reason}}
     end.
@@ -178,11 +210,11 @@ watch_owner(none) -> none;
 watch_owner(Owner) -> monitor(process, Owner).
 
 %% With a budget the process has high priority, so that it reacts even if the node is overloaded.
-budget(none, _, _, _) ->
+budget(none, _, _, _, _) ->
     none;
-budget(Budget, Mode, Dir, State) ->
-    Costs = kymo_cost:measure(Mode, Dir),
-    process_flag(priority, high),
+budget(Budget, Mode, Dir, State, Avoid) ->
+    Costs = kymo_cost:measure(Mode, Dir, Avoid),
+    _ = raise_priority(high),
     ok = kymo_tracer:budget(State, kymo_budget:ppm(Budget), kymo_budget:events(Budget)),
     budget_later(),
     kymo_budget:new(Budget, Costs).
@@ -191,7 +223,9 @@ budget_later() -> erlang:send_after(kymo_budget:interval(), self(), budget).
 
 check_later() -> erlang:send_after(?CHECK_INTERVAL, self(), check).
 
-look_later() -> erlang:send_after(?LOOK_INTERVAL, self(), look).
+%% As a cast: gen_server only logs any other message that no module handles, so that this process would stay if
+%% somebody deleted the module.
+look_later() -> erlang:send_after(?LOOK_INTERVAL, self(), {'$gen_cast', look}).
 
 %% @private
 -spec handle_call(term(), gen_server:from(), #server{}) ->
@@ -221,11 +255,13 @@ handle_call({untrace, Spec}, _, S) ->
     {Reply, Untraced} = untrace(Spec, without_session(S)),
     {reply, Reply, Untraced};
 handle_call({snapshot, Dir}, _, S) ->
-    Named = define_names(processes, look(?LOOK_FUNCTIONS_ASKED, S)),
+    Named = define_names(quiet, processes, look(?LOOK_FUNCTIONS_ASKED, S)),
     {reply, kymo_tracer:snapshot(S#server.state, Dir), Named};
 handle_call(info, _, S) ->
     Looked = look(?LOOK_FUNCTIONS_ASKED, S),
     {reply, {ok, info(Looked)}, Looked};
+handle_call(progress, _, #server{state = State, budget = Budget} = S) ->
+    {reply, {ok, (kymo_tracer:info(State))#{budget => describe(Budget)}}, S};
 handle_call(stop, _, S) ->
     {Info, Stopped} = finish(S),
     {stop, normal, {ok, Info}, Stopped}.
@@ -233,14 +269,17 @@ handle_call(stop, _, S) ->
 %% @private The names of all processes are looked up after the caller has its answer.
 -spec handle_continue(names | finish, #server{}) -> {noreply, #server{}} | {stop, normal, #server{}}.
 handle_continue(names, #server{budget = none} = S) ->
-    {noreply, define_names(processes, S)};
+    {noreply, define_names(ask, processes, S)};
 handle_continue(names, S) ->
     {noreply, define_names_beside(S)};
 handle_continue(finish, S) ->
     {stop, normal, S}.
 
 %% @private
--spec handle_cast(term(), #server{}) -> {noreply, #server{}}.
+-spec handle_cast(term(), #server{}) -> {noreply, #server{}} | {stop, normal, #server{}}.
+handle_cast(look, S) ->
+    look_later(),
+    stop_if_ended(look(?LOOK_FUNCTIONS, S));
 handle_cast(_, S) ->
     {noreply, S}.
 
@@ -258,7 +297,7 @@ handle_info({'DOWN', Ref, process, _, _}, #server{counters = {_, Ref}} = S) ->
     {noreply, S};
 handle_info(counters, #server{counted = {Interval, Settings}} = S) ->
     {noreply, replaced(counters, S, fun() ->
-        S#server{counters = kymo_counters:start(S#server.state, Interval, Settings, S#server.mode)}
+        S#server{counters = kymo_counters:start(S#server.state, Interval, Settings, S#server.mode, S#server.avoid)}
     end)};
 handle_info({'DOWN', Ref, process, _, _} = Down, #server{recorders = Ref} = S) ->
     {noreply, replaced(Down, S, fun() -> S#server{recorders = kymo_recorders:enter(S#server.entry)} end)};
@@ -267,9 +306,6 @@ handle_info(triggers, #server{triggers = T} = S) ->
 handle_info(check, S) ->
     check_later(),
     stop_if_ended(S);
-handle_info(look, S) ->
-    look_later(),
-    stop_if_ended(look(?LOOK_FUNCTIONS, S));
 handle_info(names, S) ->
     {noreply, define_names_beside(S)};
 handle_info({names, Known}, S) ->
@@ -305,15 +341,25 @@ terminate(_, S) ->
 finish(#server{stopped = true} = S) ->
     {none, S};
 finish(#server{entry = Entry, state = State, triggers = T} = S) ->
-    Quiet = S#server{triggers = kymo_trigger_server:stop(T)},
-    Cleared = clear(define_names(processes, look(?LOOK_FUNCTIONS_ASKED, Quiet))),
+    Looked = look(?LOOK_FUNCTIONS_ASKED, S#server{triggers = kymo_trigger_server:stop(T)}),
     Counted = kymo_counters:info(S#server.counters),
-    Ended = Cleared#server{counters = kymo_counters:stop(S#server.counters)},
+    Ended = ended(Looked#server{counters = kymo_counters:stop(S#server.counters)}),
     _ = kymo_tracer:stop(State),
+    _ = kymo_tracer:let_go(State),
     Info = maps:merge(info(Ended), Counted),
     kymo_recorders:ended(Entry, Info),
     unregister_name(Entry),
     {Info, Ended#server{stopped = true}}.
+
+%% Removes the settings, and names the processes that were spawned while it recorded. Both wake
+%% processes, and the recording should not show that: processes are asked for their names only after
+%% tracing has ended, and nothing is recorded any more when flags have to be removed one by one.
+ended(#server{mode = session} = S) ->
+    define_names(ask, processes, clear(S));
+ended(#server{state = State} = S) ->
+    Named = define_names(quiet, processes, S),
+    _ = kymo_tracer:pause(State),
+    clear(Named).
 
 unregister_name(#{name := undefined}) ->
     ok;
@@ -326,18 +372,65 @@ unregister_name(#{name := Name}) ->
 tracer(#server{state = State}) -> {kymo_tracer, State}.
 
 %% On an error nothing has changed; a session that was created for the call is removed.
-trace(Spec, S0) ->
+trace(Given, S) ->
+    case without_unsafe(Given, S) of
+        {ok, Spec, Measured} -> trace_safely(Spec, Measured);
+        {error, _} = Error -> {Error, S}
+    end.
+
+trace_safely(Spec, S0) ->
     S = without_session(S0),
     Ready = ensure_tracing(S),
     case calmly(S, fun() -> kymo_tracing:plan(Ready#server.tracing, with_arity(Spec, S)) end) of
         {ok, Plan, Planned} ->
-            Named = define_names(pids(Spec), update(Planned, Ready)),
+            Named = define_names(ask, pids(Spec), update(Planned, Ready)),
             {Result, Set} = kymo_tracing:apply_plan(Planned, Plan),
-            {{ok, Result}, Named#server{tracing = Set}};
+            {{ok, Result}, look(1, Named#server{tracing = Set})};
         {error, _} = Error when S#server.tracing =:= none ->
             {Error, clear(Ready)};
         {error, _} = Error ->
             {Error, Ready}
+    end.
+
+%% Leaves out the events that can do harm on this runtime.
+without_unsafe(Spec, S) ->
+    lists:foldl(
+        fun({Flag, Measure}, {ok, Left, Measured}) -> without(Flag, Measure, Left, Measured);
+           (_, Error) -> Error
+        end,
+        {ok, Spec, S},
+        [{garbage_collection, collections}, {'receive', received}]
+    ).
+
+without(Flag, Measure, #{process_flags := Flags, always := Always} = Spec, #server{avoid = Avoid} = S) ->
+    case lists:member(Flag, Flags) andalso not lists:member(Flag, Always) andalso lists:member(Measure, Avoid) of
+        true ->
+            Left = Spec#{process_flags := Flags -- [Flag]},
+            case is_empty(Left) orelse is_watched(Measure, S) of
+                true -> {error, kymo_faults:unsafe(Measure)};
+                false -> {ok, Left, measures([Measure], S)}
+            end;
+        false ->
+            {ok, Spec, S}
+    end.
+
+%% A trigger has no other events.
+is_watched(collections, S) -> kymo_trigger_server:watches(<<"collection,">>, S#server.triggers);
+is_watched(received, _) -> false.
+
+is_empty(#{process_flags := Flags, ports := Ports, port_flags := PortFlags, functions := Functions}) ->
+    Flags -- [set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link] =:= [] andalso
+        (Ports =:= none orelse PortFlags =:= []) andalso Functions =:= [].
+
+%% Notes the measures that are in force on this runtime and were not noted before in the recording.
+measures(Wanted, #server{avoid = Avoid, measures = Known, state = State} = S) ->
+    case [M || M <- Wanted, lists:member(M, Avoid), not lists:any(fun(#{measure := K}) -> K =:= M end, Known)] of
+        [] ->
+            S;
+        New ->
+            All = Known ++ [kymo_faults:measure(M) || M <- New],
+            ok = kymo_tracer:note_measures(State, kymo_faults:encoded(All)),
+            S#server{measures = All}
     end.
 
 %% Runs slow work that is not urgent at normal priority: with a budget this process has high
@@ -345,8 +438,14 @@ trace(Spec, S0) ->
 calmly(#server{budget = none}, Fun) ->
     Fun();
 calmly(_, Fun) ->
-    high = process_flag(priority, normal),
-    try Fun() after process_flag(priority, high) end.
+    case priority(normal) of
+        %% It has this priority because normal processes do not run.
+        {priority, max} ->
+            Fun();
+        {priority, Level} ->
+            Level = process_flag(priority, normal),
+            try Fun() after process_flag(priority, Level) end
+    end.
 
 untrace(_, #server{tracing = none} = S) ->
     {ok, S};
@@ -380,9 +479,9 @@ with_arity(Spec, _) ->
 pids(#{processes := Pids}) when is_list(Pids) -> Pids;
 pids(_) -> [].
 
-ensure_tracing(#server{tracing = none, mode = Mode} = S) ->
+ensure_tracing(#server{tracing = none, mode = Mode, avoid = Avoid} = S) ->
     %% The janitor gets the session before anything is set in it.
-    Ready = update(kymo_tracing:new(Mode, tracer(S)), S),
+    Ready = update(kymo_tracing:new(Mode, tracer(S), Avoid), S),
     update(kymo_tracing:watch(Ready#server.tracing), Ready);
 ensure_tracing(S) ->
     S.
@@ -547,24 +646,35 @@ taken(Taken, #server{state = State, taken = Before} = S) ->
     end,
     S#server{taken = Taken}.
 
-define_names(Which, #server{state = State, max_names = Max, names = Known} = S) ->
+define_names(How, Which, #server{state = State, max_names = Max, names = Known} = S) ->
     case is_ended(S) of
         true -> S;
-        false -> S#server{names = kymo_names:define(State, Which, Max, Known)}
+        false -> S#server{names = kymo_names:define(State, how(How, S), ?NAMES_WITHIN, Which, Max, Known)}
+    end.
+
+how(How, #server{avoid = Avoid}) ->
+    case lists:member(signals, Avoid) of
+        true -> registered;
+        false -> How
     end.
 
 %% Looks up names in a process of its own: a process may answer only when it is scheduled, and
 %% checks of the budget must not wait for that.
 define_names_beside(#server{state = State, max_names = Max, names = Known} = S) ->
     Server = self(),
+    How = how(ask, S),
     _ = is_ended(S) orelse
         replaced(names, S, fun() ->
-            spawn_link(fun() ->
-                process_flag(sensitive, true),
-                Server ! {names, kymo_names:define(State, processes, Max, Known)}
-            end)
+            spawn_opt(?MODULE, name_all, [Server, State, How, Max, Known], [link, {max_heap_size, 0}])
         end),
     S.
+
+%% @private Spawned with this function, so that readers know the process as kymo's own.
+-spec name_all(pid(), reference(), kymo_names:how(), non_neg_integer(), kymo_names:known()) -> ok.
+name_all(Server, State, How, Max, Known) ->
+    process_flag(sensitive, true),
+    Server ! {names, kymo_names:define(State, How, infinity, processes, Max, Known)},
+    ok.
 
 %% Starts a process. While the node already has as many processes as it can have, which a recorder
 %% must survive, the message is sent again later instead.
@@ -577,8 +687,9 @@ replaced(Message, S, Start) ->
             S
     end.
 
-info(#server{state = State, tracing = T, taken = Taken, budget = Budget, triggers = Triggers, counters = Counters}) ->
+info(#server{state = State, tracing = T, taken = Taken, budget = Budget, triggers = Triggers, counters = Counters} = S) ->
     Info = (maps:merge(kymo_tracer:info(State), kymo_counters:info(Counters)))#{
+        measures => S#server.measures,
         taken => kymo_taken:count(Taken),
         budget => describe(Budget),
         triggers => kymo_trigger_server:info(Triggers)

@@ -14,7 +14,7 @@ calls(Functions, Options) ->
         Start = #{calls => arguments, returns => values},
         Spec = #{functions => Functions, returns => true},
         Tags = "call,return_from,exception_from",
-        Args = ["print", "--follow", "--quiet", "--tag", Tags, "--limit", integer_to_list(Count)],
+        Args = ["print", "--follow", "--quiet", "--events", Tags, "--limit", integer_to_list(Count)],
         Nothing = io_lib:format("no calls of these functions in ~b ms", [Time]),
         recorded(Asked, Start, Spec, fun(Recorder) -> stop_in(Time, Recorder) end, Args, Nothing)
     end).
@@ -120,7 +120,7 @@ recorded(Asked, Start, Spec, Wait, Args, Nothing) ->
 %% The caller owns the recorder, which ends with it. Removes the folder, too, if the shell is
 %% interrupted.
 remove_after(Caller, {kymo_recorder, Server, _, _}, Dir) ->
-    spawn(fun() ->
+    spawn_opt(fun() ->
         Monitor = monitor(process, Caller),
         receive
             done -> ok;
@@ -129,17 +129,17 @@ remove_after(Caller, {kymo_recorder, Server, _, _}, Dir) ->
         Ended = monitor(process, Server),
         receive {'DOWN', Ended, process, _, _} -> ok end,
         kymo_folder:remove_recording(Dir)
-    end).
+    end, kymo_server:spawn_options(normal)).
 
 %% Stops the recorder after Time from now, if it has not ended before.
 stop_in(Time, {kymo_recorder, Server, _, _} = Recorder) ->
-    spawn(fun() ->
+    spawn_opt(fun() ->
         Monitor = monitor(process, Server),
         receive
             {'DOWN', Monitor, process, _, _} -> ok
         after Time -> kymo:stop(Recorder)
         end
-    end).
+    end, kymo_server:spawn_options(normal)).
 
 ended(Recorder, Time) ->
     receive after Time -> ok end,

@@ -20,6 +20,8 @@
     ports := none | all | existing | new | [port()],
     port_flags := [atom()],
     functions := [functions()],
+    %% Flags that are set also where they can do harm.
+    always := [atom()],
     senders := boolean()
 }.
 
@@ -62,8 +64,12 @@ checked(Spec) ->
         ports => tracees(ports, maps:get(ports, Spec, DefaultPorts), fun port/1),
         port_flags => PortFlags,
         functions => Functions,
+        always => [Flag || {Key, Flag} <- always(), one_of(Key, [auto, always], auto, Spec) =:= always],
         senders => one_of(senders, [true, false], true, Spec)
     }.
+
+%% The options that have flags set on all runtimes.
+always() -> [{garbage_collection, garbage_collection}, {received_messages, 'receive'}].
 
 one_of(Key, Allowed, Default, Spec) ->
     Value = maps:get(Key, Spec, Default),

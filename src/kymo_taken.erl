@@ -4,7 +4,9 @@
 %% had happened.
 %%
 %% Each check examines the session, a bounded sample of the traced processes and ports, and a
-%% bounded number of functions; the next check continues with further functions.
+%% bounded number of functions; the next check continues with further functions. It wakes no
+%% process: it compares the trace flags of all tracers with those of the first check
+%% ({@link kymo_quiet}), and asks only a process that has lost some.
 -module(kymo_taken).
 
 -export([new/0, look/3, note/2, count/1, describe/1]).
@@ -17,7 +19,9 @@
     %% Unix time in milliseconds.
     since = none :: none | integer(),
     %% Functions that have not been examined in this round yet.
-    left = [] :: [mfa()]
+    left = [] :: [mfa()],
+    %% The trace bits of processes, and with which flags of the recorder they were read.
+    bits = #{} :: #{pid() => {Flags :: [atom()], Bits :: non_neg_integer()}}
 }).
 
 -opaque t() :: #taken{}.
@@ -47,12 +51,12 @@ look(T, Max, #taken{left = Left} = Taken) ->
         true ->
             Functions = kymo_tracing:functions(T),
             {Now, Later} = split(Max, round_of(Left, Functions)),
-            {Missing, Living} = missing_tracees(T, Taken),
+            {Missing, Living, Bits} = missing_tracees(T, Taken),
             Suspect = Missing =/= [] orelse missing_functions(T, Now, Taken) =/= [],
             {
                 case Suspect of true -> suspect; false -> clean end,
                 Living,
-                Taken#taken{left = Later}
+                Taken#taken{left = Later, bits = Bits}
             }
     end.
 
@@ -75,12 +79,35 @@ missing_functions(T, MFAs, #taken{functions = Known}) ->
         kymo_tracing:is_in_place(T, MFA) =:= false
     ].
 
-missing_tracees(T, #taken{tracees = Known}) ->
-    Seen = [{One, kymo_tracing:is_in_place(T, One)} || One <- maps:keys(kymo_tracing:tracees(T))],
+missing_tracees(T, #taken{tracees = Known, bits = Bits}) ->
+    Seen = [{One, look_at(T, One, Flags, Bits)} || {One, Flags} <- maps:to_list(kymo_tracing:tracees(T))],
     {
         [One || {One, false} <- Seen, not is_map_key(One, Known)],
-        kymo_tracing:forget_tracees(T, [One || {One, gone} <- Seen])
+        kymo_tracing:forget_tracees(T, [One || {One, gone} <- Seen]),
+        maps:from_list([{One, Kept} || {One, Result} <- Seen, Kept <- kept(Result, maps:find(One, Bits))])
     }.
+
+%% `gone', or whether the flags are in place; true with the bits if they were compared. A process that
+%% is executing is left to the next check.
+look_at(T, One, Flags, Bits) when is_pid(One) ->
+    case {kymo_quiet:trace_bits(One), Bits} of
+        {{ok, Now}, #{One := {Flags, Before}}} when Now band Before =:= Before -> {true, {Flags, Before}};
+        {{ok, Now}, #{One := {Flags, _}}} ->
+            case kymo_tracing:is_in_place(T, One) of
+                true -> {true, {Flags, Now}};
+                Other -> Other
+            end;
+        {{ok, Now}, _} -> {true, {Flags, Now}};
+        {busy, _} -> true;
+        {gone, _} -> gone
+    end;
+look_at(T, One, _, _) ->
+    kymo_tracing:is_in_place(T, One).
+
+kept({true, Compared}, _) -> [Compared];
+kept(gone, _) -> [];
+kept(_, {ok, Before}) -> [Before];
+kept(_, error) -> [].
 
 %% @doc Examines everything, and adds what is missing.
 -spec note(kymo_tracing:t(), t()) -> t().
@@ -90,7 +117,7 @@ note(T, Taken) ->
             since(Taken#taken{session = true});
         true ->
             MFAs = missing_functions(T, maps:keys(kymo_tracing:functions(T)), Taken),
-            {Tracees, _} = missing_tracees(T, Taken),
+            {Tracees, _, _} = missing_tracees(T, Taken),
             since(Taken#taken{
                 functions = add(MFAs, Taken#taken.functions), tracees = add(Tracees, Taken#taken.tracees)
             })

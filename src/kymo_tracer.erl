@@ -33,7 +33,7 @@
 
 -behaviour(erl_tracer).
 
--export([define_process/4, define_process/6, info/1, note_taken/2, open/1, pause/1, resume/1, snapshot/2, stop/1]).
+-export([define_process/4, define_process/6, info/1, let_go/1, note_measures/2, note_taken/2, open/1, pause/1, resume/1, snapshot/2, stop/1]).
 -export([budget/3, note_shed/4, rates/1, sample/3]).
 -export([note_counters/2, note_monitor/5]).
 -export([format_library/1, load_library/1, priv_dirs/0]).
@@ -65,7 +65,7 @@
           memory => pos_integer(),
           segment_size => pos_integer(),
           dict_size => pos_integer(),
-          tags => [tag()] | all,
+          events => [tag()] | all,
           calls => arity | arguments,
           returns => none | values,
           messages => none | size | contents,
@@ -97,7 +97,7 @@
 %%   less if `memory' is small for the number of threads</dd>
 %% <dt>`dict_size'</dt><dd>bytes of `memory' for names, 4096 to 1073741824; default: a
 %%   twelfth of `memory'</dd>
-%% <dt>`tags'</dt><dd>only these events are recorded; default `all'</dd>
+%% <dt>`events'</dt><dd>only these events are recorded; default `all'</dd>
 %% <dt>`calls'</dt><dd>`arity' (default), or `arguments'</dd>
 %% <dt>`returns'</dt><dd>the values of `return_from' and `exception_from': `none' (default)
 %%   or `values'</dd>
@@ -127,7 +127,7 @@
                 | too_many_recorders
                 | file:posix().
 %% `bad_option': a value that is not allowed; for `memory' with the minimum for this node and
-%% the other options, in bytes. `enospc': the file system has too little space; both numbers
+%% the other options, in bytes. `enospc': the file system has too little space, or a tmpfs too little memory; both numbers
 %% are bytes. `unknown_option': no option has this name. `no_library': see {@link
 %% no_library()}. `too_many_recorders': 64 recorders of this node are open. POSIX codes: the
 %% folder or its files could not be created; `eexist': the folder contains a recording.
@@ -204,6 +204,9 @@
 %% Functions whose names are looked up in one go, so that no scheduler is kept for long.
 -define(NOTED_AT_ONCE, 512).
 
+%% KYMO_MEASURES_BYTES of kymo_format.h.
+-define(MEASURES_BYTES, 1536).
+
 -define(EXPLAIN(Call, Args),
         try
             Call
@@ -267,6 +270,13 @@ resume(State) ->
 info(State) ->
     ?EXPLAIN(nif_info(State), [State]).
 
+%% @doc Keeps no file of a stopped recorder open or mapped, so that the space of files that are
+%% removed is free although a tracer with this state still exists. Snapshots fail with `eshutdown' from
+%% then on. `ebusy': it has not been stopped.
+-spec let_go(state()) -> ok | {error, file:posix() | ebusy}.
+let_go(State) ->
+    ?EXPLAIN(nif_let_go(State), [State]).
+
 %% @doc Copies what the recorder holds now into a new recording in the folder `Dir', without
 %% stopping it. Returns how many segments and events were copied. Errors are those of {@link
 %% open/1}.
@@ -311,6 +321,13 @@ checked_name(Name) ->
 -spec note_taken(state(), Count :: non_neg_integer()) -> ok.
 note_taken(State, Count) ->
     ?EXPLAIN(nif_note_taken(State, Count), [State, Count]).
+
+%% @doc Notes in the recording what the recorder leaves undone because of faults of this runtime, as
+%% {@link kymo_faults:encoded/1} writes it. The text must begin with that of the call before. Allowed
+%% after the end, too.
+-spec note_measures(state(), Text :: binary()) -> ok.
+note_measures(State, Text) ->
+    ?EXPLAIN(nif_note_measures(State, Text), [State, Text]).
 
 %% @doc Notes the recorder's budget in the recording: millionths of the time of each
 %% scheduler, and events per second. 0 means no bound.
@@ -378,6 +395,9 @@ format_error(badarg, [{?MODULE, define_process, [State, Pid, Name, MFA | Relativ
 format_error(badarg, [{?MODULE, note_taken, [State, Count], _} | _]) ->
     explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
              {2, is_uint64(Count), <<"not a number from 0 to 2^64 - 1">>}]);
+format_error(badarg, [{?MODULE, note_measures, [State, Text], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
+             {2, is_binary(Text) andalso byte_size(Text) =< ?MEASURES_BYTES, <<"not a binary of at most 1536 bytes">>}]);
 format_error(badarg, [{?MODULE, budget, [State, Millionths, Events], _} | _]) ->
     explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>} |
              [{N, is_uint64(Arg), <<"not a number from 0 to 2^64 - 1">>} || {N, Arg} <- [{2, Millionths}, {3, Events}]]]);
@@ -593,9 +613,11 @@ nif_stop(_State) -> ?NOT_LOADED.
 nif_pause(_State) -> ?NOT_LOADED.
 nif_resume(_State) -> ?NOT_LOADED.
 nif_info(_State) -> ?NOT_LOADED.
+nif_let_go(_State) -> ?NOT_LOADED.
 nif_snapshot(_State, _Dir) -> ?NOT_LOADED.
 nif_define_process(_State, _Pid, _Name, _MFA, _Parent, _Caller) -> ?NOT_LOADED.
 nif_note_taken(_State, _Count) -> ?NOT_LOADED.
+nif_note_measures(_State, _Text) -> ?NOT_LOADED.
 nif_budget(_State, _Millionths, _Events) -> ?NOT_LOADED.
 nif_rates(_State) -> ?NOT_LOADED.
 nif_sample(_State, _Since, _Most) -> ?NOT_LOADED.

@@ -13,7 +13,7 @@
 %% dies in between: clearing more than was set is harmless.
 -module(kymo_tracing).
 
--export([modes/0, new/2, watch/1, loaded/1, plan/2, replan/1, unplan/2, apply_plan/2, clear/1, describe/1]).
+-export([end_left/0, clear_left/1, modes/0, new/3, watch/1, loaded/1, plan/2, replan/1, unplan/2, apply_plan/2, clear/1, describe/1]).
 -export([shed/3, changed/2, apply_shed/3, give_back/3, apply_give_back/3, can_give_back/2, is_slow/2, kinds/1, around_self/5]).
 -export([is_alive/1, functions/1, tracees/1, is_in_place/2, forget_tracees/2, drain/0]).
 -export_type([t/0, mode/0, plan/0, result/0, tracees/0, kind/0, change/0]).
@@ -23,6 +23,7 @@
 -record(tracing, {
     mode :: mode(),
     tracer :: kymo:tracer(),
+    avoid :: [kymo_faults:measure()],
     session = none :: term(),
     %% What was set or is about to be set, and what the last plan has replaced.
     functions = #{} :: kymo_wanted:set(),
@@ -30,6 +31,10 @@
     patterns = [] :: kymo_wanted:t(),
     %% A sample of the processes and ports with flags, to detect that flags were removed.
     tracees = #{} :: tracees(),
+    %% The flags that trace_info shows for these bits of kymo_quiet.
+    shown = #{} :: #{pos_integer() => [Flag :: atom()]},
+    %% Processes and ports that other tracers traced when flags of all were set.
+    others = [] :: [pid() | port()],
     senders = false :: boolean(),
     %% What a budget has shed; and the requests that set or removed flags of processes and
     %% ports, the last first.
@@ -72,6 +77,8 @@
 -define(SENDER, [{['_', '$1', '_'], [], [{message, '$1'}]}]).
 %% The size of the sample of processes and ports.
 -define(MAX_SAMPLE, 128).
+%% The name of the sessions of recorders, which no other tool gives to its own.
+-define(SESSION, '$kymo').
 %% Flags that the runtime clears itself, or that trace_info does not show.
 -define(PASSING_FLAGS, [set_on_first_spawn, set_on_first_link]).
 %% Setting up to this many functions takes a negligible time.
@@ -82,7 +89,8 @@
 %% @doc The modes that this runtime supports, the best first.
 -spec modes() -> [mode()].
 modes() ->
-    _ = code:ensure_loaded(api()),
+    %% Where there is no such module, the code server would look for it, and may hang.
+    _ = list_to_integer(erlang:system_info(otp_release)) >= 27 andalso code:ensure_loaded(api()),
     case erlang:function_exported(api(), session_create, 3) of
         true -> [session, global];
         false -> [global]
@@ -98,18 +106,20 @@ runtime(Function, Arguments) -> apply(erlang, Function, Arguments).
 
 %% @doc The initial state, in which nothing is traced. A session ends with the last reference to
 %% it.
--spec new(mode(), kymo:tracer()) -> t().
-new(session, Tracer) ->
-    #tracing{mode = session, tracer = Tracer, session = session(Tracer)};
-new(global, Tracer) ->
-    #tracing{mode = global, tracer = Tracer, watcher = self()}.
+-spec new(mode(), kymo:tracer(), [kymo_faults:measure()]) -> t().
+new(session, Tracer, Avoid) ->
+    #tracing{mode = session, tracer = Tracer, avoid = Avoid, session = session(Tracer)};
+new(global, Tracer, Avoid) ->
+    #tracing{mode = global, tracer = Tracer, avoid = Avoid, watcher = self()}.
+
+avoids(Measure, #tracing{avoid = Avoid}) -> lists:member(Measure, Avoid).
 
 %% If the runtime supports it, the session keeps its patterns when code is loaded.
 session(Tracer) ->
     try
-        (api()):session_create(kymo, Tracer, [keep_patterns])
+        (api()):session_create(?SESSION, Tracer, [keep_patterns])
     catch
-        error:badarg -> (api()):session_create(kymo, Tracer, [])
+        error:badarg -> (api()):session_create(?SESSION, Tracer, [])
     end.
 
 %% @doc Plans what to set, and checks for conflicts with other tracers.
@@ -117,6 +127,7 @@ session(Tracer) ->
 plan(T, Spec) ->
     try
         check_tracees(T, Spec),
+        check_callers(T, Spec),
         {Functions, Skipped} = lists:mapfoldl(
             fun(Pattern, Acc) -> free_or_fail(T, Pattern, Acc) end, [], maps:get(functions, Spec)
         ),
@@ -166,13 +177,20 @@ moved(#tracing{functions = Old}, Set) ->
         Old
     ).
 
-check_tracees(#tracing{mode = session}, #{processes := Processes, ports := Ports}) ->
-    [fail({no_process, P}) || is_list(Processes), P <- Processes, not is_process_alive(P)],
+check_tracees(#tracing{mode = session} = T, #{processes := Processes, ports := Ports}) ->
+    [fail({no_process, P}) || is_list(Processes), P <- Processes, not is_living(T, P)],
     [fail({no_port, P}) || is_list(Ports), P <- Ports, erlang:port_info(P, id) =:= undefined],
     ok;
 check_tracees(T, #{processes := Processes, ports := Ports}) ->
     check_free(T, Processes, new_processes, no_process),
     check_free(T, Ports, new_ports, no_port).
+
+%% Without a signal to the process if signals are avoided.
+is_living(T, P) ->
+    case avoids(signals, T) of
+        true -> lists:member(P, processes());
+        false -> is_process_alive(P)
+    end.
 
 check_free(T, Who, New, _) when Who =:= all; Who =:= new ->
     check_free(T, [New], New, none);
@@ -190,6 +208,20 @@ check_free(T, Who, _, Missing) when is_list(Who) ->
 check_free(_, _, _, _) ->
     ok.
 
+%% A pattern holds for every process that is traced for calls, whichever tracer traces it. dbg and the
+%% like are then sent calls that they have not asked for; eprof ends with the first one.
+check_callers(#tracing{mode = global}, #{functions := [_ | _]}) ->
+    case whereis(eprof) of
+        undefined -> ok;
+        Eprof ->
+            _ = [fail({calls_traced, P}) || P <- processes(), may_be_traced(P), has_tracer(P, Eprof)],
+            ok
+    end;
+check_callers(_, _) ->
+    ok.
+
+has_tracer(P, Tracer) -> runtime(trace_info, [P, tracer]) =:= {tracer, Tracer}.
+
 %% Which tracer traces this process or port.
 holder(#tracing{tracer = Tracer}, Tracee) ->
     try runtime(trace_info, [Tracee, tracer]) of
@@ -200,6 +232,17 @@ holder(#tracing{tracer = Tracer}, Tracee) ->
     catch
         error:badarg -> dead
     end.
+
+%% Finds out without asking the process, which would wake it, and in an overloaded node has to run
+%% before it answers.
+may_be_traced(Pid) when is_pid(Pid) ->
+    case kymo_quiet:trace_bits(Pid) of
+        {ok, 0} -> false;
+        gone -> false;
+        _ -> true
+    end;
+may_be_traced(_) ->
+    true.
 
 free_or_fail(T, Pattern, Skipped) ->
     case free(T, Pattern, Skipped) of
@@ -262,7 +305,7 @@ apply_plan(T, #{spec := Spec, set := Set, unset := Unset, senders := Senders, sk
     Others = others(T, Processes, processes()) ++ others(T, Ports, erlang:ports()),
     ProcessCount = set_tracees(T, process, Processes, PFlags),
     PortCount = set_tracees(T, port, Ports, OFlags),
-    Sample = sample(sample(T, process, Processes, PFlags), port, Ports, OFlags),
+    Sample = sample(sample(T#tracing{others = Others}, process, Processes, PFlags), port, Ports, OFlags),
     {
         #{
             processes => ProcessCount,
@@ -275,7 +318,7 @@ apply_plan(T, #{spec := Spec, set := Set, unset := Unset, senders := Senders, sk
 
 %% The existing tracees of other tracers, which the runtime has skipped.
 others(#tracing{mode = global} = T, Who, Existing) when Who =:= all; Who =:= existing ->
-    [One || One <- Existing, holder(T, One) =:= other];
+    [One || One <- Existing, may_be_traced(One), holder(T, One) =:= other];
 others(_, _, _) ->
     [].
 
@@ -578,9 +621,9 @@ again(unset, Kind, Who, Flags, #tracing{tracees = Tracees} = T) ->
 %% ---- measuring -------------------------------------------------------------------
 
 %% @doc Runs `Fun' while the calling process is traced with these flags, and a function.
--spec around_self(mode(), kymo:tracer(), [atom()], mfa(), fun(() -> Result)) -> Result.
-around_self(Mode, Tracer, Flags, MFA, Fun) ->
-    T = new(Mode, Tracer),
+-spec around_self({mode(), [kymo_faults:measure()]}, kymo:tracer(), [atom()], mfa(), fun(() -> Result)) -> Result.
+around_self({Mode, Avoid}, Tracer, Flags, MFA, Fun) ->
+    T = new(Mode, Tracer, Avoid),
     Set = #{MFA => {local, []}},
     try
         _ = set_all(T, Set),
@@ -589,7 +632,7 @@ around_self(Mode, Tracer, Flags, MFA, Fun) ->
     after
         set_tracee(T, process, self(), false, Flags),
         unset_functions(T#tracing{functions = Set}, Set),
-        Mode =:= session andalso (api()):session_destroy(T#tracing.session)
+        Mode =:= session andalso end_session(T, T#tracing.session)
     end.
 
 %% @doc Removes everything. Works in any process, after the recorder has ended, and more than
@@ -600,9 +643,8 @@ clear(#tracing{tracer = Tracer} = T) ->
     lists:member(seq_trace:get_system_tracer(), [Tracer]) andalso seq_trace:set_system_tracer(false),
     clear_mode(T).
 
-clear_mode(#tracing{mode = session, session = Session}) ->
-    (api()):session_destroy(Session),
-    ok;
+clear_mode(#tracing{mode = session, session = Session} = T) ->
+    end_session(T, Session);
 clear_mode(T) ->
     unset_tracees(T, process, new, [all]),
     unset_tracees(T, port, new, [all]),
@@ -617,10 +659,66 @@ clear_mode(T) ->
     end,
     ok.
 
+%% The end of a session sends a signal to each process of the node. If signals are avoided, it is kept
+%% instead, with nothing set in it.
+end_session(#tracing{avoid = Avoid}, Session) ->
+    end_session_of(Avoid, Session).
+
+%% @doc Ends the sessions of recorders all of whose processes were killed. To be called when no recorder
+%% is left.
+-spec end_left() -> ok.
+end_left() ->
+    case modes() of
+        [session | _] ->
+            Left = [Session || {?SESSION, _} = Session <- (api()):session_info(all)],
+            lists:foreach(fun(Session) -> end_session_of(kymo_faults:avoided(), Session) end, Left);
+        [global] ->
+            ok
+    end.
+
+%% @doc Without sessions: removes what is left of this specification of a recorder all of whose processes were
+%% killed, except for flags of processes and ports, which end with the recorder. To be called when no recorder is
+%% left. What another tracer had set before the recorder looks the same, and is removed, too.
+-spec clear_left(kymo:trace_spec()) -> ok.
+clear_left(Given) ->
+    case {modes(), kymo_spec:parse(Given)} of
+        {[global], {ok, #{functions := Functions, senders := Senders, process_flags := Flags, port_flags := PortFlags}}} ->
+            {ok, Set} = kymo_wanted:functions(kymo_wanted:add([], Functions), cover),
+            %% Nobody's tracer.
+            T = new(global, {kymo_tracer, make_ref()}, kymo_faults:avoided()),
+            clear(T#tracing{functions = Set, senders = Senders andalso lists:member('receive', Flags ++ PortFlags)});
+        %% The functions may be gone.
+        _ ->
+            ok
+    end.
+
+end_session_of(Avoid, Session) ->
+    case lists:member(signals, Avoid) of
+        true ->
+            empty(Session),
+            persistent_term:put({?MODULE, Session}, Session);
+        false ->
+            _ = (api()):session_destroy(Session)
+    end,
+    ok.
+
+%% Somebody else may have destroyed it.
+empty(Session) ->
+    try
+        _ = (api()):process(Session, all, false, [all]),
+        _ = (api()):port(Session, all, false, [all]),
+        _ = [(api()):function(Session, {'_', '_', '_'}, false, [Scope]) || Scope <- [local, global]],
+        _ = (api()):function(Session, ?LOADED, false, [meta]),
+        _ = (api()):recv(Session, true, []),
+        ok
+    catch
+        error:badarg -> ok
+    end.
+
 %% Repeated until no tracee is found, because one that was not cleared yet may have spawned
 %% another that inherits its flags.
 clear_existing(T, Kind, All) ->
-    case [One || One <- All(), holder(T, One) =:= ours] of
+    case [One || One <- All(), may_be_traced(One), holder(T, One) =:= ours] of
         [] ->
             ok;
         Found ->
@@ -637,16 +735,28 @@ clear_existing(T, Kind, All) ->
 -spec watch(t()) -> t().
 watch(#tracing{mode = session} = T) ->
     %% A session of its own, because all messages of a session go to one tracer.
-    Session = (api()):session_create(kymo, self(), []),
+    Session = (api()):session_create(?SESSION, self(), []),
     (api()):function(Session, ?LOADED, ?LOADED_SPEC, [meta]),
     T#tracing{watcher = {session, Session}};
 watch(#tracing{watcher = Watcher} = T) ->
-    case runtime(trace_info, [?LOADED, meta]) of
-        {meta, Tracer} when Tracer =:= false; Tracer =:= [] ->
+    case watcher() of
+        none ->
             runtime(trace_pattern, [?LOADED, ?LOADED_SPEC, [{meta, Watcher}]]),
             T;
         _ ->
             T
+    end.
+
+%% The process that is notified now. The runtime may show one that has ended until code is loaded.
+watcher() ->
+    case runtime(trace_info, [?LOADED, meta]) of
+        {meta, Tracer} when Tracer =:= false; Tracer =:= [] -> none;
+        {meta, Pid} when is_pid(Pid), node(Pid) =:= node() ->
+            case is_process_alive(Pid) of
+                true -> Pid;
+                false -> none
+            end;
+        {meta, Other} -> Other
     end.
 
 %% @doc Whether the message reports that code was loaded.
@@ -657,13 +767,12 @@ loaded(Message) ->
 
 unwatch(#tracing{watcher = none}) ->
     ok;
-unwatch(#tracing{watcher = {session, Session}}) ->
-    (api()):session_destroy(Session),
-    ok;
+unwatch(#tracing{watcher = {session, Session}} = T) ->
+    end_session(T, Session);
 unwatch(#tracing{watcher = Watcher}) ->
-    case runtime(trace_info, [?LOADED, meta]) of
-        %% [] if the watcher is dead, as it is when the janitor calls this function.
-        {meta, Tracer} when Tracer =:= Watcher; Tracer =:= [] ->
+    case watcher() of
+        %% `none' if it has ended, as when the janitor calls this function.
+        One when One =:= Watcher; One =:= none ->
             runtime(trace_pattern, [?LOADED, false, [meta]]),
             ok;
         _ ->
@@ -801,19 +910,39 @@ sample(T, _, none, _) ->
     T;
 sample(T, _, _, []) ->
     T;
-sample(#tracing{tracees = Old} = T, Kind, Who, Flags) ->
+sample(#tracing{tracees = Old, others = Others} = T, Kind, Who, Flags) ->
     Room = max(0, ?MAX_SAMPLE - map_size(Old)),
     Watched = (Flags -- ?PASSING_FLAGS) ++ lists:append(maps:values(Old)),
-    Found = [
-        {One, Shown}
-     || One <- lists:sublist(candidates(Kind, Who), Room),
-        is_held(T, One),
-        [_ | _] = Shown <- [shown(flags(T, One), Watched)]
-    ],
-    T#tracing{tracees = maps:merge(Old, maps:from_list(Found))}.
+    Candidates = lists:sublist(candidates(Kind, Who), Room) -- Others,
+    {Found, Sampled} = lists:mapfoldl(fun(One, Acc) -> shown(One, Watched, Acc) end, T, Candidates),
+    Sampled#tracing{tracees = maps:merge(Old, maps:from_list([F || {_, [_ | _]} = F <- Found]))}.
 
-shown(gone, _) -> [];
-shown(Flags, Watched) -> [F || F <- Flags, lists:member(F, Watched)].
+%% The flags of the sampled process or port. A process is asked only if no other one with the same
+%% bits has been, and if the runtime bears that.
+shown(One, Watched, T) when is_pid(One) ->
+    case not avoids(signals, T) andalso kymo_quiet:trace_bits(One) of
+        {ok, Bits} when Bits =/= 0 ->
+            Asked = asked_for(One, Bits, T),
+            {{One, watched(maps:get(Bits, Asked#tracing.shown), Watched)}, Asked};
+        _ ->
+            {{One, []}, T}
+    end;
+shown(One, Watched, T) ->
+    Flags =
+        case is_held(T, One) of
+            true -> flags(T, One);
+            false -> gone
+        end,
+    {{One, watched(Flags, Watched)}, T}.
+
+asked_for(One, Bits, #tracing{shown = Known} = T) ->
+    case Known of
+        #{Bits := _} -> T;
+        _ -> T#tracing{shown = Known#{Bits => flags(T, One)}}
+    end.
+
+watched(gone, _) -> [];
+watched(Flags, Watched) -> [F || F <- Flags, lists:member(F, Watched)].
 
 flags(T, Tracee) ->
     try trace_info(T, Tracee, flags) of

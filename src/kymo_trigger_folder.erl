@@ -43,7 +43,7 @@ write(Dir, Firing) ->
     Written =
         case file:write_file(New, [kymo_trigger_json:encode(Firing), $\n]) of
             ok ->
-                _ = file:change_mode(New, 8#600),
+                _ = kymo_folder:set_mode(New, 8#600),
                 file:rename(New, File);
             Error ->
                 Error

@@ -5,6 +5,7 @@
 -module(kymo_trigger_look).
 
 -export([start_link/2]).
+-export([init/2, answer/2]).
 
 %% Interval in ms between checks of mailboxes, and how many are checked at a time. One takes
 %% about a microsecond.
@@ -18,12 +19,16 @@
 %% kymo_trigger_json}; `ns' is how long ago the cause began.
 -spec start_link(Text :: binary(), kymo_trigger:looked()) -> pid().
 start_link(Text, Looked) ->
-    Tell = {self(), Text},
-    spawn_link(fun() ->
-        process_flag(sensitive, true),
-        process_flag(trap_exit, true),
-        look(Looked, Tell)
-    end).
+    spawn_opt(?MODULE, init, [Looked, {self(), Text}], [link, {max_heap_size, 0}]).
+
+%% @private
+-spec init(kymo_trigger:looked(), {pid(), binary()}) -> no_return().
+init(Looked, {Parent, _} = Tell) ->
+    process_flag(sensitive, true),
+    process_flag(trap_exit, true),
+    %% If the parent has ended normally before that, there was no message.
+    is_process_alive(Parent) orelse exit(normal),
+    look(Looked, Tell).
 
 tell({To, Text}, Firing) ->
     To ! {looked, Text, Firing},
@@ -128,7 +133,7 @@ checked(Kind, Why) ->
 %% would be missing, so that it would seem to run for ever.
 asked(Fun) ->
     Asker = self(),
-    try spawn_monitor(fun() -> Asker ! {self(), answered(Fun)} end) of
+    try spawn_monitor(?MODULE, answer, [Asker, Fun]) of
         {Pid, Monitor} -> answer_of(Pid, Monitor)
     catch
         error:system_limit -> {failed, system_limit}
@@ -150,6 +155,12 @@ answer_of(Pid, Monitor) ->
         receive {'DOWN', Monitor, process, Pid, _} -> ok end,
         receive {Pid, Answer} -> Answer after 0 -> {failed, timeout} end
     end.
+
+%% @private
+-spec answer(pid(), fun()) -> ok.
+answer(Asker, Fun) ->
+    Asker ! {self(), answered(Fun)},
+    ok.
 
 answered(Fun) ->
     try Fun() of

@@ -7,7 +7,7 @@
 
 -behaviour(gen_server).
 
--export([new/2, down/2, again/1, info/1, stop/1]).
+-export([new/2, watches/2, down/2, again/1, info/1, stop/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([handle/0]).
 
@@ -69,8 +69,9 @@ native(Name) when is_list(Name) -> unicode:characters_to_binary(Name, unicode, f
 native(Name) -> Name.
 
 started(#{plan := Plan, about := About} = Handle) ->
-    {ok, Process} = gen_server:start_monitor(?MODULE, {Plan, About}, []),
-    Handle#{process := Process}.
+    %% Linked, so that it ends with the server even if somebody has deleted this module.
+    {ok, Pid} = gen_server:start_link(?MODULE, {Plan, About}, []),
+    Handle#{process := {Pid, monitor(process, Pid)}}.
 
 first_info(#{action := Action} = Plan, Folder) ->
     #{
@@ -94,6 +95,11 @@ first_info(#{action := Action} = Plan, Folder) ->
         restarts => 0,
         firings => []
     }.
+
+%% @doc Whether the command evaluates a trigger whose text begins like this.
+-spec watches(binary(), handle()) -> boolean().
+watches(_, none) -> false;
+watches(Kind, #{plan := Plan}) -> lists:any(fun(T) -> string:prefix(T, Kind) =/= nomatch end, kymo_trigger:watched(Plan)).
 
 %% @doc Handles a message to the server. If it reports that the triggers' process was killed
 %% before the recorder has ended, the message `triggers' follows after a delay.
@@ -143,8 +149,9 @@ close_watcher(#{about := #{table := Table}}) ->
 
 %% @private
 -spec init({kymo_trigger:plan(), about()}) -> {ok, #triggers{}}.
-init({Plan, #{server := Server, table := Table} = About}) ->
+init({Plan, #{server := Server, state := State, table := Table} = About}) ->
     process_flag(sensitive, true),
+    ok = kymo_names:define_own(State, {?MODULE, init, 1}),
     _ = monitor(process, Server),
     [{info, Info}] = ets:lookup(Table, info),
     _ = [kymo_trigger_look:start_link(Text, Looked) || {Text, Looked} <- kymo_trigger:looked(Plan)],

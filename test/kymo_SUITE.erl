@@ -33,17 +33,17 @@ groups() ->
         reload_without_gap, load_first, pause_resume,
         overlap_any_order, overlap_of_calls, overlap_scopes, untrace_overlap, untrace_part_of_pattern,
         untraced_stays, too_many_patterns, too_many_by_load,
-        limit_ends, limit_gives_back, stop_gives_back, listed, listed_while_ending, remembers_some, recorders_killed,
+        limit_ends, limit_gives_back, stop_gives_back, lets_files_go, listed, listed_while_ending, remembers_some, recorders_killed,
         taken_functions, taken_by_reset, taken_flags, reload_is_not_taken, reload_while_setting, taken_while_flying,
         trace_error_leaves_nothing,
-        snapshot, process_names, process_labels, many_processes,
+        snapshot, process_names, names_within, process_labels, huge_labels, many_processes,
         record, record_raises, record_errors, application, own_processes, several
     ],
     [
         {global, [],
             [tracer_purged | Common] ++
                 [
-                    held_process, held_function, held_receive, held_new, held_existing, others_untouched,
+                    held_process, held_function, held_calls, held_receive, held_new, held_existing, others_untouched,
                     replaced_by_other
                 ]},
         {session, [], [tracer_purged | Common] ++ [others_untouched, both_at_once, one_commit, taken_session]}
@@ -255,7 +255,7 @@ error_texts(Config) ->
         ?assertMatch({_, [_ | _]}, {Reason, lists:flatten(kymo:format_error(Reason))})
      || Reason <- [
             {bad_option, a, 1}, {unknown_option, b}, {missing_option, dir}, {no_process, c}, {no_port, d},
-            {already_traced, self()}, {already_traced, {lists, map, 2}}, {already_started, n},
+            {already_traced, self()}, {already_traced, {lists, map, 2}}, {calls_traced, self()}, {already_started, n},
             already_stopped, ended, too_many_recorders, eexist, enospc, {some, thing},
             {missing_folder, "/no"}, {no_module, m}, {too_many_patterns, {m, f, 1}}, {no_library, {noexec, "f", "t"}},
             {no_library, {missing, "f", "t"}}, {no_library, {unusable, "f", "t"}}, {no_library, {refused, "f", "t"}}
@@ -952,6 +952,22 @@ stop_gives_back(Config) ->
     #{state := closed, reason := stop} = kymo:info(R),
     gone(P).
 
+%% Nothing of the recording is held, even if somebody keeps the tracer, whether the recorder is
+%% stopped or killed.
+lets_files_go(Config) ->
+    [begin
+         R = start(Config, #{dir => sub(Config, Name)}),
+         {ok, _} = trace_all(R),
+         Tracer = kymo:tracer(R),
+         [_ | _] = files(?config(dir, Config)),
+         Watched = watch(R),
+         End(R, Watched),
+         gone(Watched),
+         ?assertEqual([], files(?config(dir, Config))),
+         ?assertMatch({kymo_tracer, _}, Tracer)
+     end || {Name, End} <- [{stopped, fun(R, _) -> {ok, _} = kymo:stop(R) end},
+                            {killed, fun(_, [{Server, _} | _]) -> exit(Server, kill) end}]].
+
 listed(Config) ->
     Before = erlang:system_time(millisecond),
     R = start(Config, #{dir => sub(Config, rec), name => flight}),
@@ -1016,7 +1032,7 @@ take(_, Config, MFA) ->
 weak_session() ->
     [S] = [
         S
-     || {kymo, _} = S <- apply(trace, session_info, [all]),
+     || {'$kymo', _} = S <- apply(trace, session_info, [all]),
         {traced, false} =:= apply(trace, info, [S, {erlang, finish_loading, 1}, traced]),
         {meta, M} <- [apply(trace, info, [S, {erlang, finish_loading, 1}, meta])],
         M =:= false orelse M =:= []
@@ -1241,6 +1257,21 @@ process_names(Config) ->
     gone(P),
     gone(Q).
 
+%% No process is asked when the time is over. What is known without asking is recorded all the same.
+names_within(Config) ->
+    P = tracee(),
+    register(kymo_named_tracee, P),
+    Q = proc_lib:spawn(?MODULE, tracee_loop, []),
+    {ok, State} = kymo_tracer:open(#{dir => sub(Config, rec)}),
+    Define = fun(Within, Known) -> kymo_names:define(State, ask, Within, [P, Q], 10, Known) end,
+    Late = Define(0, #{}),
+    ?assertEqual(#{P => {registered, {kymo_named_tracee, undefined, undefined, undefined}}}, Late),
+    #{P := {ask, {kymo_named_tracee, _, _, _}}, Q := {ask, {_, {?MODULE, tracee_loop, 0}, _, _}}} = All = Define(infinity, Late),
+    ?assertEqual(All, Define(0, All)),
+    ok = kymo_tracer:stop(State),
+    gone(P),
+    gone(Q).
+
 %% Labels are arbitrary terms, set by proc_lib:set_label/1 or, before OTP 27, in the way Elixir
 %% does. Recording them creates no atoms.
 process_labels(Config) ->
@@ -1265,7 +1296,7 @@ process_labels(Config) ->
     [run(P, fun() -> f(1) end) || P <- Ps],
     {ok, _} = kymo:stop(R),
     Shown = fun(P) ->
-        {0, Lines} = kymo_cli:run(["print", "--tag", "call", "--pid", pid_to_list(P), sub(Config, rec)]),
+        {0, Lines} = kymo_cli:run(["print", "--events", "call", "--pid", pid_to_list(P), sub(Config, rec)]),
         {match, [Name]} = re:run(Lines, "<[0-9.]+>\\((.*?)\\) call", [unicode, {capture, [1], list}]),
         Name
     end,
@@ -1277,9 +1308,34 @@ process_labels(Config) ->
     true = length(Cut) =< 255,
     ?assertEqual(lists:duplicate(255, $x), Xs),
     %% The label can be searched for.
-    {0, Found} = kymo_cli:run(["print", "--tag", "call", "--pid", "{worker,7}", sub(Config, rec)]),
+    {0, Found} = kymo_cli:run(["print", "--events", "call", "--pid", "{worker,7}", sub(Config, rec)]),
     1 = length(string:split(string:trim(Found), "\n", all)),
     [gone(P) || P <- Ps].
+
+%% A huge label is not copied; the process has no name then.
+huge_labels(Config) ->
+    Self = self(),
+    Ps = [
+        spawn(fun() ->
+            put(Key, lists:seq(1, 2000000)),
+            Self ! {self(), ready},
+            ?MODULE:tracee_loop()
+        end)
+     || Key <- ['$process_label', '$ancestors', '$callers', '$initial_call']
+    ],
+    [receive {P, ready} -> ok end || P <- Ps],
+    R = {kymo_recorder, Server, _, _} = start(Config),
+    1 = erlang:trace(Server, true, [garbage_collection]),
+    {ok, _} = kymo:trace(R, #{processes => Ps, functions => "kymo_SUITE:f/1"}),
+    _ = kymo:info(R),
+    {memory, Memory} = process_info(Server, memory),
+    {ok, _} = kymo:stop(R),
+    Heaps = [proplists:get_value(heap_size, Info) + proplists:get_value(mbuf_size, Info) || {trace, P, _, Info} <- collected(), P =:= Server],
+    ?assert(lists:max([Memory div 8 | Heaps]) < 3000000),
+    [gone(P) || P <- Ps].
+
+collected() ->
+    receive Message when element(1, Message) =:= trace -> [Message | collected()] after 0 -> [] end.
 
 set_label(Label) ->
     case erlang:function_exported(proc_lib, set_label, 1) of
@@ -1482,6 +1538,21 @@ held_function(Config) ->
     1 = erlang:trace_pattern({?MODULE, f, 1}, false, [local]),
     gone(P).
 
+%% eprof would be sent the calls that are recorded, and end.
+held_calls(Config) ->
+    P = tracee(),
+    {ok, _} = eprof:start(),
+    profiling = eprof:start_profiling([P], {?MODULE, g, 1}),
+    R = start(Config),
+    {error, {calls_traced, P}} = kymo:trace(R, #{functions => "kymo_SUITE:f/1", processes => [self()]}),
+    {ok, _} = kymo:trace(R, #{processes => [self()], events => [send]}),
+    run(P, fun() -> f(1) end),
+    profiling_stopped = eprof:stop_profiling(),
+    {ok, #{functions := 1}} = kymo:trace(R, #{functions => "kymo_SUITE:f/1", processes => [P]}),
+    stopped = eprof:stop(),
+    {ok, _} = kymo:stop(R),
+    gone(P).
+
 held_receive(Config) ->
     Spec = [{['_', '_', '_'], [], [{message, mine}]}],
     erlang:trace_pattern('receive', Spec, []),
@@ -1540,7 +1611,7 @@ one_commit(Config) ->
     {ok, Spec} = kymo_spec:parse(#{
         processes => [P], functions => ["kymo_SUITE:f/1", "kymo_SUITE:g/1", "kymo_names:_/_"]
     }),
-    {ok, Plan, T} = kymo_tracing:plan(kymo_tracing:new(session, kymo:tracer(R)), Spec),
+    {ok, Plan, T} = kymo_tracing:plan(kymo_tracing:new(session, kymo:tracer(R), []), Spec),
     {{#{functions := N}, T0}, Set} = Calls(fun() -> kymo_tracing:apply_plan(T, Plan) end),
     ?assertEqual(2 + length(kymo_names:module_info(functions)), N),
     run(P, fun() -> f(1) end),
@@ -1646,7 +1717,7 @@ stop_and_read(Config, R) ->
     Dir = sub(Config, rec),
     Events = events(Dir),
     %% dbg has no event for what only a runtime with version 2 of the raw interface reports.
-    {0, Taken} = kymo_cli:run(["print", "-q", "--tag", "taken", Dir]),
+    {0, Taken} = kymo_cli:run(["print", "-q", "--events", "taken", Dir]),
     ?assertEqual(N, length(Events) + length(binary:matches(Taken, <<"\n">>))),
     Events.
 

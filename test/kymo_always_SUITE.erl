@@ -70,10 +70,10 @@ only_flags(Config) ->
     {Tags, Rec} = recorded(Peer, Folder),
     [?assert(lists:member(Tag, Tags)) || Tag <- [spawn, spawned, exit]],
     [?assertNot(lists:member(Tag, Tags)) || Tag <- [send, 'receive', in, out, gc_minor_start]],
-    {0, Exits} = kymo_cli:run(["print", "--tag", "exit", Rec]),
+    {0, Exits} = kymo_cli:run(["print", "--events", "exit", Rec]),
     ?assertMatch({match, _}, re:run(Exits, " exit reason=planted")),
     {0, Json} = kymo_cli:run(["info", "--json", Rec]),
-    #{<<"tags">> := #{<<"counters">> := Samples}} = kymo_cli:json(unicode:characters_to_list(Json)),
+    #{<<"by_event">> := #{<<"counters">> := Samples}} = kymo_cli:json(unicode:characters_to_list(Json)),
     ?assert(Samples >= 2).
 
 by_environment(Config) ->

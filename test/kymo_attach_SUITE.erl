@@ -8,31 +8,34 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("kernel/include/file.hrl").
+-include_lib("public_key/include/public_key.hrl").
+
+-import(kymo_cli, [await_text/2, contains/2]).
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([record/1, slow/1, only_otp_stays/1, interrupt/1, kill_command/1, kill_runtime/1, disconnect/1, second_signal/1, guard_killed/1]).
--export([keep/1, several_nodes/1, busy/1, embedded/1, long_names/1, no_epmd/1, tls/1, sent_library/1, noexec/1, other_release/1, container/1,
+-export([keep/1, folder_gone/1, something_else/1, several_nodes/1, busy/1, embedded/1, named_protocol/1, long_names/1, no_epmd/1, tls/1, sent_library/1, noexec/1, other_release/1, container/1,
     sidecar/1, other_user/1]).
 -export([keep_for/1, pid_errors/1]).
 -export([read_only/1]).
 -export([progress_line/1, keep_with_snapshots/1, keep_without_input/1, keep_lost/1, triggers/1, trigger_limits/1, triggers_flood/1, keep_with_triggers/1, trigger_refusals/1, triggers_unseen/1]).
 -export([top_node/1, top_first_window/1, top_screen/1, live_node/1, show_ends/1, show_kept/1, show_container/1, show_refusals/1]).
 -export([own_kymo/1, other_kymo/1, list/1, list_late_name/1, no_erl/1, print/1, list_recorders/1, node_of_other_user/1]).
--export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, folder_stays/1, aborted_wait/1, aborted_snapshot/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, output_full_kept/1, named_runtime/1, no_listener/1, moved_node/1, other_machine/1]).
+-export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, cookie_of_node/1, option_files/1, no_connections/1, removed_folder/1, foreign_process/1, strange_folders/1, not_allowed/1, tls_refusals/1, other_port/1, epmd_port/1, folder_stays/1, aborted_wait/1, aborted_snapshot/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, output_full_kept/1, named_runtime/1, no_standard_error/1, no_listener/1, moved_node/1, other_machine/1]).
 
 all() ->
     [record, slow, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
-        keep, several_nodes, busy, embedded, long_names, no_epmd, tls, sent_library, noexec, read_only, other_release, container, sidecar,
+        keep, folder_gone, something_else, several_nodes, busy, embedded, named_protocol, long_names, no_epmd, tls, sent_library, noexec, read_only, other_release, container, sidecar,
         other_user, keep_for, pid_errors,
         progress_line, keep_with_snapshots, keep_without_input, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
         top_node, top_first_window, top_screen, live_node, show_ends, show_kept, show_container, show_refusals,
         own_kymo, other_kymo, list, list_late_name, no_erl, print, list_recorders, node_of_other_user,
         wrong_cookie, no_node, bad_pattern, output_exists, no_folder, usage, no_dump,
-        processes_of_nodes, strange_cookie_files, folder_stays, aborted_wait, aborted_snapshot,
+        processes_of_nodes, strange_cookie_files, cookie_of_node, option_files, no_connections, removed_folder, foreign_process, strange_folders, not_allowed, tls_refusals, other_port, epmd_port, folder_stays, aborted_wait, aborted_snapshot,
         first_killed, old_code, group_leader_of_node, hidden_cookie, one_name, output_full, output_full_kept,
-        named_runtime, no_listener, moved_node, other_machine].
+        named_runtime, no_standard_error, no_listener, moved_node, other_machine].
 
-suite() -> [{timetrap, {minutes, 1}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 -define(COOKIE, "kymo-attach-test").
 
@@ -57,10 +60,10 @@ record(Config) ->
     {0, Text} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out, Node]),
     contains(Text, [Node, "recording", "closed: stopped", "lost         nothing", "kymo why",
                     "kymo: not recorded: messages, scheduling; add --events messages,running\n"]),
-    {0, Print} = kymo_cli:run(["print", "-n", "3", "--tag", "call", Out]),
+    {0, Print} = kymo_cli:run(["print", "-n", "3", "--events", "call", Out]),
     contains(Print, ["lists:seq/2"]),
     %% Calls have durations.
-    {0, Returns} = kymo_cli:run(["print", "-n", "3", "--tag", "return_to", Out]),
+    {0, Returns} = kymo_cli:run(["print", "-n", "3", "--events", "return_to", Out]),
     contains(Returns, ["return_to"]),
     ?assertEqual(8#700, mode(Out)),
     [?assertEqual(8#600, mode(filename:join(Out, Name))) || Name <- ls(Out)],
@@ -72,14 +75,14 @@ record(Config) ->
                      "--counters", "off", "--system-monitor", "off", Node]),
     ?assertEqual(nomatch, string:find(Said, "not recorded")),
     ?assertEqual([], notes(Only)),
-    {0, Without} = kymo_cli:run(["print", "-q", "--tag", "return_to", Only]),
+    {0, Without} = kymo_cli:run(["print", "-q", "--events", "return_to", Only]),
     ?assertEqual("", unicode:characters_to_list(Without)),
     same(Before, Peer, Config),
     peer:stop(Peer).
 
 notes(Rec) ->
     {0, Json} = kymo_cli:run(["info", "--json", Rec]),
-    #{<<"tags">> := Tags} = kymo_cli:json(unicode:characters_to_list(Json)),
+    #{<<"by_event">> := Tags} = kymo_cli:json(unicode:characters_to_list(Json)),
     [Tag || Tag <- [<<"counters">>, <<"system_monitor">>], is_map_key(Tag, Tags)].
 
 %% Only calls that took long are recorded. On a runtime without slow calls nothing is, and the error
@@ -99,7 +102,7 @@ slow(Config) ->
         {ok, _, _, _} ->
             {0, Text} = run(Args),
             contains(Text, ["2 functions", "See also: kymo print --tree " ++ Out]),
-            {0, Print} = kymo_cli:run(["print", "-q", "--json", "--tag", "calls,return_to", Out]),
+            {0, Print} = kymo_cli:run(["print", "-q", "--json", "--events", "calls,return_to", Out]),
             Calls = [kymo_cli:json(binary_to_list(Line) ++ "\n") || Line <- string:split(Print, "\n", all), Line =/= <<>>],
             ?assert(Calls =/= []),
             [?assertMatch(#{<<"event">> := <<"slow">>, <<"function">> := <<"timer:sleep/1">>, <<"duration_ns">> := Ns} when Ns >= 3000000, C)
@@ -134,7 +137,7 @@ interrupt(Config) ->
     await_text(Command, "recording"),
     signal("INT", os_pid(Command)),
     {0, _} = kymo_ended(Command),
-    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", Out]),
     contains(Print, ["lists:seq/2"]),
     same(Before, Peer, Config),
     peer:stop(Peer).
@@ -176,6 +179,8 @@ second_signal(Config) ->
     contains(Text, ["killed by signal 9"]),
     ?assertEqual(false, filelib:is_dir("/proc/" ++ Child)),
     signal("CONT", Pid),
+    %% The command had asked the node to hold the recording.
+    true = kymo_cli:until(fun() -> element(1, run(["--detach", Node])) =:= 0 end),
     same(Before, Peer, Config),
     peer:stop(Peer).
 
@@ -192,19 +197,16 @@ guard_killed(Config) ->
         {monitors, Monitors} = peer:call(Peer, erlang, process_info, [First, monitors]),
         [true = peer:call(Peer, erlang, exit, [Guard, kill]) || {process, Guard} <- Monitors],
         {6, Text} = kymo_ended(Command),
-        contains(Text, ["removes everything that was sent to it"])
+        contains(Text, ["everything was removed from the node"])
     end).
 
-%% The process that would clean up is killed: its module stays loaded, everything else is
-%% removed.
+%% The process that would clean up is killed: another one does.
 first_killed(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
     {0, _} = run(["--keep", "--functions", "lists:seq/2", "-q", Node]),
     true = peer:call(Peer, erlang, exit, [peer:call(Peer, erlang, whereis, [kymo_attach]), kill]),
-    After = settled(Before, Peer, Config, [modules]),
-    ?assertEqual([kymo_attach_node], maps:get(modules, After) -- maps:get(modules, Before)),
-    %% The module is used again.
+    same(Before, Peer, Config),
     {0, _} = run(["--functions", "lists:seq/2", "--for", "10ms", "-q", "-o", sub(Config, rec), Node]),
     peer:stop(Peer).
 
@@ -231,28 +233,31 @@ interrupted(Config, Happens) ->
 
 %% The session ends with the command, whatever it is waiting for.
 aborted_wait(_) ->
-    {First, Monitor} = spawn_monitor(fun() -> receive after infinity -> ok end end),
-    Link = {node(), First, Monitor},
+    Link = wired(fun(_) -> {answer, none} end),
     self() ! abort,
-    ?assertThrow({error, aborted}, kymo_attach_link:call(Link, info)),
-    exit(First, kill).
+    ?assertThrow({error, aborted}, kymo_attach_link:call(Link, info)).
 
 %% The command ends while a snapshot is copied: no part of it stays.
 aborted_snapshot(Config) ->
     To = sub(Config, snapshot),
     Self = self(),
-    Node = fun Node() ->
-        receive
-            {request, From, Tag, snapshot} -> From ! {Tag, {ok, <<"there">>}};
-            {request, From, Tag, {files, <<"there">>}} -> From ! {Tag, {ok, [{"meta", 1}]}};
-            {request, _, _, {read, <<"there">>, "meta", 0, 1}} -> Self ! abort
-        end,
-        Node()
-    end,
-    {First, Monitor} = spawn_monitor(Node),
-    ?assertThrow({error, aborted}, kymo_attach_snapshot:take({node(), First, Monitor}, To)),
-    ?assertEqual(false, filelib:is_file(To)),
-    exit(First, kill).
+    Link = wired(fun
+        (snapshot) -> {answer, {ok, <<"/there">>}};
+        ({files, <<"/there">>}) -> {answer, {ok, [{"meta", 1}]}};
+        ({read, <<"/there">>, "meta", 0, 1}) ->
+            Self ! abort,
+            {answer, none}
+    end),
+    ?assertThrow({error, aborted}, kymo_attach_snapshot:take(Link, To)),
+    ?assertEqual(false, filelib:is_file(To)).
+
+%% A connection to a peer that answers requests so.
+wired(Answer) ->
+    Node = 'evil@localhost',
+    Port = kymo_evil:listen(atom_to_list(Node), ?COOKIE, Answer),
+    Client = #{name => "kymo_attach_test@localhost", creation => 1, cookie => ?COOKIE, protocol => {inet, tcp}, port => Port},
+    ok = kymo_attach_wire:connect(Node, Client, 10000),
+    {Node, kymo_attach_wire:me(Node), kymo_attach_wire:tag(Node), {each, 60000}}.
 
 %% ---- recorders that stay in the node ---------------------------------------------------
 
@@ -262,17 +267,57 @@ keep(Config) ->
     {0, _} = run(["--keep", "--functions", "lists:seq/2", Node]),
     true = kymo_cli:until(fun() -> peer:call(Peer, erlang, nodes, [hidden]) =:= [] end),
     {0, _} = run(["--snapshot", "-o", sub(Config, snap), Node]),
-    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", sub(Config, snap)]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", sub(Config, snap)]),
     contains(Print, ["lists:seq/2"]),
     %% The copy in the node is removed, the recording is kept.
     [Work] = ls(?config(tmp, Config)),
     true = kymo_cli:until(fun() -> ls(filename:join(?config(tmp, Config), Work)) =:= ["recording"] end),
     {0, _} = run(["--detach", "-o", sub(Config, rec), Node]),
-    {0, Last} = kymo_cli:run(["print", "-n", "1", "--tag", "call", sub(Config, rec)]),
+    {0, Last} = kymo_cli:run(["print", "-n", "1", "--events", "call", sub(Config, rec)]),
     contains(Last, ["lists:seq/2"]),
     same(Before, Peer, Config),
     {6, Text} = run(["--detach", Node]),
     contains(Text, ["--keep"]),
+    peer:stop(Peer).
+
+%% Somebody removes old files while it is recorded: there is nothing to fetch, and nothing stays.
+folder_gone(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    [begin
+         {0, _} = run(["--keep", "--functions", "lists:seq/2", Node]),
+         [Work] = ls(?config(tmp, Config)),
+         ok = Remove(filename:join(?config(tmp, Config), Work)),
+         {6, Text} = run(["--detach", "-o", sub(Config, rec), Node]),
+         contains(Text, ["were removed from their folder", "while it was recorded", "kymo was removed from the node", "--node-dir"]),
+         ?assertNot(filelib:is_file(sub(Config, rec))),
+         same(Before, Peer, Config)
+     end || Remove <- [
+        fun file:del_dir_r/1,
+        fun(Dir) -> file:del_dir_r(filename:join(Dir, "recording")) end,
+        fun(Dir) -> lists:foreach(fun(File) -> ok = file:delete(File) end, filelib:wildcard(filename:join(Dir, "recording/*"))) end,
+        fun(Dir) -> replaced(filename:join(Dir, "recording"), filename:join(Dir, "x"), Dir) end
+     ]],
+    peer:stop(Peer).
+
+%% A link is not followed.
+replaced(Recording, To, Target) ->
+    ok = file:rename(Recording, To),
+    file:make_symlink(Target, Recording).
+
+%% Only the files of the recording are fetched.
+something_else(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    {0, _} = run(["--keep", "--functions", "lists:seq/2", Node]),
+    [Work] = ls(?config(tmp, Config)),
+    Recording = filename:join([?config(tmp, Config), Work, "recording"]),
+    ok = file:make_dir(filename:join(Recording, "folder")),
+    ok = file:make_symlink("/etc/passwd", filename:join(Recording, "data.000001")),
+    ok = file:write_file(filename:join(Recording, ".hidden file"), "x"),
+    {0, _} = run(["--detach", "-o", sub(Config, rec), Node]),
+    ?assertEqual(["dict", "meta", "ring"], ls(sub(Config, rec))),
+    same(Before, Peer, Config),
     peer:stop(Peer).
 
 %% The files are found again although the node has another current folder and environment.
@@ -294,7 +339,7 @@ several_nodes(Config) ->
     Out = sub(Config, recs),
     {0, _} = run(["--functions", "lists:seq/2", "--for", "200ms", "-o", Out] ++ [Node || {_, Node, _} <- Nodes]),
     [begin
-         {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", filename:join(Out, full_name(Peer))]),
+         {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", filename:join(Out, full_name(Peer))]),
          contains(Print, ["lists:seq/2"]),
          same(Before, Peer, Config),
          peer:stop(Peer)
@@ -322,6 +367,9 @@ busy(Config) ->
 
 embedded(Config) -> records(Config, ["-mode", "embedded"]).
 
+%% What is the default may be named.
+named_protocol(Config) -> records(Config, ["-proto_dist", "inet_tcp"]).
+
 long_names(Config) ->
     {ok, Peer, Name} = start_peer(Config, #{longnames => true, host => "127.0.0.1"}, []),
     records_from(Peer, atom_to_list(Name), [], Config).
@@ -338,10 +386,7 @@ no_epmd(Config) ->
 
 %% Without the options, the error names the ones that are needed.
 tls(Config) ->
-    Key = [{key, {rsa, 2048, 65537}}],
-    Chain = #{root => Key, intermediates => [], peer => Key},
-    #{server_config := Server, client_config := Client} =
-        public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
+    #{server_config := Server, client_config := Client} = certificates(),
     File = sub(Config, "dist.conf"),
     ok = file:write_file(File, io_lib:format("~p.~n", [[
         {server, [{verify, verify_none} | Server]}, {client, [{verify, verify_none} | Client]}
@@ -354,7 +399,7 @@ tls(Config) ->
     Before = settled_look(Peer, Config),
     Out = sub(Config, rec),
     {0, _} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out] ++ Options ++ [Node]),
-    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", Out]),
     contains(Print, ["lists:seq/2"]),
     %% OTP replaces the process that accepts TLS connections after each connection.
     After = settled(Before, Peer, Config, [processes, flags, modules]),
@@ -362,6 +407,17 @@ tls(Config) ->
     ?assertEqual([], [F || {_, {flags, [_ | _]} = F} <- maps:get(flags, After)]),
     ?assertEqual([], [M || M <- maps:get(modules, After), lists:prefix("kymo", atom_to_list(M))]),
     peer:stop(Peer).
+
+%% For nodes with short names: those that are made by default are for the name with its domain.
+certificates() ->
+    Key = {key, {rsa, 2048, 65537}},
+    {ok, Name} = inet:gethostname(),
+    Host = hd(string:split(Name, ".")),
+    Names = #'Extension'{extnID = ?'id-ce-subjectAltName', critical = false, extnValue = [{dNSName, Host}]},
+    %% Clients of TLS 1.2 present no certificate that is signed with SHA-1, the default here.
+    Both = [Key, {digest, sha256}],
+    Chain = #{root => Both, intermediates => [], peer => Both ++ [{extensions, [Names]}]},
+    public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}).
 
 records(Config, Args) ->
     {Peer, Node} = node_with_work(Config, Args),
@@ -373,7 +429,7 @@ records_from(Peer, Node, Options, Config) ->
     Before = settled_look(Peer, Config),
     Out = sub(Config, rec),
     {0, _} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out] ++ Options ++ [Node]),
-    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", Out]),
     contains(Print, ["lists:seq/2"]),
     same(Before, Peer, Config),
     peer:stop(Peer).
@@ -474,7 +530,7 @@ container(Config) ->
             Out = sub(Config, rec),
             {0, Text} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out, "--pid", Pid]),
             contains(Text, ["@kymo-container"]),
-            {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+            {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", Out]),
             contains(Print, ["lists:seq/2"]),
             same(Before, Peer, Config),
             peer:stop(Peer);
@@ -518,7 +574,7 @@ sidecar(Config) ->
             {0, _} = Apart(["--cookie-file", Cookie | Record] ++ [sub(Config, apart)]),
             same(Before, Peer, Outside),
             [begin
-                 {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", sub(Config, Rec)]),
+                 {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", sub(Config, Rec)]),
                  contains(Print, ["lists:seq/2"])
              end || Rec <- [shared, apart]],
             peer:stop(Peer);
@@ -619,7 +675,7 @@ keep_with_snapshots(Config) ->
     contains(Text, ["the recorder stays"]),
     [begin
          ?assertEqual(8#700, mode(filename:join(Out, Name))),
-         {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", filename:join(Out, Name)]),
+         {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", filename:join(Out, Name)]),
          contains(Print, ["lists:seq/2"])
      end || Name <- ls(Out)],
     ?assertMatch([#{state := active} | _], peer:call(Peer, kymo, list, [])),
@@ -705,7 +761,7 @@ triggers(Config) ->
     [Name] = ls(Out ++ ".triggered"),
     Snapshot = filename:join(Out ++ ".triggered", Name),
     ?assertEqual({8#700, 8#700}, {mode(Out ++ ".triggered"), mode(Snapshot)}),
-    {0, Exits} = kymo_cli:run(["print", "-q", "--tag", "exit", "--pid", Pid, Snapshot]),
+    {0, Exits} = kymo_cli:run(["print", "-q", "--events", "exit", "--pid", Pid, Snapshot]),
     contains(Exits, ["for_kymo"]),
     {0, Info} = kymo_cli:run(["info", Snapshot]),
     contains(Info, ["fired", "exit,for_kymo"]),
@@ -733,7 +789,7 @@ trigger_limits(Config) ->
     signal("INT", os_pid(Command)),
     {0, _} = kymo_ended(Command),
     [_, Newest] = lists:sort(ls(Out ++ ".triggered")),
-    {0, Exits} = kymo_cli:run(["print", "-q", "--tag", "exit", "--pid", Last, filename:join(Out ++ ".triggered", Newest)]),
+    {0, Exits} = kymo_cli:run(["print", "-q", "--events", "exit", "--pid", Last, filename:join(Out ++ ".triggered", Newest)]),
     contains(Exits, ["for_kymo3"]),
     peer:stop(Peer).
 
@@ -781,7 +837,7 @@ triggers_unseen(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
     Mount = "mount -t tmpfs tmpfs " ++ ?config(tmp, Config),
-    case os:cmd("unshare -m sh -c '" ++ Mount ++ " && echo can'") of
+    Result = case os:cmd("unshare -m sh -c '" ++ Mount ++ " && echo can'") of
         "can\n" ->
             %% The command sees another folder of that name, and none of the node's processes.
             %% unshare can start nothing when it ends, so it must not look for leaks then.
@@ -795,7 +851,8 @@ triggers_unseen(Config) ->
         _ ->
             {skip, "this user may not mount file systems"}
     end,
-    peer:stop(Peer).
+    peer:stop(Peer),
+    Result.
 
 trigger_refusals(Config) ->
     Out = sub(Config, rec),
@@ -1053,7 +1110,7 @@ list_late_name(Config) ->
     work(Peer),
     Out = sub(Config, rec),
     {0, _} = run(["--functions", "lists:seq/2", "--for", "300ms", "-q", "-o", Out, Name ++ "@localhost"]),
-    {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+    {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", Out]),
     contains(Print, ["lists:seq/2"]),
     peer:stop(Peer).
 
@@ -1131,9 +1188,12 @@ wrong_cookie(Config) ->
 no_node(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     {6, Text} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), "no_such_node"]),
-    contains(Text, ["no node no_such_node", hd(string:split(Node, "@"))]),
+    contains(Text, ["no node no_such_node", hd(string:split(Node, "@")), "--port", "--pid", "ERL_EPMD_PORT"]),
     {6, NoHost} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), "a@no-such-host-here"]),
     contains(NoHost, ["no-such-host-here"]),
+    %% An address of IPv6 has no other.
+    {6, OnV6} = run(["--cookie", ?COOKIE, "--proto-dist", "inet6_tcp", "-o", sub(Config, rec), "no_such_node@::1"]),
+    ?assertEqual(nomatch, string:find(OnV6, "has no address")),
     %% With several nodes, no folder is left behind either.
     {6, _} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), "no_such_node", "nor_this_one"]),
     ?assertEqual(false, filelib:is_file(sub(Config, rec))),
@@ -1179,7 +1239,7 @@ output_full(Config) ->
         contains(Again, ["no space left", Remedy, "left: 0\n"]),
         Out = sub(Config, rec),
         {0, _} = run(["--detach", "-o", Out, Node]),
-        {0, Print} = kymo_cli:run(["print", "-n", "1", "--tag", "call", Out]),
+        {0, Print} = kymo_cli:run(["print", "-n", "1", "--events", "call", Out]),
         contains(Print, ["lists:seq/2"]),
         same(Before, Peer, Config),
         peer:stop(Peer)
@@ -1221,7 +1281,7 @@ no_folder(Config) ->
     Tmp = ?config(tmp, Config),
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
-    {6, Text} = run(["--memory", integer_to_list(1 bsl 40), "--for", "10ms", "-o", sub(Config, rec), Node]),
+    {6, Text} = run(["--memory", integer_to_list(1 bsl 40), "--timeout", "5m", "--for", "10ms", "-o", sub(Config, rec), Node]),
     contains(Text, [Tmp, "/tmp", "--node-dir", "no space left"]),
     same(Before, Peer, Config),
     peer:stop(Peer).
@@ -1308,7 +1368,7 @@ hidden_cookie(Config) ->
     {0, _} = kymo_ended(Command),
     peer:stop(Peer).
 
-%% Attaching uses a single node name, because the node keeps an atom for each name it sees.
+%% Attaching uses names again, because the node keeps an atom for each name it sees.
 one_name(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Attach = fun() ->
@@ -1323,17 +1383,34 @@ one_name(Config) ->
         true = kymo_cli:until(fun() -> peer:call(Peer, erlang, nodes, [hidden]) =:= [] end),
         Name
     end,
-    First = Ended(Attach()),
-    ?assertEqual(First, Ended(Attach())),
+    %% Other commands of this machine may have the first names at times.
+    Names = [Ended(Attach()) || _ <- lists:seq(1, 4)],
+    ?assert(length(lists:usort(Names)) < length(Names)),
     peer:stop(Peer).
 
-%% A runtime that others can connect to, since its cookie is not secret.
+%% The variables are for other runtimes: a name would let other nodes connect to this one.
 named_runtime(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Name = "kymo_attach_named_" ++ os:getpid(),
-    {2, Text} = kymo_cli:command(os:find_executable("env"),
-        ["ERL_FLAGS=-sname " ++ Name, kymo:cli_path(), "attach", "--erl", erl(), "-o", sub(Config, rec), Node]),
-    contains(Text, ["ERL_FLAGS", "-sname"]),
+    {0, _} = kymo_cli:command(os:find_executable("env"),
+        ["ERL_FLAGS=-sname " ++ Name, "ERL_AFLAGS=word", "ERL_ZFLAGS=-extra word", kymo:cli_path(), "attach",
+         "--erl", erl(), "--for", "300ms", "-o", sub(Config, rec), Node]),
+    peer:stop(Peer).
+
+%% Nobody can see what the command says.
+no_standard_error(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    [
+        begin
+            Out = sub(Config, "rec" ++ integer_to_list(N)),
+            {0, _} = kymo_cli:command(os:find_executable("sh"),
+                ["-c", "exec \"$0\" \"$@\" " ++ Redirection, kymo:cli_path(), "attach", "--erl", erl(), "--for", "300ms", "-o", Out, Node]),
+            {0, _} = kymo_cli:run(["info", Out]),
+            same(Before, Peer, Config)
+        end
+     || {N, Redirection} <- lists:enumerate(["2>/dev/full", "2>&-", "2>&- <&-"])
+    ],
     peer:stop(Peer).
 
 no_listener(Config) ->
@@ -1342,16 +1419,226 @@ no_listener(Config) ->
     ok = gen_tcp:close(Socket),
     {6, Text} = run(["--cookie", ?COOKIE, "--port", integer_to_list(Port), "-o", sub(Config, rec), "a@localhost"]),
     contains(Text, ["no node listens", "--port", integer_to_list(Port)]),
-    {6, Protocol} = run(["--cookie", ?COOKIE, "--proto-dist", "nonsense", "-o", sub(Config, rec), "a@localhost"]),
-    contains(Protocol, ["check --proto-dist"]).
+    {2, Protocol} = run(["--cookie", ?COOKIE, "--proto-dist", "nonsense", "-o", sub(Config, rec), "a@localhost"]),
+    contains(Protocol, ["check --proto-dist", "nonsense"]).
 
 %% The command neither blocks on such files nor reads them without end.
 strange_cookie_files(Config) ->
     Pipe = sub(Config, pipe),
     "" = os:cmd("mkfifo " ++ Pipe),
     [?assertEqual({File, none}, {File, kymo_attach_proc:find_cookie(File)}) || File <- [Pipe, "/dev/zero", ?config(dir, Config)]],
+    %% Not even one that the user has named is read without end.
+    {Zeros, "/dev/zero"} = kymo_attach_proc:read_cookie("/dev/zero"),
+    ?assertMatch(Length when Length > 255 andalso Length < 100000, length(Zeros)),
     ok = file:write_file(sub(Config, good), "secret\nmore"),
     ?assertEqual({"secret", sub(Config, good)}, kymo_attach_proc:find_cookie(sub(Config, good))).
+
+%% Files with TLS options that are none.
+option_files(Config) ->
+    File = sub(Config, "tls.conf"),
+    [
+        begin
+            ok = file:write_file(File, Content),
+            {Status, Text} = run(["--cookie", ?COOKIE, "--proto-dist", "inet_tls", "--ssl-dist-optfile", File, "--list-recorders", "a@localhost"]),
+            ct:log("~b ~ts", [Status, Text]),
+            ?assertEqual({Part, 2}, {Part, Status}),
+            contains(Text, [File, Part, "--ssl-dist-optfile"])
+        end
+     || {Content, Part} <- [
+            {"", "no options"},
+            {"% Nothing.\n", "no options"},
+            {"[{client, [{a", ":1: this is no Erlang term"},
+            {"[{client, [}]}].\n", ":1: this is no Erlang term"},
+            {"\n[{client, [$", ":2: this is no Erlang term"},
+            {"client.\n", "no list of options"},
+            {"[client].\n", "no list of options"},
+            {"[{client, [{verify, os:getenv(\"A\")}]}].\n", "evaluates no expressions"},
+            {lists:duplicate(2000, 0), "no options"},
+            {<<200, 3, 7>>, "no Erlang term"},
+            {lists:duplicate(2 bsl 20, 0), "larger than 1 MiB"}
+        ]
+    ],
+    {2, Endless} = run(["--cookie", ?COOKIE, "--proto-dist", "inet_tls", "--ssl-dist-optfile", "/dev/zero", "--list-recorders", "a@localhost"]),
+    contains(Endless, ["larger than 1 MiB"]).
+
+%% Nodes that nothing can connect to.
+no_connections(Config) ->
+    Attach = fun(Args) -> run(["--cookie", ?COOKIE, "-o", sub(Config, rec) | Args]) end,
+    Alone = fun(Args) ->
+        {ok, Peer, _} = peer:start(#{connection => standard_io, args => Args, env => [{"ERL_LIBS", ""}], wait_boot => 60000}),
+        {Peer, peer:call(Peer, os, getpid, [])}
+    end,
+    {Mute, OfMute} = Alone(["-sname", "kymo_mute_" ++ os:getpid(), "-dist_listen", "false"]),
+    [
+        begin
+            {6, Text} = Attach(Args),
+            contains(Text, ["accepts no connections (-dist_listen false)", "--print"])
+        end
+     || Args <- [["--pid", OfMute], ["kymo_mute_" ++ os:getpid()]]
+    ],
+    peer:stop(Mute),
+    {Nameless, OfNameless} = Alone(["-sname", "undefined"]),
+    {6, Text} = Attach(["--pid", OfNameless]),
+    contains(Text, ["without a name of its own", "--print"]),
+    peer:stop(Nameless).
+
+removed_folder(Config) ->
+    Gone = sub(Config, gone),
+    ok = file:make_dir(Gone),
+    {6, Text} = kymo_cli:command(os:find_executable("sh"), ["-c", "cd \"$0\" && rmdir \"$0\" && exec \"$@\"", Gone,
+        kymo:cli_path(), "attach", "--erl", erl(), "--list-recorders", "a@localhost"]),
+    contains(Text, ["the current folder can't be used", "change to another one"]),
+    ?assertEqual([<<"kymo">>], [hd(binary:split(Line, <<":">>)) || Line <- binary:split(Text, <<"\n">>, [global, trim])]).
+
+%% A process that is gone, and one of another user.
+foreign_process(Config) ->
+    {6, Gone} = run(["--cookie", ?COOKIE, "--pid", "4194304", "-o", sub(Config, rec)]),
+    contains(Gone, ["there is no process 4194304", "kymo attach --list"]),
+    SetPriv = ["--reuid=65534", "--regid=65534", "--clear-groups"],
+    case os:cmd("setpriv " ++ lists:join(" ", SetPriv) ++ " test -x " ++ kymo:cli_path() ++ " && echo can") of
+        "can\n" ->
+            {6, Text} = kymo_cli:command(os:find_executable("setpriv"),
+                SetPriv ++ [kymo:cli_path(), "attach", "--erl", erl(), "--pid", os:getpid(), "-o", "/tmp/kymo_no_such_folder"]),
+            contains(Text, ["the network of process " ++ os:getpid(), "as root"]);
+        _ ->
+            {skip, "this user may not run commands as another one"}
+    end.
+
+%% A folder whose name a terminal would not show as it is is left out by the node.
+strange_folders(Config) ->
+    [
+        begin
+            Dir = sub(Config, Name),
+            ok = file:make_dir(Dir),
+            {ok, Peer, Node} = start_peer(Config, #{env => [{"ERL_LIBS", ""}, {"TMPDIR", Dir}]}, []),
+            {0, Text} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, "rec" ++ integer_to_list(N)), atom_to_list(Node)]),
+            ?assertEqual({Name, Used}, {Name, string:find(Text, ["in ", Dir]) =/= nomatch}),
+            ?assertEqual([], ls(Dir)),
+            {Status, _} = run(["--for", "10ms", "--node-dir", Dir, "-o", sub(Config, rec), "a@localhost"]),
+            ?assertEqual({Name, Used}, {Name, Status =/= 2}),
+            peer:stop(Peer)
+        end
+     || {N, {Name, Used}} <- lists:enumerate([{"a space", true}, {"new\nline", false}, {"\e[31mred", false}, {[$a, 16#202E], false}])
+    ].
+
+%% The sentence has the call that admits the command.
+not_allowed(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    ok = peer:call(Peer, net_kernel, allow, [[other@host]]),
+    {6, Text} = run(["--cookie", ?COOKIE, "-o", sub(Config, rec), Node]),
+    {match, [Prefix, Host]} = re:run(
+        Text, "net_kernel:allow\\(\\['(kymo_attach_[0-9]+_)[0-9]+@([^']+)'\\]\\)", [{capture, all_but_first, list}]
+    ),
+    %% Other commands of this machine may have the first numbers.
+    ok = peer:call(Peer, net_kernel, allow, [[list_to_atom(lists:concat([Prefix, N, "@", Host])) || N <- lists:seq(1, 100)]]),
+    {0, _} = run(["--list-recorders", Node]),
+    peer:stop(Peer).
+
+%% Each side ends the handshake for reasons of its own.
+tls_refusals(Config) ->
+    #{server_config := Server, client_config := Good} = certificates(),
+    #{client_config := Other} = certificates(),
+    Cas = proplists:get_value(cacerts, Good),
+    OptFile = fun(Name, Options) ->
+        ok = file:write_file(sub(Config, Name), io_lib:format("~0p.~n", [Options])),
+        sub(Config, Name)
+    end,
+    {Peer, Node} = node_with_work(Config, [
+        "-proto_dist", "inet_tls", "-ssl_dist_optfile",
+        OptFile("node.conf", [{server, [{verify, verify_peer}, {fail_if_no_peer_cert, true} | Server]}, {client, Good}])
+    ]),
+    [
+        begin
+            File = OptFile(Name ++ ".conf", [{client, Options}]),
+            {Status, Text} = run(["--proto-dist", "inet_tls", "--ssl-dist-optfile", File, "--list-recorders", Node]),
+            ct:log("~s: ~b ~ts", [Name, Status, Text]),
+            ?assertEqual({Name, Expected}, {Name, Status}),
+            contains(Text, Parts)
+        end
+     || {Name, Expected, Options, Parts} <- [
+            {"good", 0, [{verify, verify_peer} | Good], []},
+            {"their_ca", 6, [{verify, verify_peer} | Other], ["this command does not accept", "cacertfile", "--ssl-dist-optfile"]},
+            {"own_ca", 6, [{verify, verify_none}, {cacerts, Cas} | lists:keydelete(cacerts, 1, Other)],
+                ["the node does not accept", "certfile", "--ssl-dist-optfile"]},
+            {"no_certificate", 6, [{verify, verify_peer}, {cacerts, Cas}], ["the node does not accept", "certfile", "--ssl-dist-optfile"]},
+            {"version", 6, [{verify, verify_peer}, {versions, ['tlsv1.1']}, {cacerts, Cas}], ["TLS handshake", "versions", "--ssl-dist-optfile"]},
+            {"no_file", 6, [{verify, verify_none}, {certfile, "/nowhere/c.pem"}, {keyfile, "/nowhere/k.pem"}],
+                ["can't be used", "/nowhere/", "no such file", "--ssl-dist-optfile"]},
+            {"option", 6, [{verify, verify_none}, {no_such_option, 17}], ["can't be used", "no_such_option", "--ssl-dist-optfile"]}
+        ]
+    ],
+    peer:stop(Peer).
+
+%% Something else listens on the port, and is silent or closes the connection.
+other_port(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    {ok, Silent} = gen_tcp:listen(0, []),
+    {ok, Closing} = gen_tcp:listen(0, []),
+    Closer = spawn_link(fun() -> close_all(Closing) end),
+    Run = fun(Socket, To) ->
+        {ok, Port} = inet:port(Socket),
+        {6, Text} = run(["--cookie", ?COOKIE, "--timeout", "2s", "--port", integer_to_list(Port), "--list-recorders", To]),
+        contains(Text, ["port " ++ integer_to_list(Port), "--port"]),
+        Text
+    end,
+    [contains(Run(Socket, Node), ["is not that of the node, which listens on"]) || Socket <- [Silent, Closing]],
+    contains(Run(Silent, "a@localhost"), ["does not answer as a node"]),
+    contains(Run(Closing, "a@localhost"), ["is that of something else"]),
+    true = unlink(Closer),
+    true = exit(Closer, kill),
+    peer:stop(Peer).
+
+close_all(Listening) ->
+    {ok, Socket} = gen_tcp:accept(Listening),
+    ok = gen_tcp:close(Socket),
+    close_all(Listening).
+
+%% OTP's client of epmd fails with what is no port.
+epmd_port(_) ->
+    [
+        begin
+            {2, Text} = kymo_cli:command(os:find_executable("env"), ["ERL_EPMD_PORT=" ++ Value, kymo:cli_path(), "attach", "--erl", erl() | Args]),
+            contains(Text, ["ERL_EPMD_PORT", "'" ++ Value ++ "'", "4369"])
+        end
+     || Value <- ["foo", "0", "70000", "4369x"], Args <- [["--list"], ["--list-recorders", "a@localhost"]]
+    ].
+
+%% The node itself is asked which of the cookies on its command line and in its files it has.
+cookie_of_node(Config) ->
+    Plain = home(Config, home, ".erlang.cookie", "of_file"),
+    Hidden = home(Config, home_config, ".config/erlang/.erlang.cookie", "of_config"),
+    Other = ["-setcookie", "other@host", "of_other"],
+    [
+        begin
+            {ok, Peer, Node} = start_peer(Config, #{args => Args, env => [{"ERL_LIBS", ""}, {"HOME", Home}]}, []),
+            Pid = peer:call(Peer, os, getpid, []),
+            [Found] = [F || #{pid := P} = F <- kymo_attach_proc:nodes([]), P =:= Pid],
+            {Cookie, _} = kymo_attach_proc:cookie(Found),
+            ?assertEqual({Args, atom_to_list(peer:call(Peer, erlang, get_cookie, []))}, {Args, Cookie}),
+            ?assertMatch({0, _}, run(["--list-recorders", atom_to_list(Node)])),
+            peer:stop(Peer)
+        end
+     || {Home, Args} <- [
+            {Plain, []},
+            {Plain, Other},
+            {Plain, Other ++ ["-setcookie", "one"]},
+            {Plain, ["-setcookie", "one"] ++ Other},
+            {Plain, ["-setcookie", "one", "-setcookie", "two"]},
+            {Plain, ["-setcookie", "-setcookie", "one"]},
+            {Plain, ["-setcookie"]},
+            {Plain, ["-setcookie", "a", "b", "c"]},
+            {Plain, ["-nocookie"]},
+            {Plain, ["-nocookie", "-setcookie", "one"]},
+            {Hidden, Other}
+        ]
+    ].
+
+home(Config, Name, File, Cookie) ->
+    Path = filename:join(sub(Config, Name), File),
+    ok = filelib:ensure_dir(Path),
+    ok = file:write_file(Path, Cookie),
+    ok = file:change_mode(Path, 8#400),
+    sub(Config, Name).
 
 %% ---- nodes ------------------------------------------------------------------------------------
 
@@ -1479,19 +1766,6 @@ start(Args) ->
         [{args, ["attach", "--erl", erl() | Args]}, exit_status, stderr_to_stdout, binary, use_stdio, hide]
     ).
 
-await_text(Port, Text) -> await_text(Port, Text, <<>>).
-
-await_text(Port, Text, Got) ->
-    case string:find(Got, Text) of
-        nomatch ->
-            receive
-                {Port, {data, Data}} -> await_text(Port, Text, <<Got/binary, Data/binary>>);
-                {Port, {exit_status, Status}} -> error({ended, Status, Got})
-            end;
-        _ ->
-            ok
-    end.
-
 kymo_ended(Port) -> kymo_ended(Port, <<>>).
 
 kymo_ended(Port, Got) ->
@@ -1523,9 +1797,6 @@ ls(Dir) ->
 mode(File) ->
     {ok, Info} = file:read_file_info(File),
     Info#file_info.mode band 8#777.
-
-contains(Text, Parts) ->
-    [?assertNotEqual({Part, nomatch}, {Part, string:find(Text, Part)}, Text) || Part <- Parts].
 
 %% A library for another architecture is not sent.
 other_machine(Config) ->

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
 %% Requests to a server that has messages in its mailbox when the recording begins. The clients and
-%% the server note when each request was sent and handled, and `kymo calls' must say the same, or
+%% the server note when each request was sent and handled, and `kymo requests' must say the same, or
 %% that it is unknown.
 -module(kymo_backlog_SUITE).
 
@@ -106,7 +106,7 @@ record(Dir, Options, Events, Fun) ->
 %% ---- what kymo says ----
 
 requests(Dir, Options) ->
-    {0, Out} = kymo_cli:run(["calls", "--json", "-q", "-n", "1000"] ++ Options ++ [Dir]),
+    {0, Out} = kymo_cli:run(["requests", "--json", "-q", "-n", "1000"] ++ Options ++ [Dir]),
     #{<<"slowest">> := Requests} = kymo_cli:json(unicode:characters_to_list(Out)),
     Requests.
 
@@ -191,7 +191,7 @@ casts(Config) ->
          {Least, Most} = maps:get(N, Waits),
          ?assertMatch({_, _, Q} when Q >= Least andalso Q =< Most, Cast, {N, Least, Most})
      end || {N, Cast} <- lists:zip(lists:seq(46 - Known, 45), Casts)],
-    {0, Text} = kymo_cli:run(["calls", "--casts", Dir]),
+    {0, Text} = kymo_cli:run(["requests", "--casts", Dir]),
     ?assertEqual(Known =:= 25, string:find(Text, "20 casts were handled") =:= nomatch).
 
 taken(Dir) ->

@@ -427,7 +427,7 @@ many_functions(Config) ->
 calibration(Config) ->
     Rec = ?config(dir, Config),
     Dir = filename:join(Rec, "calibration"),
-    Costs = kymo_cost:measure(?config(mode, Config), Rec),
+    Costs = kymo_cost:measure(?config(mode, Config), Rec, []),
     ?assertEqual({error, enoent}, file:list_dir(Dir)),
     [?assert(Ns > 0 andalso Ns < 1000000) || Ns <- maps:values(Costs)],
     ?assertEqual(lists:sort(maps:keys(?COSTS)), lists:sort(maps:keys(Costs))),
@@ -435,7 +435,7 @@ calibration(Config) ->
     %% A process that another tracer traces cannot be measured.
     Collector = spawn_link(fun echo/0),
     erlang:trace(new_processes, true, [procs, {tracer, Collector}]),
-    ?assertEqual(lists:sort(maps:keys(?COSTS)), lists:sort(maps:keys(kymo_cost:measure(?config(mode, Config), Rec)))),
+    ?assertEqual(lists:sort(maps:keys(?COSTS)), lists:sort(maps:keys(kymo_cost:measure(?config(mode, Config), Rec, [])))),
     erlang:trace(new_processes, false, [all]),
     ?assertEqual({error, enoent}, file:list_dir(Dir)),
     unlink(Collector),

@@ -4,7 +4,9 @@
 %% reader.
 -module(kymo_cli).
 
--export([run/1, run/2, command/2, command/3, collect/2, events/1, until/1, read_dbg/1, json/1]).
+-include_lib("stdlib/include/assert.hrl").
+
+-export([run/1, run/2, command/2, command/3, collect/2, await_text/2, contains/2, events/1, until/1, read_dbg/1, json/1]).
 
 %% Runs the command. Returns its status and its output, including standard error.
 run(Args) -> run(Args, 120000).
@@ -33,6 +35,25 @@ collect(Port, Acc, Timeout) ->
         port_close(Port),
         error({no_end, iolist_to_binary(Acc)})
     end.
+
+%% Waits until a port with `exit_status' has written this text.
+await_text(Port, Text) -> await_text(Port, Text, <<>>).
+
+await_text(Port, Text, Got) ->
+    case string:find(Got, Text) of
+        nomatch ->
+            receive
+                {Port, {data, Data}} -> await_text(Port, Text, <<Got/binary, Data/binary>>);
+                {Port, {exit_status, Status}} -> error({ended, Status, Got})
+            end;
+        _ ->
+            ok
+    end.
+
+%% Whether the text has each of these parts.
+contains(Text, Parts) ->
+    [?assertNotEqual({Part, nomatch}, {Part, string:find(Text, Part)}, Text) || Part <- Parts],
+    ok.
 
 %% The events of a recording, as a process tracer would have received them, without time stamps.
 events(Dir) ->

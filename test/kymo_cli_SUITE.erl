@@ -131,7 +131,7 @@ help(_) ->
     {0, General, ""} = run(["help"]),
     {0, General, ""} = run(["-h"]),
     [?assert(contains(General, W)) || W <- ["kymo info", "kymo print", "export perfetto", "export ctf",
-                                            "export folded", "export dbg", "export speedscope", "kymo stats", "kymo calls",
+                                            "export folded", "export dbg", "export speedscope", "kymo stats", "kymo requests",
                                             "kymo mailboxes", "kymo why", "kymo diff", "kymo attach", "Exit status"]],
     [begin
          {0, Text, ""} = run(["help", Command]),
@@ -139,7 +139,7 @@ help(_) ->
          {0, Text, ""} = run([Command, "/nowhere", "-h"]),
          ?assert(contains(Text, "Usage: kymo " ++ Command)),
          ?assert(contains(Text, "--strict"))
-     end || Command <- ["info", "print", "export", "stats", "calls", "mailboxes", "why", "diff"]],
+     end || Command <- ["info", "print", "export", "stats", "requests", "mailboxes", "why", "check", "diff"]],
     _ = application:load(kymo),
     {ok, Vsn} = application:get_key(kymo, vsn),
     ?assert(contains(out(["--version"]), "kymo " ++ Vsn)).
@@ -152,19 +152,19 @@ wrong_usage(Config) ->
         ["info", "--top", "-1", Dir], ["info", "--top"],
         ["print"], ["print", "--limit", "x", Dir], ["print", "--from", "yesterday", Dir],
         ["print", "--from", "1.5parsecs", Dir], ["print", "--to", "99999999999999999999s", Dir],
-        ["print", "--from", "2s", "--to", "1s", Dir], ["print", "--tag", "call,frob", Dir],
-        ["print", "--tag", "", Dir], ["print", "--pid", "<0.1>", Dir], ["print", "--pid", "", Dir],
-        ["print", "--module", "", Dir], ["print", "--json", "--wall", Dir],
+        ["print", "--from", "2s", "--to", "1s", Dir], ["print", "--events", "call,frob", Dir],
+        ["print", "--events", "", Dir], ["print", "--pid", "<0.1>", Dir], ["print", "--pid", "", Dir],
+        ["print", "--module", "", Dir], ["print", "--json", "--utc", Dir],
         ["print", "--tree", "--slower", "fast", Dir], ["print", "--slower", "1ms", Dir],
         ["export"], ["export", Dir, "-o", "x"], ["export", "xml", Dir, "-o", "x"], ["export", "dbg", Dir],
         ["export", "ctf", Dir, "-o", "-"], ["export", "dbg", "--wall", Dir, "-o", "-"],
         ["export", "dbg", Dir, "-o", ""], ["export", "dbg", "", "-o", "x"], ["info", ""], ["print", ""],
-        ["print", "--wall", "--erlang", Dir], ["--version", "x"], ["help", "info", "x"],
+        ["print", "--utc", "--erlang", Dir], ["--version", "x"], ["help", "info", "x"],
         ["info", "--json=1", Dir], ["export", "ctf", "--wall", Dir, "-o", "x"],
         ["export", "speedscope", "--all", Dir, "-o", "x"],
         ["stats"], ["stats", "--by", "colour", Dir], ["stats", "--sort", "name", Dir],
         ["stats", "--sort", "sent", Dir], ["stats", "--by", "role", "--sort", "self", Dir],
-        ["stats", "--function", "", Dir], ["stats", "--by", "role", "--module", "lists", Dir], ["calls", Dir, Dir], ["calls", "--top", "x", Dir],
+        ["stats", "--function", "", Dir], ["stats", "--by", "role", "--module", "lists", Dir], ["requests", Dir, Dir], ["requests", "--top", "x", Dir],
         ["mailboxes", "--by", "module", Dir], ["mailboxes", "--sort", "x", Dir],
         ["mailboxes", "--module", "lists", Dir], ["why", "--at", "noon", Dir], ["why"],
         ["diff", Dir], ["diff", Dir, Dir, Dir], ["diff", Dir, ""]
@@ -174,7 +174,7 @@ wrong_usage(Config) ->
          ?assertEqual({Args, 2, ""}, {Args, Status, Out}),
          ?assert(contains(Err, "kymo"))
      end || Args <- Wrong],
-    {2, "", Err} = run(["print", "--tag", "call,frob", Dir]),
+    {2, "", Err} = run(["print", "--events", "call,frob", Dir]),
     ?assert(contains(Err, "'frob'")),
     ?assert(contains(Err, "kymo help print")).
 
@@ -199,7 +199,7 @@ not_a_recording(Config) ->
          ?assert(contains(Err, Path)),
          ?assert(contains(Err, Why))
      end || Command <- [["info"], ["print"], ["export", "dbg", "-o", "-"]],
-            {Path, Why} <- [{filename:join(Dir, "nothing"), "No such file"}, {File, "Not a directory"},
+            {Path, Why} <- [{filename:join(Dir, "nothing"), "No such file"}, {"a@b", "use 'kymo attach a@b'"}, {File, "Not a directory"},
                             {Empty, "not a recording"}, {Wrong, "magic"}, {Newer, "format version 4; this program reads versions 2 to 3"},
                             {Older, "format version 1; this program reads versions 2 to 3"}]].
 
@@ -216,7 +216,7 @@ info_text(Config) ->
 info_json(Config) ->
     Dir = ?config(recording, Config),
     Json = kymo_cli:json(out(["info", "--json", Dir])),
-    Events = length(lines(["print", Dir, "--tag", all_tags()])),
+    Events = length(lines(["print", Dir, "--events", all_tags()])),
     ?assertMatch(#{<<"format">> := 3, <<"state">> := <<"closed">>, <<"reason">> := <<"stop">>,
                    <<"policy">> := <<"discard">>, <<"complete">> := true, <<"overwritten">> := 0,
                    <<"lost">> := #{<<"total">> := 0, <<"ring_full">> := 0, <<"io">> := 0},
@@ -225,7 +225,7 @@ info_json(Config) ->
     ?assertEqual(atom_to_binary(node()), maps:get(<<"node">>, Json)),
     ?assertEqual(Events, maps:get(<<"events">>, Json)),
     ?assertEqual(Events, maps:get(<<"recorded">>, Json)),
-    Tags = maps:get(<<"tags">>, Json),
+    Tags = maps:get(<<"by_event">>, Json),
     ?assertEqual(70, maps:get(<<"call">>, Tags)),
     ?assertEqual(20, maps:get(<<"send">>, Tags)),
     ?assertEqual(Events, lists:sum([N || {Tag, N} <- maps:to_list(Tags), not lists:prefix("kymo_", binary_to_list(Tag))])),
@@ -275,7 +275,7 @@ after_thread(Line) ->
 print_clocks(Config) ->
     Dir = ?config(recording, Config),
     [Plain, Wall, Erlang] = [[hd(string:lexemes(L, " ")) || L <- lines(["print", Dir] ++ O)]
-                             || O <- [[], ["--wall"], ["--erlang"]]],
+                             || O <- [[], ["--utc"], ["--erlang"]]],
     #{<<"start_unix_ns">> := Unix, <<"start_erlang_ns">> := Mono} = kymo_cli:json(out(["info", "--json", Dir])),
     Since = [nanoseconds(T) || T <- Plain],
     ?assertEqual([Mono + T || T <- Since], [list_to_integer(T) || T <- Erlang]),
@@ -321,12 +321,12 @@ print_pids(Config) ->
 print_tags(Config) ->
     Dir = ?config(recording, Config),
     All = lines(["print", Dir]),
-    [?assertEqual([L || L <- All, lists:member(tag(L), Tags)], lines(["print", Dir, "--tag", Option]))
+    [?assertEqual([L || L <- All, lists:member(tag(L), Tags)], lines(["print", Dir, "--events", Option]))
      || {Option, Tags} <- [{"call", ["call"]}, {"send,receive", ["send", "receive"]},
                            {"messages", ["send", "receive", "taken", "send_to_non_existing_process"]},
                            {"calls,exit", ["call", "exit"]}, {"kymo_state", ["kymo_state"]},
-                           {"gc", []}, {"spawned", ["spawned"]}]],
-    ?assertEqual(70, length(lines(["print", Dir, "--tag", "call"]))).
+                           {"garbage_collection", []}, {"spawned", ["spawned"]}]],
+    ?assertEqual(70, length(lines(["print", Dir, "--events", "call"]))).
 
 tag(Line) ->
     case re:run(after_thread(Line), "^(?:<[^>]*>(?:\\([^)]*\\))?|-) ([a-z_]+)", [{capture, [1], list}, unicode]) of
@@ -334,14 +334,14 @@ tag(Line) ->
     end.
 
 all_tags() ->
-    "calls,messages,procs,ports,running,gc,seq_trace,other".
+    "calls,messages,procs,ports,running,garbage_collection,seq_trace,other".
 
 print_modules(Config) ->
     Dir = ?config(recording, Config),
-    Calls = lines(["print", Dir, "--tag", "call"]),
+    Calls = lines(["print", Dir, "--events", "call"]),
     ?assertEqual([L || L <- Calls, contains(L, " call lists:nth(1, ")],
-                 lines(["print", Dir, "--module", "lists", "--tag", "calls"])),
-    ?assertEqual(Calls, lines(["print", Dir, "--module", "lists", "--module", "kymo_cli_SUITE", "--tag", "call"])),
+                 lines(["print", Dir, "--module", "lists", "--events", "calls"])),
+    ?assertEqual(Calls, lines(["print", Dir, "--module", "lists", "--module", "kymo_cli_SUITE", "--events", "call"])),
     {0, "", Warning} = run(["print", Dir, "--module", "no_such_module"]),
     ?assert(contains(Warning, "'no_such_module'")).
 
@@ -383,8 +383,8 @@ export_filters(Config) ->
                  {0, "", ""} = run(["export", "dbg", Dir, "-q", "-o", File] ++ Options),
                  [E || E <- kymo_cli:read_dbg(File)]
              end,
-    ?assertEqual(70, length(Export(["--tag", "call"]))),
-    ?assertEqual(20, length(Export(["--tag", "call", "--module", "lists"]))),
+    ?assertEqual(70, length(Export(["--events", "call"]))),
+    ?assertEqual(20, length(Export(["--events", "call", "--module", "lists"]))),
     OfWorker = Export(["--pid", pid_to_list(Worker)]),
     ?assertEqual([Worker], lists:usort([element(2, E) || E <- OfWorker])),
     {0, "", Summary} = run(["export", "dbg", Dir, "-o", File]),
@@ -410,7 +410,7 @@ terms_like_the_shell(Config) ->
     Printed = [begin
                    [_, Args] = string:split(L, " call kymo_cli_SUITE:traced("),
                    Args
-               end || L <- lines(["print", Dir, "--tag", "call"])],
+               end || L <- lines(["print", Dir, "--events", "call"])],
     ?assertEqual(length(Terms), length(Printed)),
     [?assertEqual(lists:flatten(io_lib:format("~0tp)", [T])), P) || {T, P} <- lists:zip(Terms, Printed)].
 
@@ -428,8 +428,8 @@ arguments(Config) ->
     %% Truncated arguments are shown as dots, once for each argument.
     ?assertEqual(["args()", "args(10)", "args(32, 32)", "args(10, foo)", "args(\"\\n\", \"\\n\")", "args(\"ab\", 97)",
                   "args([1000,1001,1002,1003|'...'], '...', '...')(cut)", "args(1, [1000,1001,1002|'...'], '...')(cut)"],
-                 [string:prefix(after_process(L), "call kymo_cli_SUITE:") || L <- lines(["print", Dir, "--tag", "call"])]),
-    [Spawn] = lines(["print", Dir, "--tag", "spawn"]),
+                 [string:prefix(after_process(L), "call kymo_cli_SUITE:") || L <- lines(["print", Dir, "--events", "call"])]),
+    [Spawn] = lines(["print", Dir, "--events", "spawn"]),
     ?assertEqual("spawn peer=" ++ pid_to_list(Spawned) ++ " kymo_cli_SUITE:args(10)", after_process(Spawn)),
     %% The same arguments as OTP reads from the dbg file.
     Calls = [A || E <- kymo_cli:events(Dir), element(3, E) =:= call, A <- [element(3, element(4, E))]],
@@ -470,7 +470,7 @@ random_float() ->
 cut_terms(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, #{calls => arguments, content_bytes => 64}, fun() -> traced(lists:seq(1000, 2000)), traced(short) end),
-    [Long, Short] = lines(["print", Dir, "--tag", "call"]),
+    [Long, Short] = lines(["print", Dir, "--events", "call"]),
     ?assertMatch({match, _}, re:run(Long, "traced\\(\\[1000,.*'...'\\]\\)\\(cut\\)$")),
     ?assert(contains(Short, ":traced(short)")).
 
@@ -478,8 +478,8 @@ cut_terms(Config) ->
 elixir_names(Config) ->
     Dir = filename:join(?config(dir, Config), "rec"),
     record(Dir, #{}, fun() -> register('Elixir.Demo.Worker', self()), traced(1) end),
-    [_] = Calls = lines(["print", Dir, "--tag", "call"]),
-    [?assertEqual({Name, Calls}, {Name, lines(["print", Dir, "--tag", "call", "--pid", Name])})
+    [_] = Calls = lines(["print", Dir, "--events", "call"]),
+    [?assertEqual({Name, Calls}, {Name, lines(["print", Dir, "--events", "call", "--pid", Name])})
      || Name <- ["Demo.Worker", "Elixir.Demo.Worker", "'Elixir.Demo.Worker'"]],
     {0, "", Warning} = run(["print", Dir, "--pid", "Demo"]),
     ?assert(contains(Warning, "'Demo'")).
@@ -512,7 +512,7 @@ names_are_safe(Config) ->
     ?assertEqual([], [C || C <- Top, C < 32 andalso C =/= $\n orelse C >= 127 andalso C < 160]),
     ok = file:rename(Folder, Dir),
     ?assert(contains(out(["print", Dir]), "('evil\\e[31m\\n name')")),
-    ?assertNotEqual([], lines(["print", Dir, "--pid", atom_to_list(Name), "--tag", "call"])).
+    ?assertNotEqual([], lines(["print", Dir, "--pid", atom_to_list(Name), "--events", "call"])).
 
 %% ---- damage ----
 
@@ -546,8 +546,14 @@ missing_file(Config) ->
     [begin
          Dir = copy(From, ?config(dir, Config), "without-" ++ File),
          ok = file:delete(filename:join(Dir, File)),
+         ?assert(contains(out(["info", Dir]), "the file '" ++ File ++ "' is missing (copy the recording again)")),
          lost_all(Dir, "because the file '" ++ File ++ "' is missing (copy the recording again)")
      end || {From, File} <- [{Flight, "ring"}, {Whole, "data.000001"}]],
+    Nameless = copy(Flight, ?config(dir, Config), "without-dict"),
+    ok = file:delete(filename:join(Nameless, "dict")),
+    ?assert(contains(out(["info", Nameless]), "the file 'dict' is missing (copy the recording again)")),
+    {0, _, Err} = run(["print", Nameless]),
+    ?assert(contains(Err, "names are missing because the file 'dict' is missing (copy the recording again)")),
     Cut = copy(Whole, ?config(dir, Config), "emptied"),
     cut(data_file(Cut), filelib:file_size(data_file(Cut))),
     lost_all(Cut, "because a file was cut or damaged (copy the recording again)").
@@ -576,7 +582,7 @@ nothing_to_show(Config) ->
         [begin
              {0, _, Err} = run(Command ++ [Recording]),
              ?assert(contains(Err, "kymo: nothing to show: " ++ Words))
-         end || Command <- [["print", "--tag", "seq_trace"], ["export", "dbg", "--tag", "seq_trace", "-o", Out]]]
+         end || Command <- [["print", "--events", "seq_trace"], ["export", "dbg", "--events", "seq_trace", "-o", Out]]]
     end,
     Why("no event matches", Whole),
     Empty = filename:join(?config(dir, Config), "empty"),
@@ -641,10 +647,26 @@ in_records(_, _, _) ->
 no_dictionary(Config) ->
     Dir = copy(?config(recording, Config), ?config(dir, Config), "nodict"),
     ok = file:delete(filename:join(Dir, "dict")),
-    Lines = lines(["print", Dir, "--tag", "call"]),
+    Lines = lines(["print", Dir, "--events", "call"]),
     ?assertEqual(70, length(Lines)),
     [?assert(contains(L, " call ?(")) || L <- Lines],
-    out(["info", Dir]).
+    Info = out(["info", Dir]),
+    ?assert(contains(Info, "complete     no: names are missing\n")),
+    %% Nothing else is damaged, so the line has the label.
+    ?assert(contains(Info, "damage       the file 'dict' is missing (copy the recording again)\n")),
+    ?assertNot(contains(Info, "damage       none")),
+    %% A part of it.
+    Cut = copy(?config(recording, Config), ?config(dir, Config), "cutdict"),
+    cut(filename:join(Cut, "dict"), 64),
+    CutInfo = out(["info", Cut]),
+    ?assert(contains(CutInfo, "complete     no: names are missing\n")),
+    ?assert(contains(CutInfo, " bytes of the dictionary were skipped\n")),
+    %% Events are missing, too.
+    ok = file:delete(data_file(Dir)),
+    BothInfo = out(["info", Dir]),
+    ?assert(contains(BothInfo, "complete     no: recorded events are missing\n")),
+    ?assertMatch({match, [_]}, re:run(BothInfo, "^damage  ", [multiline, global, {capture, first}])),
+    ?assert(contains(BothInfo, "             the file 'dict' is missing (copy the recording again)\n")).
 
 %% Events whose names did not fit in the dictionary are kept, with `?' in place of the names.
 full_dictionary(Config) ->
@@ -652,8 +674,10 @@ full_dictionary(Config) ->
     Fill = fun() -> [list_to_atom("cli_suite_" ++ integer_to_list(N) ++ lists:duplicate(200, $x)) || N <- lists:seq(1, 40)] end,
     record(Dir, #{dict_size => 4096},
            fun() -> [begin true = register(A, self()), true = unregister(A) end || A <- Fill()], traced(1) end),
-    ?assert(contains(out(["info", Dir]), "definitions")),
-    [Line] = lines(["print", Dir, "--tag", "call"]),
+    Info = out(["info", Dir]),
+    ?assert(contains(Info, "definitions")),
+    ?assert(contains(Info, "complete     no: names are missing\n")),
+    [Line] = lines(["print", Dir, "--events", "call"]),
     ?assert(lists:suffix(" call ?", Line)),
     [{trace, _, call, undefined}] = [E || E <- kymo_cli:events(Dir), element(3, E) =:= call].
 
@@ -718,7 +742,7 @@ while_recording(Config) ->
          D = Dir ++ atom_to_list(Policy),
          record(D, #{calls => arguments, policy => Policy}, fun() -> [traced(N) || N <- lists:seq(1, 1000)] end,
                 fun(_) ->
-                    ?assertEqual(1000, length(lines(["print", D, "--tag", "call"]))),
+                    ?assertEqual(1000, length(lines(["print", D, "--events", "call"]))),
                     #{<<"state">> := <<"active">>, <<"complete">> := true, <<"reason">> := <<"none">>} =
                         kymo_cli:json(out(["info", "--json", D])),
                     ?assert(contains(out(["info", D]), "state        recording"))
@@ -747,7 +771,7 @@ horizon(Config) ->
     ?assert(Memory =< 4 * 1024 * 1024),
     ?assertEqual(Recorded, Events + Older + Overwritten),
     ?assertEqual(Overwritten, lists:sum([maps:get(<<"overwritten">>, T) || T <- maps:get(<<"threads">>, Json)])),
-    All = lists:append([["--tag", all_tags()], [Dir]]),
+    All = lists:append([["--events", all_tags()], [Dir]]),
     ?assertEqual(Events, length(lines(["print" | All]))),
     Marked = lines(["print", "--all" | All]),
     ?assertEqual(Events + Older, length(Marked)),
@@ -764,7 +788,7 @@ snapshot(Config) ->
     record(Dir, #{calls => arguments, policy => overwrite}, fun() -> [traced(N) || N <- lists:seq(1, 100)] end,
            fun(R) -> {ok, _} = kymo:snapshot(R, Copy) end),
     %% The copy has one calibration point less, so its times differ.
-    Calls = fun(D) -> [tl(string:split(L, " ")) || L <- lines(["print", D, "--tag", "call"])] end,
+    Calls = fun(D) -> [tl(string:split(L, " ")) || L <- lines(["print", D, "--events", "call"])] end,
     ?assertEqual(Calls(Dir), Calls(Copy)),
     %% A stopped ring takes no more disk space than its events, if the file system supports
     %% that.

@@ -73,9 +73,14 @@ kinds(Dir) -> [Kind || #{<<"kind">> := Kind} <- rows(Dir, "select kind from syst
 nothing_left() ->
     until(fun() -> erlang:statistics(scheduler_wall_time) =:= undefined end) andalso
         erlang:system_monitor() =:= undefined andalso
-        counting() =:= [] andalso in(kymo_busiest) =:= [].
+        in(kymo_counters) =:= [] andalso in(kymo_busiest) =:= [].
 
-counting() -> in(kymo_counters).
+%% Not the process that has switched on the measurement of time.
+counting() ->
+    [
+        P
+     || P <- in(kymo_counters), {_, Stack} <- [process_info(P, current_stacktrace)], [loop | _] <- [[F || {kymo_counters, F, _, _} <- lists:reverse(Stack)]]
+    ].
 
 in(Module) ->
     [P || P <- processes(), {_, Stack} <- [process_info(P, current_stacktrace)], lists:keymember(Module, 1, Stack)].

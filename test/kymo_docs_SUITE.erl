@@ -2,7 +2,8 @@
 %%
 %% The reference that h(kymo) in the Erlang shell and h :kymo in iex show, as edoc generates it
 %% from the sources: it documents every public function and type, with a specification, and
-%% names every error.
+%% names every error. And the pages: the guide has all options, the page of the patches all
+%% patches, and links lead to files and headings that exist.
 -module(kymo_docs_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -10,12 +11,12 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([modules/1, functions/1, types/1, errors/1, built/1]).
+-export([modules/1, functions/1, types/1, errors/1, built/1, options/1, patches/1, figures/1, links/1]).
 
 %% Modules that users call. All others are hidden.
 -define(PUBLIC, [erl_msg_tracer, kymo, kymo_pattern, kymo_tracer, kymo_trigger]).
 
-all() -> [modules, functions, types, errors, built].
+all() -> [modules, functions, types, errors, built, options, patches, figures, links].
 
 init_per_suite(Config) ->
     case code:which(edoc_doclet_chunks) of
@@ -35,6 +36,8 @@ chunks(Dir) ->
 sources() ->
     {source, File} = lists:keyfind(source, 1, kymo:module_info(compile)),
     filelib:wildcard(filename:join(filename:dirname(File), "*.erl")).
+
+top() -> filename:dirname(filename:dirname(hd(sources()))).
 
 module_of(File) -> list_to_atom(filename:basename(File, ".erl")).
 
@@ -168,10 +171,103 @@ has_word(Text, Atom) ->
 built(Config) ->
     Out = filename:join(?config(priv_dir, Config), "out"),
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
-    Top = filename:dirname(filename:dirname(hd(sources()))),
+    Top = top(),
     Make = fun() -> kymo_cli:command(os:find_executable("make"), ["-sC", Top, "chunks", "OUT=" ++ Out, "ERL=" ++ Erl]) end,
     {0, _} = Make(),
     Chunk = filename:join([Out, "doc", "chunks", "kymo.chunk"]),
     {ok, #file_info{inode = Inode}} = file:read_file_info(Chunk),
     {0, _} = Make(),
     ?assertMatch({ok, #file_info{inode = Inode}}, file:read_file_info(Chunk)).
+
+%% ---- pages ---------------------------------------------------------------------------------
+
+%% The guide has a table of all options of kymo:trace/2, and one of those of kymo:start/1.
+options(_) ->
+    Guide = page("doc/guide.md"),
+    ?assertEqual(lists:sort(kymo_options:trace()), lists:sort(keys(table("## What to record", Guide)))),
+    ?assertEqual(lists:sort(kymo_options:start()), lists:sort(keys(table("## The options of a recorder", Guide)))).
+
+keys(Rows) -> [list_to_atom(Key) || [Cell | _] <- Rows, Key <- found(Cell, "`([a-z_]+)`")].
+
+%% The page of the patches has each patch of 27.3.4 with its subject, in order, and beside them and
+%% after them those of 29.1.
+patches(_) ->
+    Rows = table("## The patches", page("erts_patches/README.md")),
+    ?assertEqual(subjects("otp-27.3.4"), [{No, Subject} || [No, Subject, _] <- Rows, No =/= ""]),
+    Newer = subjects("otp-29.1"),
+    ?assertEqual(
+        [No || {No, _} <- Newer],
+        lists:usort([No || [_, _, Cell] <- Rows, No <- found(Cell, "([0-9]{4})")])
+    ),
+    [] = [Row || ["", Subject, No] = Row <- Rows, not lists:member({No, Subject}, Newer)].
+
+%% What the patches gain is in two pages.
+figures(_) ->
+    Figures = [[What, Stock, Patched] || [What, Stock, Patched, _] <- table("# Patches for ERTS", page("erts_patches/README.md"))],
+    5 = length(Figures),
+    ?assertEqual(Figures, table("## The patches", page("README.md"))).
+
+subjects(Series) ->
+    [
+        {string:slice(filename:basename(File), 0, 4), subject(File)}
+     || File <- lists:sort(filelib:wildcard(filename:join([top(), "erts_patches", Series, "*.patch"])))
+    ].
+
+subject(File) ->
+    {ok, Bytes} = file:read_file(File),
+    {match, [Subject]} = re:run(Bytes, "^Subject: \\[PATCH\\] (.*(?:\n .*)*)", [multiline, {capture, all_but_first, list}]),
+    lists:flatten(string:replace(Subject, "\n ", " ", all)).
+
+%% Relative links lead to files, and to headings of pages.
+links(_) ->
+    Links = [{Page, Link} || Page <- pages(), Link <- links_of(page(Page))],
+    [_ | _] = [Link || {"README.md", Link} <- Links],
+    [] = [Broken || {Page, Link} = Broken <- Links, not leads_somewhere(Page, Link)].
+
+pages() ->
+    Names = ["*.md", "doc/*.md", "c_src/model/*.md", "test/*/*.md", "erts_patches/*.md", "erts_patches/*/*.md", "erts_patches/*/topics/*.md"],
+    lists:append([filelib:wildcard(Name, top()) || Name <- Names]).
+
+links_of(Text) ->
+    [Link || Link <- found(without_code(Text), "\\]\\(([^)\\s]+)\\)"), nomatch =:= re:run(Link, "^[a-z]+:")].
+
+without_code(Text) -> re:replace(Text, "^```.*?^```$", "", [multiline, dotall, global, unicode, {return, list}]).
+
+leads_somewhere(Page, Link) ->
+    {File, Heading} =
+        case string:split(Link, "#") of
+            ["", H] -> {Page, H};
+            [F, H] -> {filename:join(filename:dirname(Page), F), H};
+            [F] -> {filename:join(filename:dirname(Page), F), none}
+        end,
+    filelib:is_file(filename:join(top(), File)) andalso (Heading =:= none orelse lists:member(Heading, anchors(page(File)))).
+
+anchors(Text) ->
+    [anchor(Heading) || Heading <- found(without_code(Text), "^#+ (.*)$")].
+
+anchor(Heading) ->
+    [dash(C) || C <- string:lowercase(Heading), C =:= $\s orelse C =:= $- orelse C =:= $_ orelse is_alphanumeric(C)].
+
+dash($\s) -> $-;
+dash(C) -> C.
+
+is_alphanumeric(C) -> (C >= $a andalso C =< $z) orelse (C >= $0 andalso C =< $9).
+
+page(Name) ->
+    {ok, Bytes} = file:read_file(filename:join(top(), Name)),
+    [_ | _] = unicode:characters_to_list(Bytes).
+
+%% The rows of the first table after a heading, as lists of cells, without its head.
+table(Heading, Text) ->
+    [_, After] = string:split("\n" ++ Text, "\n" ++ Heading ++ "\n"),
+    Lines = lists:dropwhile(fun(Line) -> not is_row(Line) end, string:split(After, "\n", all)),
+    [_, _ | Rows] = lists:takewhile(fun is_row/1, Lines),
+    [[string:trim(Cell) || Cell <- string:split(string:trim(Row, both, "|"), "|", all)] || Row <- Rows].
+
+is_row(Line) -> string:prefix(Line, "|") =/= nomatch.
+
+found(Text, Pattern) ->
+    case re:run(Text, Pattern, [global, multiline, unicode, {capture, all_but_first, list}]) of
+        {match, Groups} -> lists:append(Groups);
+        nomatch -> []
+    end.

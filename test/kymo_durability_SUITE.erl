@@ -344,7 +344,7 @@ on_disk(Config, Options, Fun) ->
 %% the recording counts as lost, overwritten or removed, and no confirmed step is missing.
 %% Returns what `kymo info' says.
 check(Rec, Confirmed) ->
-    Lines = binary:split(output(["print", "--quiet", "--tag", "call", Rec]), <<"\n">>, [global, trim]),
+    Lines = binary:split(output(["print", "--quiet", "--events", "call", Rec]), <<"\n">>, [global, trim]),
     Calls = [call(L) || L <- Lines],
     Info = info(Rec),
     #{lost := Lost, overwritten := Overwritten, events_removed := Removed} = Info,

@@ -7,6 +7,8 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
+-import(kymo_cli, [contains/2]).
+
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([in_path/1, in_path_load_named/1, beside_kymo/1, not_there/1, in_boot_file/1, boot_without_library/1]).
 -export([noexec/1, missing/1, foreign/1, application_parameter/1, upgrade_keeps_old/1]).
@@ -225,6 +227,3 @@ sizes() -> #{memory => 8 bsl 20, segment_size => 16384, dict_size => 1048576}.
 sub(Config, Name) -> filename:join(?config(dir, Config), Name).
 
 text(Chardata) -> unicode:characters_to_list(Chardata).
-
-contains(Text, Parts) ->
-    [?assertNotEqual({Part, nomatch}, {Part, string:find(Text, Part)}, Text) || Part <- Parts].

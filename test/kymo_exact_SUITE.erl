@@ -140,16 +140,16 @@ perfetto(Config) ->
     end.
 
 taken_as_a_tag(Config) ->
-    Dir = messages(Config, #{tags => [taken]}, #{}, 5),
+    Dir = messages(Config, #{events => [taken]}, #{}, 5),
     Events = [E || #{<<"event">> := Event} = E <- events(Dir), Event =/= <<"kymo_state">>],
     ?assertEqual(Events, events_of(Dir, <<"taken">>)),
     ?assertEqual(is_exact(Dir), Events =/= []),
-    Shown = [kymo_cli:run(["print", "-q", "--tag", Tag, Dir]) || Tag <- ["messages", "taken"]],
+    Shown = [kymo_cli:run(["print", "-q", "--events", Tag, Dir]) || Tag <- ["messages", "taken"]],
     ?assertMatch([Same, Same], Shown).
 
 %% The tag 'receive' does not include it.
 without_taken(Config) ->
-    Dir = messages(Config, #{tags => [send, 'receive']}, #{}, 5),
+    Dir = messages(Config, #{events => [send, 'receive']}, #{}, 5),
     ?assertEqual([], events_of(Dir, <<"taken">>)),
     ?assert(length(events_of(Dir, <<"receive">>)) >= 10),
     ?assertEqual(is_exact(Dir), same_contents(Dir, 10)).
@@ -367,7 +367,7 @@ stops(Config) ->
 %% Print, SQL and Perfetto show the same.
 same_stops(Dir, Stops) ->
     Durations = [D || #{<<"duration_ns">> := D} <- Stops],
-    Lines = text(["print", "-q", "--tag", "stopped", Dir]),
+    Lines = text(["print", "-q", "--events", "stopped", Dir]),
     {match, Printed} = re:run(Lines, "> stopped cause=[a-z_]+ duration_ns=([0-9]+) began_ns_ago=[0-9]+$",
                               [multiline, global, {capture, all_but_first, binary}]),
     ?assertEqual(Durations, [binary_to_integer(D) || [D] <- Printed]),

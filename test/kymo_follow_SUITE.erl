@@ -70,7 +70,7 @@ follows(Config) ->
          Dir = ?config(rec, Config) ++ atom_to_list(Policy),
          R = start(Dir, #{policy => Policy, segment_size => 4096}),
          _ = [?MODULE:traced(N) || N <- lists:seq(1, 500)],
-         Port = follow(["-q", "--tag", "call", Dir]),
+         Port = follow(["-q", "--events", "call", Dir]),
          First = lines(Port, 500),
          _ = [?MODULE:traced(N) || N <- lists:seq(501, 2000)],
          Second = lines(Port, 1500),
@@ -81,7 +81,7 @@ follows(Config) ->
          {Last, 0} = rest(Port),
          All = First ++ Second ++ Third ++ Last,
          ?assertEqual(lists:seq(1, 2002), numbers(All)),
-         {0, Printed} = kymo_cli:run(["print", "-q", "--tag", "call", Dir]),
+         {0, Printed} = kymo_cli:run(["print", "-q", "--events", "call", Dir]),
          %% Times after the last calibration point of the clock are estimates until there is a
          %% newer point.
          Text = fun(L) -> [_, T] = binary:split(L, <<" ">>), T end,
@@ -91,7 +91,7 @@ follows(Config) ->
 follows_json(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{}),
-    Port = follow(["-q", "--json", "--tag", "call", Dir]),
+    Port = follow(["-q", "--json", "--events", "call", Dir]),
     ?MODULE:traced(1),
     [First] = lines(Port, 1),
     ?MODULE:traced(2),
@@ -105,7 +105,7 @@ follows_json(Config) ->
 names_that_come_later(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{}),
-    Port = follow(["--tag", "call", "--pid", "comes_later", Dir]),
+    Port = follow(["--events", "call", "--pid", "comes_later", Dir]),
     [Warning] = lines(Port, 1),
     ?assertMatch({_, _}, binary:match(Warning, <<"no process called 'comes_later'">>)),
     ?MODULE:traced(1),
@@ -120,7 +120,7 @@ names_that_come_later(Config) ->
 limit(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{}),
-    Port = follow(["-q", "--tag", "call", "-n", "2", Dir]),
+    Port = follow(["-q", "--events", "call", "-n", "2", Dir]),
     ?MODULE:traced(1),
     [_] = lines(Port, 1),
     _ = [?MODULE:traced(N) || N <- [2, 3]],
@@ -132,7 +132,7 @@ ends_at_signals(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{}),
     [begin
-         Port = follow(["-q", "-n", "1000", "--tag", "call", Dir]),
+         Port = follow(["-q", "-n", "1000", "--events", "call", Dir]),
          ?MODULE:traced(1),
          _ = lines(Port, 1),
          signal(Port, Name),
@@ -146,14 +146,14 @@ ended_recording(Config) ->
     R = start(Dir, #{}),
     ?MODULE:traced(1),
     {ok, _} = kymo:stop(R),
-    {[Line], 0} = rest(follow(["-q", "--tag", "call", Dir])),
+    {[Line], 0} = rest(follow(["-q", "--events", "call", Dir])),
     ?assertEqual([1], numbers([Line])).
 
 %% A command that cannot keep up says so; with --strict that is an error.
 overwritten(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{policy => overwrite, memory => 4 bsl 20}),
-    Port = follow(["--strict", "--tag", "call", Dir]),
+    Port = follow(["--strict", "--events", "call", Dir]),
     ?MODULE:traced(1),
     [Line] = lines(Port, 1),
     ?assertEqual([1], numbers([Line])),
@@ -169,7 +169,7 @@ replaced(Config) ->
     Dir = ?config(rec, Config),
     R = start(Dir, #{}),
     ?MODULE:traced(1),
-    Port = follow(["--tag", "call", Dir]),
+    Port = follow(["--events", "call", Dir]),
     [_] = lines(Port, 1),
     {ok, Other} = kymo:start(#{dir => Dir ++ ".other", memory => 8 bsl 20}),
     halted(Port),

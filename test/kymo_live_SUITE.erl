@@ -12,7 +12,7 @@
 
 all() ->
     [numbers, window, waits_for_news, waits_long, waits_in_vain, token, foreign, methods, listens_locally, bad_requests, slow_clients,
-     reads_only, recovers, node_dies, replaced, port_in_use, refusals, {group, browser}].
+     reads_only, recovers, node_dies, replaced, port_in_use, refusals, no_poll, {group, browser}].
 
 groups() -> [{browser, [], [page_moves, page_pauses, page_ends, page_accessible]}].
 
@@ -457,6 +457,20 @@ refusals(Config) ->
     {3, _} = kymo_cli:run(["live", ?config(dir, Config) ++ "/none"]),
     [?assertMatch({2, _}, kymo_cli:run(["live" | Args] ++ [?config(dir, Config)]))
      || Args <- [["-d", "1ms"], ["--last", "0"], ["--port", "65536"], ["--port", "x"], ["--bad"]]].
+
+%% Under a filter of system calls it ends with an error, instead of trying again and again.
+no_poll(Config) ->
+    R = start(Config),
+    {ok, _} = kymo:stop(R),
+    Deny = filename:join(filename:dirname(code:which(?MODULE)), "tool_deny"),
+    case filelib:is_regular(Deny) of
+        false ->
+            {skip, "scripts/run-ct builds tool_deny"};
+        true ->
+            {Status, Text} = kymo_cli:command(Deny, ["poll", "38", kymo:cli_path(), "live", ?config(rec, Config)], 30000),
+            ?assertEqual(4, Status),
+            kymo_cli:contains(Text, ["the system call poll is refused", "seccomp"])
+    end.
 
 %% ---- the page ---------------------------------------------------------------------------
 

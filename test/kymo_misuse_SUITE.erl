@@ -26,8 +26,8 @@
     {enabled_send, trace_send, {send, send_to_non_existing_process}}
 ]).
 -define(CONTROL, [
-    {stop, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {define_process, 6},
-    {note_taken, 2}, {budget, 3}, {rates, 1}, {sample, 3}, {note_shed, 4},
+    {stop, 1}, {let_go, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {define_process, 6},
+    {note_taken, 2}, {note_measures, 2}, {budget, 3}, {rates, 1}, {sample, 3}, {note_shed, 4},
     {note_counters, 2}, {note_monitor, 5}
 ]).
 
@@ -81,6 +81,8 @@ callbacks_of_ended(Config) ->
     repeat(200, fun() -> callbacks_once(Odd, State) end),
     ok = kymo_tracer:resume(State),
     ok = kymo_tracer:stop(State),
+    repeat(200, fun() -> callbacks_once(Odd, State) end),
+    ok = kymo_tracer:let_go(State),
     repeat(200, fun() -> callbacks_once(Odd, State) end),
     ?assertMatch(#{events := 0}, kymo_tracer:info(State)).
 
@@ -210,6 +212,8 @@ argument(_, Odd) -> term(Odd, 2).
 
 answers(_, false, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) -> ok;
 answers(info, true, _, #{state := _}) -> ok;
+answers(let_go, true, _, ok) -> ok;
+answers(let_go, true, _, {error, ebusy}) -> ok;
 answers(snapshot, true, [_, Dir], {error, {bad_option, dir, Dir}}) -> ok;
 answers(define_process, true, _, ok) -> ok;
 answers(define_process, true, _, {error, Why}) when is_atom(Why) -> ok;
@@ -231,6 +235,9 @@ answers(F, true, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) when
 answers(note_taken, true, [_, N], ok) when is_integer(N), N >= 0, N < 1 bsl 64 -> ok;
 answers(note_taken, true, [_, N] = Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) ->
     ?assertNot(is_integer(N) andalso N >= 0 andalso N < 1 bsl 64);
+answers(note_measures, true, [_, Text], ok) when is_binary(Text), byte_size(Text) =< 1536 -> ok;
+answers(note_measures, true, [_, Text] = Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) ->
+    ?assertNot(is_binary(Text) andalso byte_size(Text) =< 1536);
 answers(F, true, _, ok) when F =:= pause; F =:= resume -> ok;
 answers(F, true, _, {error, Why}) when is_atom(Why), F =:= pause; is_atom(Why), F =:= resume -> ok;
 answers(stop, true, _, {error, already_stopped}) -> ok;
@@ -245,7 +252,7 @@ open(Config) ->
     Sizes = [segment_size, memory, dict_size],
     Keys = list_to_tuple(
         Sizes ++
-            [policy, clock, tags, calls, returns, messages, terms, gc, content_bytes, size_limit, sample, limit,
+            [policy, clock, events, calls, returns, messages, terms, gc, content_bytes, size_limit, sample, limit,
                 file_size, file_age, max_files, owner]
     ),
     repeat(3000, fun() ->
@@ -267,7 +274,7 @@ open(Config) ->
     end),
     ?assertEqual({error, enoent}, file:list_dir(Dir)).
 
-value(tags, Odd) -> pick({term(Odd, 2), [term(Odd, 1), call], [call, send | term(Odd, 1)]});
+value(events, Odd) -> pick({term(Odd, 2), [term(Odd, 1), call], [call, send | term(Odd, 1)]});
 value(sample, Odd) -> pick({term(Odd, 2), {process, term(Odd, 1)}});
 value(limit, Odd) -> pick({term(Odd, 2), #{pick({bytes, events, duration, time}) => term(Odd, 1)}});
 value(_, Odd) -> term(Odd, 2).

@@ -94,7 +94,7 @@ same_references(Config) ->
         {ok, _} = peer:call(Server, kymo, stop, [R], 60000)
     end),
     References = fun(Dir, Event, Message) ->
-        {0, Out} = kymo_cli:run(["print", "-q", "--json", "--tag", Event, Dir]),
+        {0, Out} = kymo_cli:run(["print", "-q", "--json", "--events", Event, Dir]),
         [Ref || L <- binary:split(Out, <<"\n">>, [global, trim]),
                 #{<<"message">> := M, <<"reference">> := Ref} <- [kymo_cli:json(binary_to_list(L) ++ "\n")],
                 M =:= Message]

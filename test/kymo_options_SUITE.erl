@@ -33,7 +33,7 @@ all_known(Config) ->
 
 %% Each value that the text names is accepted, and all others are refused.
 closed_sets(Config) ->
-    Sets = [{Key, Words} || Key <- kymo_options:start(), Key =/= returns, {words, Words} <- [allowed(Key)]],
+    Sets = [{Key, Words} || Key <- kymo_options:start() -- kymo_options:trace(), {words, Words} <- [allowed(Key)]],
     [tracing, policy, clock, calls, messages, terms, gc] = [Key || {Key, _} <- Sets],
     [
         begin
@@ -42,7 +42,7 @@ closed_sets(Config) ->
         end
      || {Key, Words} <- Sets
     ],
-    %% As an option of start/1 and of trace/2.
+    %% Options of start/1 and of trace/2.
     {words, Returns} = allowed(returns),
     ["false", "none", "true", "values"] = lists:sort(Returns),
     [taken(start(Config, returns, W)) || W <- [none, values]],
@@ -71,11 +71,11 @@ ranges(Config) ->
 
 others(Config) ->
     Good = [
-        {owner, self()}, {owner, none}, {name, n}, {tags, all}, {tags, [call, messages]}, {sample, 1},
+        {owner, self()}, {owner, none}, {name, n}, {events, all}, {events, [call, messages]}, {sample, 1},
         {sample, {process, 1 bsl 30}}, {memory, 48 bsl 20}, {limit, #{bytes => infinity, events => 1, duration => 1000000}}
     ],
     Bad = [
-        {owner, me}, {name, list_to_atom(lists:duplicate(201, $n))}, {tags, [no_tag]},
+        {owner, me}, {name, list_to_atom(lists:duplicate(201, $n))}, {events, [no_tag]},
         {sample, 0}, {sample, {process, (1 bsl 30) + 1}}, {memory, 0}, {limit, #{bytes => 0}}, {limit, #{size => 1}}
     ],
     [taken(start(Config, Key, Value)) || {Key, Value} <- Good],

@@ -62,7 +62,7 @@ sampled(Config) ->
     [same(Config, #{options => #{sample => {process, N}}}, [call || N =:= 1]) || N <- [1, 2, 3, 4]].
 
 tags(Config) ->
-    [same(Config, #{options => #{tags => Tags}}, Tags)
+    [same(Config, #{options => #{events => Tags}}, Tags)
      || Tags <- [[call], [return_to], [send], ['receive'], [spawn], [gc_major_end], [call, send]]].
 
 overwriting(Config) ->

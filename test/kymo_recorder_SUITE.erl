@@ -14,7 +14,7 @@ all() ->
     [bad_options, bad_folders, good_options, file_names, too_many,
      tags, several, details, detail_none, message_sizes, size_limit, content_bytes, cut_terms, funs,
      sample_events, sample_processes, limit_events, limit_bytes, limit_duration,
-     pause_resume, stop_twice, after_stop, bad_states, notes_taken, error_texts, foreign_states,
+     pause_resume, stop_twice, after_stop, let_go, bad_states, notes_taken, error_texts, foreign_states,
      stopped_while_traced, forgotten, owner_dies, owner_is_dead, owner_dies_first,
      info_keys, snapshot_live, snapshot_errors, process_names, names_run_out,
      ten_thousand, exits_while_traced, huge_terms, dirty_schedulers, rotation].
@@ -93,7 +93,7 @@ bad_options(Config) ->
             segment_size => [0, 1, 4095, 5000, 2097152, -4096, a, 4096.0, 1 bsl 70],
             memory => [0, -1, 1 bsl 60, 1 bsl 70, infinity],
             dict_size => [0, 4095, (1 bsl 30) + 1, large],
-            tags => [none, [nothing], [calls | send], [calls, "send"], calls, 1],
+            events => [none, [nothing], [calls | send], [calls, "send"], calls, 1],
             calls => [true, args], returns => [true], messages => [true, all], terms => [true], gc => [true],
             content_bytes => [-1, 16385, 1 bsl 65, all],
             size_limit => [0, 1000001, -5, none],
@@ -135,7 +135,7 @@ good_options(Config) ->
     Dir = ?config(dir, Config),
     Good = #{policy => [overwrite, discard], clock => [auto, counter, monotonic],
              segment_size => [4096, 1048576], memory => [16 bsl 20, 48 bsl 20], dict_size => [4096],
-             tags => [all, [], [calls, messages, send, 'receive', procs, ports, running, running_procs, running_ports,
+             events => [all, [], [calls, messages, send, 'receive', procs, ports, running, running_procs, running_ports,
                                 garbage_collection, seq_trace],
                       [call, return_to, return_from, exception_from, send_to_non_existing_process, spawn, spawned,
                        exit, link, unlink, getting_linked, getting_unlinked, register, unregister, open, closed, in,
@@ -201,7 +201,7 @@ tags(Config) ->
                    erlang:garbage_collect(),
                    receive after 5 -> ok end
            end,
-    Seen = fun(Tags) -> lists:usort([element(3, E) || E <- events(Config, #{tags => Tags}, Flags, Work)]) end,
+    Seen = fun(Tags) -> lists:usort([element(3, E) || E <- events(Config, #{events => Tags}, Flags, Work)]) end,
     All = Seen(all),
     Classes = #{calls => [call, return_to], send => [send], 'receive' => ['receive'],
                 messages => ['receive', send], procs => [exit, spawn],
@@ -220,8 +220,8 @@ tags(Config) ->
 several(Config) ->
     Dir = ?config(dir, Config),
     Make = fun(N, Options) -> {ok, S} = kymo_tracer:open(maps:merge(small(Config), Options#{dir => Dir ++ N})), S end,
-    A = Make("a", #{tags => [calls], calls => arguments}),
-    B = Make("b", #{tags => [messages], messages => contents}),
+    A = Make("a", #{events => [calls], calls => arguments}),
+    B = Make("b", #{events => [messages], messages => contents}),
     C = Make("c", #{sample => 1000000, policy => discard}),
     erlang:trace_pattern({kymo_workload, id, 1}, true, [local]),
     Pids = [begin
@@ -486,13 +486,29 @@ after_stop(Config) ->
     ?assertMatch([{trace, _, call, _}], kymo_conform:recorded(Copy)),
     tracer_gone(State).
 
+%% It keeps no file, and the counters.
+let_go(Config) ->
+    State = open(Config),
+    _ = traced(State, [call], fun() -> kymo_workload:id(x) end),
+    ?assertEqual({error, ebusy}, kymo_tracer:let_go(State)),
+    ok = kymo_tracer:stop(State),
+    Info = kymo_tracer:info(State),
+    ?assertEqual(ok, kymo_tracer:let_go(State)),
+    ?assertEqual(ok, kymo_tracer:let_go(State)),
+    ?assertEqual(Info, kymo_tracer:info(State)),
+    {ok, Maps} = file:read_file("/proc/self/maps"),
+    ?assertEqual(nomatch, string:find(Maps, ?config(dir, Config))),
+    ?assertEqual({error, eshutdown}, kymo_tracer:snapshot(State, ?config(dir, Config) ++ "-copy")),
+    ?assertMatch([{trace, _, call, _}], kymo_conform:recorded(?config(dir, Config))),
+    tracer_gone(State).
+
 bad_states(_) ->
     States = [undefined, 1, self(), make_ref(), {kymo_tracer, x}, ets:new(t, []), atomics:new(1, []), [], <<1>>,
               persistent_term:get(none, 1.5)],
     Table = ets:whereis(ets:new(named_table, [named_table])),
     [?assertError(badarg, F(S)) ||
         S <- [Table | States],
-        F <- [fun kymo_tracer:stop/1, fun kymo_tracer:pause/1, fun kymo_tracer:resume/1, fun kymo_tracer:info/1,
+        F <- [fun kymo_tracer:stop/1, fun kymo_tracer:pause/1, fun kymo_tracer:resume/1, fun kymo_tracer:info/1, fun kymo_tracer:let_go/1,
               fun(X) -> kymo_tracer:snapshot(X, "dir") end,
               fun(X) -> kymo_tracer:note_taken(X, 1) end,
               fun(X) -> kymo_tracer:define_process(X, self(), undefined, undefined) end]].

@@ -82,7 +82,7 @@ tail_loops_with(Config) ->
     Events = events(Dir),
     check(Truth, Events),
     %% The commands that need all calls say so.
-    [?assertEqual({0, <<"kymo: the recording has no calls other than slow ones, which kymo print --tag slow shows: ", What/binary, "\n">>},
+    [?assertEqual({0, <<"kymo: the recording has no calls other than slow ones, which kymo print --events slow shows: ", What/binary, "\n">>},
                   kymo_cli:run(Args ++ [Dir]))
      || {Args, What} <- [{["stats"], <<"functions cannot be shown">>}]],
     ?assertEqual({0, <<"kymo: nothing to explain: the recording has slow calls only, which kymo print --tree shows; "
@@ -105,7 +105,7 @@ contents_with(Config) ->
     check(Truth, [E || #{<<"event">> := <<"slow">>} = E <- events(Dir)]),
     %% As the call is reported too, so is its argument.
     ?assertEqual([<<"(5000)">>, <<"(100)">>], [A || #{<<"event">> := <<"call">>, <<"args">> := A} <- events(Dir)]),
-    {0, Text} = kymo_cli:run(["print", "-q", "--tag", "slow", Dir]),
+    {0, Text} = kymo_cli:run(["print", "-q", "--events", "slow", Dir]),
     ?assertMatch({match, _}, re:run(Text, "^[0-9.]+ s[0-9]+ <[0-9.]+> slow kymo_slow_SUITE:spins/1 duration_ns=[0-9]+ "
                                           "scheduler=[0-9]+ monotonic=-?[0-9]+", [multiline])).
 
@@ -113,7 +113,7 @@ tags(Config) -> both(Config, fun tags_with/1).
 
 tags_with(Config) ->
     [begin
-         {Dir, Truth} = record(Config, #{options => #{tags => Tags}, name => integer_to_list(I)}, [{spins, ?LONG}]),
+         {Dir, Truth} = record(Config, #{options => #{events => Tags}, name => integer_to_list(I)}, [{spins, ?LONG}]),
          check([T || T <- Truth, Expected], events(Dir))
      end || {I, Tags, Expected} <- [{1, [slow], true}, {2, [calls], true}, {3, [call, return_from], false}, {4, [send], false}]].
 
@@ -148,11 +148,11 @@ shown_with(Config) ->
     {Dir, Truth} = record(Config, #{also => id}, [{spins, ?LONG}, {id, 1}, {spins, ?LONG}]),
     Slow = [E || #{<<"event">> := <<"slow">>} = E <- events(Dir)],
     check([T || T <- Truth, element(1, T) =:= spins], Slow),
-    ?assertEqual(Slow, json_lines(["print", "-q", "--json", "--tag", "slow", Dir])),
-    ?assertEqual(length(Slow) + 1, length(json_lines(["print", "-q", "--json", "--tag", "calls", Dir]))),
+    ?assertEqual(Slow, json_lines(["print", "-q", "--json", "--events", "slow", Dir])),
+    ?assertEqual(length(Slow) + 1, length(json_lines(["print", "-q", "--json", "--events", "calls", Dir]))),
     {0, Info} = kymo_cli:run(["info", "-q", Dir]),
     ?assertMatch({match, _}, re:run(Info, "^ +2 +[0-9.]+  slow$", [multiline])),
-    {0, Text} = kymo_cli:run(["print", "-q", "--tag", "slow", Dir]),
+    {0, Text} = kymo_cli:run(["print", "-q", "--events", "slow", Dir]),
     ?assertMatch({match, [_, _]}, re:run(Text, "> slow kymo_slow_SUITE:spins/1 duration_ns=[0-9]+$", [multiline, global])).
 
 as_dbg_terms(Config) -> both(Config, fun as_dbg_terms_with/1).

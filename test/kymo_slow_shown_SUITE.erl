@@ -21,7 +21,7 @@ tree(Config) ->
     ?assertMatch(#{<<"function">> := <<"lists:sort/1">>, <<"total_ns">> := 12000000, <<"ended">> := <<"slow">>}, Sort),
     ?assertMatch(#{<<"function">> := <<"gen_server:call/2">>, <<"total_ns">> := 7000000}, Call),
     %% The start is the time of the event minus the duration.
-    [#{<<"ns">> := At} | _] = json_lines(["print", "--json", "-q", "--tag", "slow", Dir]),
+    [#{<<"ns">> := At} | _] = json_lines(["print", "--json", "-q", "--events", "slow", Dir]),
     ?assertEqual(At - 12000000, maps:get(<<"start_ns">>, Sort)),
     ?assertEqual([Sort], json_lines(["print", "--tree", "--json", "-q", "--slower", "12ms", Dir])),
     ?assertEqual([], json_lines(["print", "--tree", "--json", "-q", "--slower", "13ms", Dir])),
@@ -69,7 +69,7 @@ report(Config) ->
     Pid = list_to_binary(pid_to_list(self())),
     ?assertEqual([Pid], lists:usort([P || #{<<"process_pid">> := P} <- Rows])),
     %% Each starts its duration before its event.
-    Ends = [At || #{<<"ns">> := At} <- json_lines(["print", "--json", "-q", "--tag", "slow", Dir])],
+    Ends = [At || #{<<"ns">> := At} <- json_lines(["print", "--json", "-q", "--events", "slow", Dir])],
     ?assertEqual(Ends, lists:sort([S + Ns || #{<<"start_ns">> := S, <<"total_ns">> := Ns} <- Rows])),
     in_browser(Dir, fun(B) ->
         Row = kymo_browser:ask(B, "document.querySelector('#slow tbody tr').textContent"),

@@ -148,7 +148,7 @@ ask(why, _, _, Slow, #{slowest := Slowest, cause := Cause}) ->
 %% All of the client's requests are in the recording, and none is longer than the client
 %% measured.
 ask(calls, _, _, Slow, #{server := Server, requests := Requests, slowest := Slowest}) ->
-    #{<<"servers">> := Servers} = json(["calls", "-n", "1000", Slow]),
+    #{<<"servers">> := Servers} = json(["requests", "-n", "1000", Slow]),
     [#{<<"requests">> := N, <<"max_ns">> := Max}] = rows(<<"server">>, Server, Servers),
     ?assert(N >= Requests),
     ?assert(Max >= ?SLOW_NS),
@@ -171,7 +171,7 @@ ask(diff, _, Calm, Slow, #{slower := Function, slowest := Slowest}) ->
     ?assert(Before < After);
 %% SQL gives the same answers as the other commands.
 ask(sql, _, _, Slow, #{server := Server}) ->
-    #{<<"servers">> := Servers} = json(["calls", "-n", "1000", Slow]),
+    #{<<"servers">> := Servers} = json(["requests", "-n", "1000", Slow]),
     [#{<<"requests">> := N, <<"max_ns">> := Max}] = rows(<<"server">>, Server, Servers),
     Query = "select count(*) as n, max(duration_ns) as slowest from requests where kind = 'call' and server = '" ++
         Server ++ "'",

@@ -491,7 +491,7 @@ sequential(Config) ->
           end,
     Roles1 = Run(Collector),
     Expected = kymo_conform:normal(Roles1, kymo_conform:collected(Collector)),
-    {ok, State} = kymo_tracer:open(#{dir => Dir, tags => [seq_trace], terms => contents, messages => contents,
+    {ok, State} = kymo_tracer:open(#{dir => Dir, events => [seq_trace], terms => contents, messages => contents,
                                      content_bytes => 4096}),
     Roles2 = Run({kymo_tracer, State}),
     ok = kymo_tracer:stop(State),

@@ -496,7 +496,7 @@ many_schedulers(Policy, Dir) ->
 equally_far(State, Rec) ->
     Ticks = [
         {binary_to_list(Thread), binary_to_integer(binary:part(N, 0, byte_size(N) - 1))}
-     || Line <- binary:split(output(["print", "--quiet", "--tag", "call", Rec]), <<"\n">>, [global, trim]),
+     || Line <- binary:split(output(["print", "--quiet", "--events", "call", Rec]), <<"\n">>, [global, trim]),
         [_, Thread, _, _, <<"kymo_truth_SUITE:tick(", N/binary>>] <- [binary:split(Line, <<" ">>, [global])]
     ],
     Newest = lists:max([N || {_, N} <- Ticks]),

@@ -143,7 +143,7 @@ claims() ->
             "\n.* (running +|queue .* of it running: )<[\\d.]+> prices, mostly in (shop|maps|binary|lists|erlang):"
         ]},
         %% The requests of the carts to prices are below those of the customers.
-        {"kymo calls --tree ", [
+        {"kymo requests --tree ", [
             "(?m)  prices$", "shop:customer/1.* -> <[\\d.]+> (cart_[1-4])\n.*    <[\\d.]+> \\g1 -> <[\\d.]+> prices"
         ]},
         {"kymo stats before", ["(?m)  shop:handle_call/3$", "(?m)  shop:handle_info/2$", "(?m)  shop:read/1$"]},

@@ -44,7 +44,7 @@
     /* options of open */                                                      \
     X(dir, "dir") X(policy, "policy") X(clock, "clock")                        \
     X(segment_size, "segment_size") X(at_least, "at_least")                    \
-    X(threads, "threads") X(dict_size, "dict_size") X(tags, "tags")            \
+    X(threads, "threads") X(dict_size, "dict_size")                              \
     X(returns, "returns") X(terms, "terms") X(gc, "gc")                        \
     X(content_bytes, "content_bytes") X(size_limit, "size_limit")              \
     X(sample, "sample") X(limit, "limit") X(file_size, "file_size")            \

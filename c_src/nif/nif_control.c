@@ -237,6 +237,12 @@ ERL_NIF_TERM nif_resume(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
     return change(env, argv[0], kymo_recorder_resume, nif_am.not_paused);
 }
 
+ERL_NIF_TERM nif_let_go(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    return change(env, argv[0], kymo_recorder_let_go, nif_am.ok); /* never -EALREADY */
+}
+
 ERL_NIF_TERM nif_snapshot(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     (void)argc;
@@ -323,5 +329,17 @@ ERL_NIF_TERM nif_note_taken(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
         return enif_make_badarg(env);
     }
     kymo_recorder_note_taken(h->rec, n);
+    return nif_am.ok;
+}
+
+ERL_NIF_TERM nif_note_measures(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    (void)argc;
+    struct nif_handle *h = nif_handle_of(env, argv[0]);
+    ErlNifBinary text;
+    if (h == NULL || !enif_inspect_binary(env, argv[1], &text) ||
+        !kymo_recorder_note_measures(h->rec, (const char *)text.data, text.size)) {
+        return enif_make_badarg(env);
+    }
     return nif_am.ok;
 }

@@ -204,7 +204,7 @@ static int read_option(struct reading *r, ERL_NIF_TERM key, ERL_NIF_TERM v)
     if (key == nif_am.dict_size) {
         return in_range(env, v, KYMO_DICT_MIN, KYMO_DICT_MAX, &e->dict_bytes);
     }
-    if (key == nif_am.tags) {
+    if (key == nif_am.events) {
         return read_tags(r, v);
     }
     if (key == nif_am.calls) {

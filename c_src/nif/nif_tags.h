@@ -76,7 +76,7 @@ static inline bool nif_wanted(const struct nif_handle *h, enum nif_class c, unsi
     return (h->mask[c] & NIF_BIT(event)) != 0;
 }
 
-/* Adds a name of the option `tags` to h->mask: a class, a single tag (in every class that has
+/* Adds a name of the option `events` to h->mask: a class, a single tag (in every class that has
  * it), or messages or running, which are two classes each. Returns false for unknown names. */
 bool nif_tags_add(struct nif_handle *h, ERL_NIF_TERM name);
 /* Adds all tags, including those of later runtimes. */

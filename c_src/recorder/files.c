@@ -9,8 +9,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,8 +19,14 @@
 void kymo_no_sigxfsz(struct kymo_sigs *s)
 {
     sigset_t add, old, pending;
+    struct rlimit most;
 
+    *s = (struct kymo_sigs){.blocked = 1};
+    /* Without a limit there is no signal. */
+    if (kymo_filtered() && getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur == RLIM_INFINITY)
+        return;
     sigemptyset(&add);
+    sigemptyset(&pending);
     sigaddset(&add, SIGXFSZ);
     sigpending(&pending);
     s->pending = sigismember(&pending, SIGXFSZ);
@@ -107,34 +113,39 @@ int kymo_write_all(int fd, const void *p, size_t len, uint64_t offset)
     return 0;
 }
 
-/* True if the file system has less free space than len. False also if it does not report
- * its free space. */
-static bool is_too_large(int fd, uint64_t len)
+/* Writes len zeros into an empty file. Uses write(2), which a filter of system calls allows. */
+static int write_zeros(int fd, uint64_t len)
 {
-    struct statvfs fs;
+    static const char zeros[65536];
 
-    return fstatvfs(fd, &fs) == 0 && fs.f_blocks != 0 && fs.f_frsize != 0 && len / fs.f_frsize > fs.f_bavail;
+    while (len > 0) {
+        ssize_t n = write(fd, zeros, len < sizeof zeros ? (size_t)len : sizeof zeros);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        len -= (uint64_t)n;
+    }
+    return 0;
 }
 
-/* Reserves disk space; on a file system without fallocate(2), by writing zeros. Tries neither
+/* Reserves disk space of an empty file; without fallocate(2), by writing zeros. Tries neither
  * if there is too little free space, because the file system might use all of it before it
  * reports the error, and other programs would run out of space until then. */
 static int reserve_space(int fd, uint64_t len)
 {
-    static const char zeros[65536];
     int rc;
 
-    if (is_too_large(fd, len))
+    if (len > kymo_file_room(fd))
         return -ENOSPC;
     do {
         rc = fallocate(fd, 0, 0, (off_t)len) == 0 ? 0 : -errno;
     } while (rc == -EINTR);
-    if (rc != -EOPNOTSUPP && rc != -ENOSYS)
-        return rc;
-    rc = 0;
-    for (uint64_t at = 0; rc == 0 && at < len; at += sizeof zeros)
-        rc = kymo_write_all(fd, zeros, len - at < sizeof zeros ? (size_t)(len - at) : sizeof zeros, at);
-    return rc;
+    /* The file system does not support it, or a filter refuses it. */
+    return rc == -EOPNOTSUPP || rc == -ENOSYS || rc == -EPERM || rc == -EACCES || rc == -EINVAL
+               ? write_zeros(fd, len)
+               : rc;
 }
 
 void kymo_file_punch(int fd, uint64_t offset, uint64_t len)
@@ -162,8 +173,8 @@ int kymo_file_create(int dirfd, const char *name, uint64_t len)
     return rc;
 }
 
-/* Faults in all pages. madvise(2) returns an error where a store would raise a signal; it is
- * not available before Linux 5.14. */
+/* Faults in all pages. madvise(2) returns an error where a store would raise a signal. It is
+ * not available before Linux 5.14, and a filter of system calls may refuse it. */
 static int touch(uint8_t *mem, size_t len)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -172,8 +183,8 @@ static int touch(uint8_t *mem, size_t len)
         return 0;
     if (errno == EFAULT || errno == EHWPOISON)
         return -ENOSPC;
-    if (errno != EINVAL)
-        return -errno;
+    if (errno == ENOMEM)
+        return -ENOMEM;
     for (size_t i = 0; i < len; i += page)
         ((volatile uint8_t *)mem)[i] = 0;
     return 0;
@@ -212,6 +223,27 @@ int kymo_mapping_private(uint64_t len, bool touched, struct kymo_mapping *map)
     map->fd = -1;
     map->mem = mem;
     map->len = (size_t)len;
+    return 0;
+}
+
+int kymo_mapping_let_go(struct kymo_mapping *map, bool copy)
+{
+    struct kymo_mapping private = {-1, NULL, 0};
+
+    if (map->fd < 0)
+        return 0;
+    int rc = kymo_mapping_private(map->len, false, &private);
+    if (rc != 0)
+        return rc;
+    if (copy)
+        memcpy(private.mem, map->mem, map->len);
+    if (mremap(private.mem, private.len, map->len, MREMAP_MAYMOVE | MREMAP_FIXED, map->mem) == MAP_FAILED) {
+        rc = -errno;
+        kymo_mapping_close(&private);
+        return rc;
+    }
+    close(map->fd);
+    map->fd = -1;
     return 0;
 }
 

@@ -70,6 +70,18 @@ void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n)
     kymo_raise(&r->meta->taken, n);
 }
 
+bool kymo_recorder_note_measures(struct kymo_recorder *r, const char *text, size_t len)
+{
+    struct kymo_meta *m = r->meta;
+
+    if (len > sizeof m->measures)
+        return false;
+    /* Measures are only added, so a reader finds whole lines up to the length that it has read. */
+    memcpy(m->measures, text, len);
+    kymo_set_release(&m->measures_len, (uint32_t)len);
+    return true;
+}
+
 void kymo_recorder_info(struct kymo_recorder *r, struct kymo_info *out)
 {
     const struct kymo_meta *m = r->meta;

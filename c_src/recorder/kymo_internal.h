@@ -16,6 +16,7 @@
  *   giveback.c  frees the disk space of an ended pool
  *   snapshot.c  copies of a running pool
  *   files.c     folders, files with reserved space, mappings
+ *   room.c      the room for files
  *   clock.c     choice, calibration and correction of the clock
  *   info.c      counters
  *   sample.c    the most frequent functions and events
@@ -337,18 +338,40 @@ enum kymo_giveback {
  * accessed through the mapping again. */
 KYMO_HIDDEN void kymo_ring_give_back(struct kymo_recorder *r, enum kymo_giveback what);
 
+/* ---- seccomp.c ------------------------------------------------------------------- */
+
+/* True if a seccomp filter decides on the system calls of this process, or if that can't be found out. Looks
+ * once. Any thread. */
+KYMO_HIDDEN bool kymo_filtered(void);
+/* The id of the calling thread in the operating system; 0 if unknown. */
+KYMO_HIDDEN uint64_t kymo_thread_id(void);
+
 /* ---- files.c --------------------------------------------------------------------- */
 
 /* Opens the folder, and creates it if it does not exist (*created). Returns a descriptor;
  * -EEXIST if the folder contains a recording. */
 KYMO_HIDDEN int kymo_dir_open(const char *dir, bool *created);
-/* Creates a file of len zero bytes and reserves its disk space. */
+/* Bytes that new files of this file system can take; UINT64_MAX if it does not report that, or may not be
+ * asked. In a tmpfs not more than kymo_memory_room. */
+KYMO_HIDDEN uint64_t kymo_file_room(int fd);
+/* Whether /proc/self/mountinfo, or the file of that format, says that device `dev` is a tmpfs. */
+KYMO_HIDDEN bool kymo_mounted_in_memory(const char *mountinfo, dev_t dev);
+/* The number behind `name` at the beginning of a line of a file; `otherwise` if there is none. */
+KYMO_HIDDEN uint64_t kymo_file_number(const char *path, const char *name, uint64_t otherwise);
+/* Half of the bytes that this process can still have before the kernel kills one: what is available on the
+ * machine, or what the memory cgroups leave, of version 1 or 2. UINT64_MAX if both are unknown. The arguments
+ * are /proc and /sys/fs/cgroup. */
+KYMO_HIDDEN uint64_t kymo_memory_room(const char *proc, const char *cgroup);
+/* Creates a file of len zero bytes and reserves its space. */
 KYMO_HIDDEN int kymo_file_create(int dirfd, const char *name, uint64_t len);
 /* The same; also maps it and touches its pages. On failure nothing is left behind. */
 KYMO_HIDDEN int kymo_mapping_create(int dirfd, const char *name, uint64_t len, struct kymo_mapping *map);
 /* Maps private memory. Unless `touched`, pages are allocated on their first use. */
 KYMO_HIDDEN int kymo_mapping_private(uint64_t len, bool touched, struct kymo_mapping *map);
 KYMO_HIDDEN void kymo_mapping_close(struct kymo_mapping *map);
+/* Replaces the mapping of a file, atomically and at the same address, by private memory: zeros, or a copy of
+ * its content if `copy`. Closes the file. Does nothing if there is no file. */
+KYMO_HIDDEN int kymo_mapping_let_go(struct kymo_mapping *map, bool copy);
 /* Frees the disk space of len bytes, which then read as zero; the size of the file does not
  * change. Does nothing if the file system does not support it. */
 KYMO_HIDDEN void kymo_file_punch(int fd, uint64_t offset, uint64_t len);

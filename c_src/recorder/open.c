@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "kymo_internal.h"
@@ -215,17 +214,24 @@ static void lock_meta(struct kymo_recorder *r)
     r->meta->locked = fcntl(r->meta_map.fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/* Reports how much disk space a failed open needed, and how much there is. */
+/* Reports how much space a failed open needed, and how much there is. */
 static void note_space(const struct kymo_options *o, const struct kymo_layout *l, struct kymo_open_error *why)
 {
     char path[4096];
-    struct statvfs fs;
+    uint64_t room;
+    int fd;
 
     why->needed = l->meta + l->dict + l->ring;
     (void)snprintf(path, sizeof path, "%s", o->dir);
-    if (statvfs(path, &fs) != 0 && statvfs(dirname(path), &fs) != 0)
+    fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        fd = open(dirname(path), O_PATH | O_CLOEXEC);
+    if (fd < 0)
         return;
-    why->available = (uint64_t)fs.f_bavail * fs.f_frsize;
+    room = kymo_file_room(fd);
+    close(fd);
+    if (room != UINT64_MAX)
+        why->available = room;
 }
 
 int kymo_recorder_open(const struct kymo_options *o, struct kymo_recorder **out, struct kymo_open_error *why)

@@ -354,6 +354,10 @@ int kymo_recorder_snapshot(struct kymo_recorder *r, const char *dir, uint64_t *s
     if (dir == NULL || dir[0] == '\0')
         return -EINVAL;
     pthread_mutex_lock(&r->ctl);
+    if (r->ring_map.fd < 0) { /* let go */
+        pthread_mutex_unlock(&r->ctl);
+        return -ESHUTDOWN;
+    }
     kymo_no_sigxfsz(&sigs);
     s.n_cuts = (uint32_t)kymo_get_acquire(&r->meta->slots_used);
     s.cuts = calloc((size_t)s.n_cuts + 1, sizeof *s.cuts);

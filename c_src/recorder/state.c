@@ -103,6 +103,31 @@ int kymo_recorder_stop(struct kymo_recorder *r, enum kymo_reason why)
     return rc;
 }
 
+int kymo_recorder_let_go(struct kymo_recorder *r)
+{
+    int rc = kymo_may_control(r);
+
+    if (rc != 0)
+        return rc;
+    pthread_mutex_lock(&r->join_lock);
+    pthread_mutex_lock(&r->ctl);
+    if (!r->joined)
+        rc = -EBUSY;
+    if (rc == 0)
+        rc = kymo_mapping_let_go(&r->ring_map, false);
+    if (rc == 0)
+        rc = kymo_mapping_let_go(&r->dict_map, false);
+    if (rc == 0)
+        rc = kymo_mapping_let_go(&r->meta_map, true);
+    if (rc == 0 && r->dirfd >= 0) {
+        close(r->dirfd);
+        r->dirfd = -1;
+    }
+    pthread_mutex_unlock(&r->ctl);
+    pthread_mutex_unlock(&r->join_lock);
+    return rc;
+}
+
 /* Writes a note of the state into the open segment of each thread. */
 static void note_state(struct kymo_recorder *r, enum kymo_state state)
 {

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "kymo_internal.h"
@@ -130,7 +129,7 @@ static void take_slot(struct kymo_writer *w)
     w->thread_kind = kind;
     kymo_set(&slot->thread_kind, w->thread_kind);
     kymo_set(&slot->thread_no, w->thread_no);
-    kymo_set(&slot->os_thread, (uint64_t)syscall(SYS_gettid));
+    kymo_set(&slot->os_thread, kymo_thread_id());
     kymo_set(&slot->retired, 0u);
     (void)pthread_getname_np(pthread_self(), (char *)name, sizeof name);
     for (unsigned i = 0; i < 2; i++)

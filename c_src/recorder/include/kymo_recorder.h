@@ -68,7 +68,7 @@ void kymo_options_init(struct kymo_options *o);
 struct kymo_open_error {
     const char *option; /* -EINVAL: the name of the member of kymo_options, else NULL */
     uint64_t needed;    /* bytes: -EINVAL of memory, the least; -ENOSPC, on the file system */
-    uint64_t available; /* -ENOSPC: bytes that the file system has for this user */
+    uint64_t available; /* -ENOSPC: bytes that the folder has room for */
 };
 
 /* Creates the files, reserves their disk space (a full disk is an error here and
@@ -95,6 +95,12 @@ int kymo_recorder_stop(struct kymo_recorder *r, enum kymo_reason why);
  * any thread, also from a monitor callback. Idempotent. */
 void kymo_recorder_stop_async(struct kymo_recorder *r, enum kymo_reason why);
 
+/* For a recorder that has been stopped but not closed, because others may still hold r: it keeps no file any
+ * more, so that the space of files that are removed is free. Its mappings become private memory, and the
+ * counters stay. Idempotent. -EBUSY before the first call of stop has returned; -ENOMEM, -EAGAIN: call it
+ * again. */
+int kymo_recorder_let_go(struct kymo_recorder *r);
+
 /* Stops if needed, unmaps, frees. Only when no thread can still hold r. */
 void kymo_recorder_close(struct kymo_recorder *r);
 
@@ -106,8 +112,9 @@ int kymo_recorder_resume(struct kymo_recorder *r);
  * stopping writers: closed segments, open ones up to their last committed record, the
  * dictionary, and the counters. A segment that is overwritten during the copy is
  * left out and counted as overwritten in the meta of the copy. Also works after
- * stop. *segments and *events (may be NULL) return how many were copied. Errors as
- * for open, and -EIO. A failed snapshot leaves no partial recording behind. */
+ * stop, but fails with -ESHUTDOWN after let_go. *segments and *events (may be NULL)
+ * return how many were copied. Errors as for open, and -EIO. A failed snapshot leaves
+ * no partial recording behind. */
 int kymo_recorder_snapshot(struct kymo_recorder *r, const char *dir, uint64_t *segments, uint64_t *events);
 
 /* A copy of the counters. Each value is exact at some point during the call, but not
@@ -142,6 +149,10 @@ int kymo_recorder_slot(struct kymo_recorder *r, uint32_t i, struct kymo_slot *ou
  * and sessions. The largest n is kept. Any thread, any time before
  * kymo_recorder_close. */
 void kymo_recorder_note_taken(struct kymo_recorder *r, uint64_t n);
+/* Stores the measures that are in force, see kymo_meta.measures. The text must begin with that of the
+ * call before. From one thread at a time, also after the end. Returns false, and changes nothing, if it
+ * is longer than KYMO_MEASURES_BYTES. */
+bool kymo_recorder_note_measures(struct kymo_recorder *r, const char *text, size_t len);
 
 /* Bytes that open will map with these options, as in kymo_info.memory; 0 if they are
  * invalid. */
