@@ -67,6 +67,7 @@ system() ->
 
 %% What the witnesses see of these processes from now on.
 watch(Processes) ->
+    Readers = [P || P <- processes(), {initial_call, {kymo_busiest, init, 1}} <- [process_info(P, initial_call)]],
     Session =
         case has_sessions() of
             true ->
@@ -77,17 +78,28 @@ watch(Processes) ->
                 none
         end,
     _ = flushed(),
-    {Session, [{P, reductions(P)} || P <- Processes]}.
+    {Session, Readers, alone(Readers, fun() -> [{P, reductions(P)} || P <- Processes] end)}.
+
+%% Calls a function while kymo's processes that read sizes of all processes do not: of two that read of
+%% one process at the same moment, the second asks it by a signal, and wakes it.
+alone(Readers, Fun) ->
+    Suspended = [P || P <- Readers, is_process_alive(P), erlang:suspend_process(P)],
+    try
+        Fun()
+    after
+        [true = erlang:resume_process(P) || P <- Suspended]
+    end.
 
 %% Asks no process, unlike code:ensure_loaded/1.
 has_sessions() -> list_to_integer(erlang:system_info(otp_release)) >= 27.
 
 %% The processes that have run since, with the number of times that the session has seen and the
 %% difference of the reductions.
-woken({Session, Before}) ->
+woken({Session, Readers, Before}) ->
     In = [P || {trace, P, in, _} <- delivered(Session)],
-    [{P, length([Q || Q <- In, Q =:= P]), reductions(P) - Then, about(P)}
-     || {P, Then} <- Before, lists:member(P, In) orelse reductions(P) =/= Then].
+    Now = alone(Readers, fun() -> [{P, Then, reductions(P)} || {P, Then} <- Before] end),
+    [{P, length([Q || Q <- In, Q =:= P]), Reductions - Then, about(P)}
+     || {P, Then, Reductions} <- Now, lists:member(P, In) orelse Reductions =/= Then].
 
 about(P) -> {process_info(P, registered_name), process_info(P, initial_call)}.
 
