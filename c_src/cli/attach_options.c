@@ -116,6 +116,19 @@ static int timeout(struct attach_options *a, const char *value)
     return KYMO_EXIT_OK;
 }
 
+int attach_options_for(struct attach_options *a, const char *value)
+{
+    int64_t ns;
+    char ms[32];
+    if (!cli_parse_duration(value, &ns) || ns < 1000000 || ns > INT64_C(1000000) * UINT32_MAX / 2)
+        return cli_usage(a->command,
+                         "--for takes a time from 1ms to 596h, such as 500ms, 10s or 5m, not '%s'", value);
+    snprintf(ms, sizeof ms, "%" PRId64, ns / 1000000);
+    attach_args_pair(&a->child, "for", ms);
+    a->given = a->selects = true;
+    return KYMO_EXIT_OK;
+}
+
 /* Copies the cookie, and erases it from the arguments, which other users can see. */
 static int take_cookie(struct attach_options *a, char *value)
 {
@@ -206,4 +219,25 @@ bool attach_has_modules(const char *home)
         cli_warn("%s: %s; run the kymo in priv/bin of an installation", path, strerror(errno));
     free(path);
     return found;
+}
+
+int attach_options_run(const struct attach_options *a, const char *action, const char *output, bool quiet,
+                       bool lines, char **nodes)
+{
+    struct attach_args args = {0};
+    int status = KYMO_EXIT_NODE;
+    char *home = attach_home();
+    if (home == NULL)
+        return cli_fail(status, "the folder of this program: %s", strerror(errno));
+    if (attach_has_modules(home)) {
+        attach_options_command(&args, a, home, action, nodes);
+        attach_args_pair(&args, "quiet", quiet ? "true" : "false");
+        if (output != NULL)
+            attach_args_pair(&args, "output", output);
+        status = args.failed ? cli_fail(KYMO_EXIT_MEMORY, "out of memory")
+                             : attach_run(args.list, a->cookie, a->pid, lines);
+    }
+    attach_args_free(&args);
+    free(home);
+    return status;
 }

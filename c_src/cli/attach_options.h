@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options that attach, top and live share: how to reach a node, and what to record. They
- * become arguments of the Erlang half (attach.h). One thread.
+ * The options that attach, check, top and live share: how to reach a node, and what to record.
+ * They become arguments of the Erlang half (attach.h). One thread.
  */
 #ifndef KYMO_CLI_ATTACH_OPTIONS_H
 #define KYMO_CLI_ATTACH_OPTIONS_H
@@ -38,10 +38,16 @@ size_t attach_options_add(struct option *longs, size_t n, const char *port);
 /* Handles one of these options. Erases a cookie in `value`. Returns an exit status, after a
  * message unless it is KYMO_EXIT_OK. */
 int attach_options_take(struct attach_options *a, int option, char *value);
+/* Handles --for: how long to record. Returns like attach_options_take. */
+int attach_options_for(struct attach_options *a, const char *value);
 /* Makes the command line that runs `action` for the nodes, a list that ends with NULL. home is
  * the result of attach_home. */
 void attach_options_command(struct attach_args *args, const struct attach_options *a, const char *home,
                             const char *action, char **nodes);
+/* Runs `action` for the nodes until it has ended, as attach_run does. `output` is the folder for
+ * recordings, or NULL. Returns an exit status, after a message unless it is KYMO_EXIT_OK. */
+int attach_options_run(const struct attach_options *a, const char *action, const char *output, bool quiet,
+                       bool lines, char **nodes);
 /* True if the Erlang half is installed. Otherwise prints a message. */
 bool attach_has_modules(const char *home);
 

@@ -57,19 +57,6 @@ static int set_action(struct attach *a, enum action action)
     return KYMO_EXIT_OK;
 }
 
-static int duration(struct attach *a, const char *text)
-{
-    int64_t ns;
-    char ms[32];
-    if (!cli_parse_duration(text, &ns) || ns < 1000000 || ns > INT64_C(1000000) * UINT32_MAX / 2)
-        return cli_usage("attach", "--for takes a time from 1ms to 596h, such as 500ms, 10s or 5m, not '%s'",
-                         text);
-    snprintf(ms, sizeof ms, "%" PRId64, ns / 1000000);
-    attach_args_pair(&a->o.child, "for", ms);
-    a->o.selects = true;
-    return KYMO_EXIT_OK;
-}
-
 /* Checks a trigger with the parser of kymo watch, which will evaluate it. */
 static int trigger(struct attach *a, const char *text)
 {
@@ -121,7 +108,7 @@ static int take(struct attach *a, int option, char *value)
         a->output = value;
         return KYMO_EXIT_OK;
     case 'q': a->quiet = true; return KYMO_EXIT_OK;
-    case OPT_FOR: return duration(a, value);
+    case OPT_FOR: return attach_options_for(&a->o, value);
     case OPT_TRIGGER: return trigger(a, value);
     case OPT_COOLDOWN: return cooldown(a, value);
     case OPT_MAX: return limit(a, "max", "max", value);
@@ -204,14 +191,6 @@ static int check(const struct attach *a, int n_nodes)
     return KYMO_EXIT_OK;
 }
 
-static void command(struct attach_args *args, const struct attach *a, const char *home, char **nodes)
-{
-    attach_options_command(args, &a->o, home, action_names[a->action], nodes);
-    attach_args_pair(args, "quiet", a->quiet ? "true" : "false");
-    if (a->output != NULL)
-        attach_args_pair(args, "output", a->output);
-}
-
 /* Prints kymo info of the recording, and suggests further commands: those for slow calls if there
  * are no other events. */
 static int summary(const char *output, bool only_slow)
@@ -235,45 +214,24 @@ static int summary(const char *output, bool only_slow)
 int cli_attach(int argc, char **argv)
 {
     struct attach a = {0};
-    struct attach_args args = {0};
-    char *home = NULL;
     attach_options_init(&a.o, "attach");
     int status = options(&a, argc, argv);
     if (status == KYMO_EXIT_OK)
         status = check(&a, argc - optind);
-    if (status != KYMO_EXIT_OK)
-        goto out;
-    home = attach_home();
-    if (home == NULL) {
-        status = cli_fail(KYMO_EXIT_NODE, "the folder of this program: %s", strerror(errno));
-        goto out;
-    }
-    if (!attach_has_modules(home)) {
-        status = KYMO_EXIT_NODE;
-        goto out;
-    }
     bool one = argc - optind <= 1, made = false;
-    if (!one && a.output != NULL) {
+    if (status == KYMO_EXIT_OK && !one && a.output != NULL) {
         made = mkdir(a.output, 0700) == 0;
-        if (!made && errno != EEXIST) {
+        if (!made && errno != EEXIST)
             status = cli_fail(KYMO_EXIT_WRITE, "%s: %s", a.output, strerror(errno));
-            goto out;
-        }
     }
-    command(&args, &a, home, argv + optind);
-    if (args.failed) {
-        status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
-        goto out;
-    }
-    status = attach_run(args.list, a.o.cookie, a.o.pid, a.action == KEEP && a.output != NULL);
+    if (status == KYMO_EXIT_OK)
+        status = attach_options_run(&a.o, action_names[a.action], a.output, a.quiet,
+                                    a.action == KEEP && a.output != NULL, argv + optind);
     if (made && status != KYMO_EXIT_OK)
         (void)rmdir(a.output); /* succeeds only if it is empty */
     if (status == KYMO_EXIT_OK && a.action != PRINT && a.action != KEEP && a.output != NULL && one &&
         !a.quiet)
         status = summary(a.output, a.o.slow && !a.o.functions && !a.o.events);
-out:
-    free(home);
-    attach_args_free(&args);
     attach_options_free(&a.o);
     return status;
 }
