@@ -14,8 +14,8 @@
 %% {ok, Info} = kymo:stop(R).
 %% '''
 %%
-%% {@link record/3} records one function call. {@link calls/1}, {@link slow/2} and {@link
-%% why/0} answer one question in a shell, and end by themselves.
+%% {@link record/3} records one function call. {@link calls/1}, {@link slow/2}, {@link
+%% why/0} and {@link check/0} answer one question in a shell, and end by themselves.
 %%
 %% A recorder ends when {@link stop/1} is called, its owner dies, a limit is reached, or
 %% the node halts. It then removes the trace flags and patterns that it has set, and no
@@ -52,6 +52,8 @@
     slow/3,
     why/0,
     why/1,
+    check/0,
+    check/1,
     cli_path/0,
     modules/0,
     format_error/1,
@@ -758,7 +760,8 @@ record_spec(Options) ->
 %% `:kymo.why(time: 100)'.
 %% <ul>
 %% <li>`time': the maximum duration of the recording, in milliseconds.</li>
-%% <li>`count': the maximum number of lines, calls or requests that are printed.</li>
+%% <li>`count': the maximum number of lines, calls or requests that are printed. Not for {@link
+%%   check/1}.</li>
 %% <li>`processes': only events of these processes. Default: `all'.</li>
 %% <li>`functions': only for {@link why/1}.</li>
 %% </ul>
@@ -822,6 +825,24 @@ why() -> why(#{}).
 why(Options) ->
     case asked(Options) of
         {ok, Asked} -> loaded(fun() -> kymo_shell:why(Asked) end);
+        error -> erlang:error(badarg, [Options], info_of([{1, ?NOT_ASKED}]))
+    end.
+
+%% @doc Records for 5 seconds and prints what is wrong with this node. See {@link check/1}.
+-spec check() -> answer().
+check() -> check(#{}).
+
+%% @doc Records for `time' milliseconds (5000), and prints what is wrong with this node, the most important
+%% first, as the command `kymo check' does.
+%%
+%% Records what `kymo attach' records by default: messages, scheduling, the life of processes, garbage
+%% collections, and the counters and the system monitor of the node, with a budget of 5%. Returns `ok' with
+%% and without findings. The recorder and its files are removed. Raises `badarg' if `Options' is neither a
+%% map nor a list of pairs.
+-spec check(asked()) -> answer().
+check(Options) ->
+    case asked(Options) of
+        {ok, Asked} -> loaded(fun() -> kymo_shell:check(Asked) end);
         error -> erlang:error(badarg, [Options], info_of([{1, ?NOT_ASKED}]))
     end.
 

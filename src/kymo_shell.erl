@@ -3,9 +3,12 @@
 %% `kymo' print the answer to the caller's group leader, and removes everything.
 -module(kymo_shell).
 
--export([calls/2, slow/3, why/1]).
+-export([calls/2, slow/3, why/1, check/1]).
 
 -define(PART, 4096).
+
+%% The exit status of `kymo check' if there are findings.
+-define(FINDINGS, 7).
 
 %% Prints calls as they happen, until `count' or `time' is reached.
 -spec calls(Patterns :: term(), kymo:asked()) -> kymo:answer().
@@ -52,6 +55,17 @@ why(Options) ->
             [Time]
         ),
         recorded(Asked, #{}, Spec, fun(Recorder) -> ended(Recorder, Time) end, Args, Nothing)
+    end).
+
+%% Records for `time' what `kymo attach' records by default, then prints what is wrong. The commands that
+%% show more are left out, because the recording is removed.
+-spec check(kymo:asked()) -> kymo:answer().
+check(Options) ->
+    asked(Options, #{time => 5000}, fun(#{time := Time} = Asked) ->
+        Start = kymo_attach_options:start([]),
+        Spec = kymo_attach_options:spec([]),
+        Args = ["check", "--quiet", "--brief"],
+        recorded(Asked, Start, Spec, fun(Recorder) -> ended(Recorder, Time) end, Args, [])
     end).
 
 %% ---- options ------------------------------------------------------------------
@@ -104,7 +118,7 @@ recorded(Asked, Start, Spec, Wait, Args, Nothing) ->
             try kymo:trace(Recorder, maps:merge(Spec, maps:with([processes], Asked))) of
                 {ok, _} ->
                     _ = Wait(Recorder),
-                    shown(Command, Port, [Nothing, $\n]);
+                    shown(Command, Port, [[Nothing, $\n] || Nothing =/= []]);
                 {error, _} = Error ->
                     Error
             after
@@ -160,5 +174,6 @@ lines(Port, Last) ->
         {Port, {data, {eol, Line}}} -> io:put_chars([Line, $\n]), lines(Port, []);
         {Port, {data, {noeol, Part}}} -> io:put_chars(Part), lines(Port, []);
         {Port, {exit_status, 0}} -> io:put_chars(Last);
+        {Port, {exit_status, ?FINDINGS}} -> ok;
         {Port, {exit_status, Status}} -> {error, {command_failed, Status}}
     end.

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %%
 %% `kymo check' on nodes that have one problem each: it names the culprit, and finds nothing in a node that
-%% has none. Further problems are in test/problems.
+%% has none. Further problems are in test/problems. Given a node, it records the node first.
 -module(kymo_check_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -10,7 +10,8 @@
 -compile(export_all).
 -compile(nowarn_export_all).
 
-all() -> [nothing, crash_loop, deadlock, processes, memory, blocked, stuck, slow, atoms, cpu, mailbox, own_rules, wrong_rules, usage, documented].
+all() -> [nothing, crash_loop, deadlock, processes, memory, blocked, stuck, slow, atoms, cpu, mailbox, own_rules, wrong_rules, usage, documented,
+          node_with_problem, node_without, node_by_pid, node_interrupted, rules_before_node, wrong_node, node_usage].
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -19,7 +20,7 @@ init_per_testcase(Case, Config) ->
     ok = file:make_dir(Dir),
     [{dir, Dir} | Config].
 
-end_per_testcase(_, _) -> ok.
+end_per_testcase(_, Config) -> kymo_hung_attach:clean(Config).
 
 %% Records a node for a second after a function has started something. Returns the recording.
 recorded(Start, Config) ->
@@ -272,5 +273,171 @@ documented(_) ->
      || Name <- Names
     ],
     ?assertEqual(Documented, Rows).
+
+%% ---- nodes -----------------------------------------------------------------------------
+
+%% A node on this machine, which has the code of this suite.
+node_with(Start, Config) ->
+    Tmp = sub("node-tmp", Config),
+    Node = kymo_hung_attach:node([{tmp, Tmp} | Config], ["+sbwt", "none", "-pa", filename:dirname(code:which(?MODULE))]),
+    _ = kymo_hung_node:call(Node, ?MODULE, Start, []),
+    {Node, full_name(Node), Tmp}.
+
+full_name(Node) ->
+    {ok, Host} = inet:gethostname(),
+    kymo_hung_node:name(Node) ++ "@" ++ Host.
+
+sub(Name, Config) ->
+    Dir = filename:join(?config(dir, Config), Name),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    Dir.
+
+%% Runs the command with a folder for temporary files of its own. Returns its status, and what it wrote to
+%% standard output and standard error.
+check(Args, Config) ->
+    Tmp = sub("tmp", Config),
+    Said = filename:join(?config(dir, Config), "said"),
+    Script = "export TMPDIR=\"$1\"; said=$2; shift 2; exec \"$@\" 2>\"$said\"",
+    {Status, Text} = kymo_cli:command("/bin/sh", ["-c", Script, "sh", Tmp, Said, kymo:cli_path(), "check" | Args]),
+    {ok, Errors} = file:read_file(Said),
+    ct:log("~b~n~ts~n~ts", [Status, Text, Errors]),
+    {Status, Text, Errors}.
+
+reached(Args) -> ["--erl", kymo_hung_attach:erl(), "--cookie", kymo_hung_attach:cookie() | Args].
+
+temporary(Config) -> filelib:wildcard(filename:join(sub("tmp", Config), "*")).
+
+%% Without options, it records five seconds of what its rules need, into a folder that stays, because the
+%% commands of the findings read it.
+node_with_problem(Config) ->
+    {Node, Name, Tmp} = node_with(crashes, Config),
+    Rules = rules(Config, "select 'length ' || recorded_ns() as finding, 0 as weight, null as more"),
+    {7, Json, Said} = check(reached(["--json", "--rules", Rules, Name]), Config),
+    #{<<"recording">> := Rec, <<"findings">> := Findings} = kymo_cli:json(binary_to_list(Json)),
+    ?assertEqual([binary_to_list(Rec)], temporary(Config)),
+    ?assertNotEqual(nomatch, string:find(Said, ["the recording is in ", Rec, "\n"])),
+    ?assertMatch([_ | _], [F || F <- of_rule(<<"crash_loop">>, Findings), string:find(F, "check_crashes") =/= nomatch]),
+    [<<"length ", Ns/binary>>] = [F || #{<<"finding">> := <<"length ", _/binary>> = F} <- Findings],
+    ?assert(binary_to_integer(Ns) > 4500000000),
+    ?assert(binary_to_integer(Ns) < 60000000000),
+    [More] = lists:usort([M || #{<<"rule">> := <<"crash_loop">>, <<"more">> := M} <- Findings]),
+    {0, Shown} = kymo_cli:command("/bin/sh", ["-c", iolist_to_binary(["kymo() { \"$KYMO\" \"$@\"; }; KYMO='", kymo:cli_path(), "'; ", More])]),
+    ?assertNotEqual(nomatch, string:find(Shown, "check_crashes")),
+    %% In text, and with a folder.
+    Out = filename:join(?config(dir, Config), "out"),
+    {7, Text, SaidToo} = check(reached(["--for", "1s", "-o", Out, kymo_hung_node:name(Node)]), Config),
+    ?assertMatch({match, _}, re:run(Text, ["check_crashes .*\\[crash_loop\\]\n +see kymo .*", Out])),
+    ?assertNotEqual(nomatch, string:find(SaidToo, ["the recording is in ", Out, "\n"])),
+    {0, _} = kymo_cli:run(["info", "-q", Out]),
+    %% Briefly, no commands.
+    {7, Brief} = kymo_cli:run(["check", "-q", "--brief", Out]),
+    ?assertEqual(nomatch, string:find(Brief, "see kymo")),
+    ?assertNotEqual(nomatch, string:find(Brief, "[crash_loop]")),
+    ?assertEqual({ok, []}, file:list_dir(Tmp)),
+    kymo_hung_node:stop(Node).
+
+%% The temporary folder is removed: no command reads it. A folder that was named stays.
+node_without(Config) ->
+    {Node, Name, Tmp} = node_with(idle, Config),
+    ?assertMatch({0, <<"nothing found\n">>, _}, check(reached(["--for", "500ms", Name]), Config)),
+    ?assertEqual([], temporary(Config)),
+    Out = filename:join(?config(dir, Config), "out"),
+    {0, Json, <<>>} = check(reached(["-q", "--json", "--for", "500ms", "-o", Out, Name]), Config),
+    #{<<"findings">> := [], <<"recording">> := Rec} = kymo_cli:json(binary_to_list(Json)),
+    ?assertEqual(Out, binary_to_list(Rec)),
+    {0, _} = kymo_cli:run(["info", "-q", Out]),
+    ?assertEqual({ok, []}, file:list_dir(Tmp)),
+    kymo_hung_node:stop(Node).
+
+node_by_pid(Config) ->
+    {Node, _, _} = node_with(crashes, Config),
+    {7, Text, _} = check(reached(["--for", "1s", "--pid", kymo_hung_node:os_pid(Node)]), Config),
+    ?assertNotEqual(nomatch, string:find(Text, "[crash_loop]")),
+    kymo_hung_node:stop(Node).
+
+%% Ctrl-C ends the recording, which is then checked.
+node_interrupted(Config) ->
+    {Node, Name, Tmp} = node_with(crashes, Config),
+    Out = filename:join(?config(dir, Config), "out"),
+    Port = open_port({spawn_executable, kymo:cli_path()}, [
+        {args, ["check" | reached(["--for", "1h", "-o", Out, Name])]}, exit_status, stderr_to_stdout, binary, hide
+    ]),
+    ok = kymo_cli:await_text(Port, ": recording "),
+    "" = kymo_hung_attach:interrupt(Port),
+    {Status, Text} = kymo_cli:collect(Port, 60000),
+    ?assertNotEqual(nomatch, string:find(Text, ["the recording is in ", Out])),
+    {Again, Findings} = kymo_cli:run(["check", "-q", Out]),
+    ?assertEqual(Again, Status),
+    ?assertNotEqual(nomatch, string:find(Text, Findings)),
+    ?assertEqual({ok, []}, file:list_dir(Tmp)),
+    kymo_hung_node:stop(Node).
+
+%% Rules that cannot be read are noticed before anything connects to the node.
+rules_before_node(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, Port} = inet:port(Listen),
+    At = ["--port", integer_to_list(Port), "--timeout", "1s", "check@localhost"],
+    Empty = sub("empty", Config),
+    Folder = sub("rules/x.sql", Config),
+    {2, <<>>, None} = check(reached(["--rules", Empty | At]), Config),
+    ?assertNotEqual(nomatch, string:find(None, "it has no rules")),
+    {3, <<>>, _} = check(reached(["--rules", Empty ++ "/none" | At]), Config),
+    {3, <<>>, Unread} = check(reached(["--rules", filename:dirname(Folder) | At]), Config),
+    ?assertNotEqual(nomatch, string:find(Unread, "x.sql: ")),
+    ?assertEqual({error, timeout}, gen_tcp:accept(Listen, 0)),
+    ?assertEqual([], temporary(Config)),
+    %% Without these rules, the command connects.
+    {6, <<>>, _} = check(reached(At), Config),
+    {ok, _} = gen_tcp:accept(Listen, 0).
+
+%% The status is that of kymo attach.
+wrong_node(Config) ->
+    Full = sub("full", Config),
+    ok = file:write_file(filename:join(Full, "file"), <<>>),
+    {Node, Name, Tmp} = node_with(idle, Config),
+    [
+        begin
+            Out = case Output of none -> filename:join(?config(dir, Config), "none"); _ -> Output end,
+            {Expected, _} = kymo_cli:run(["attach", "--for", "100ms", "-o", Out | reached(Args)]),
+            {Status, <<>>, Said} = check(reached(["--json" | [A || Output =/= none, A <- ["-o", Output]] ++ Args]), Config),
+            ?assertEqual({Args, Expected}, {Args, Status}),
+            ?assertNotEqual(<<>>, Said),
+            ?assertEqual([], temporary(Config))
+        end
+     || {Output, Args} <- [
+            {none, ["--port", "1", "check_no_such_node@localhost"]},
+            {none, ["--events", "nonsense", Name]},
+            {none, ["--budget", "1", Name]},
+            {none, ["--pid", "1"]},
+            {Full, [Name]}
+        ]
+    ],
+    {6, <<>>, Neither} = check(reached(["check_neither"]), Config),
+    ?assertNotEqual(nomatch, string:find(Neither, "no recording 'check_neither', so")),
+    ?assertEqual({ok, []}, file:list_dir(Tmp)),
+    kymo_hung_node:stop(Node).
+
+node_usage(Config) ->
+    Dir = ?config(dir, Config),
+    [
+        begin
+            {Status, Text} = kymo_cli:run(["check" | Args]),
+            ?assertEqual({Args, 2}, {Args, Status}),
+            ?assertNotEqual({Args, nomatch}, {Args, string:find(Text, Part)})
+        end
+     || {Args, Part} <- [
+            {["--for", "5s", Dir], "is no node"},
+            {["-o", Dir ++ "/out", Dir], "is no node"},
+            {["--cookie", "c", Dir], "is no node"},
+            {["--for", "soon", "a@localhost"], "--for takes a time"},
+            {["-o", "", "a@localhost"], "output is empty"},
+            {["--pid", "1", "a@localhost"], "--pid"},
+            {["a@localhost", "b@localhost"], "not 2"},
+            {["--list", "--for", "5s"], "--list and --print"}
+        ]
+    ],
+    %% A recording with the name of a node is read.
+    ok = file:make_dir(filename:join(Dir, "a@localhost")),
+    {3, _} = kymo_cli:command("/bin/sh", ["-c", "cd \"$1\" && exec \"$2\" check a@localhost", "sh", Dir, kymo:cli_path()]).
 
 dotless(Text) -> string:trim(Text, trailing, ".").

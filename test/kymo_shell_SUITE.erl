@@ -8,11 +8,11 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
--export([calls/1, of_others/1, nothing/1, slow/1, why/1, start_alone/1, errors/1, interrupted/1]).
+-export([calls/1, of_others/1, nothing/1, slow/1, why/1, check/1, check_nothing/1, start_alone/1, errors/1, interrupted/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 -export([work/1]).
 
-all() -> [calls, of_others, nothing, slow, why, start_alone, errors, interrupted].
+all() -> [calls, of_others, nothing, slow, why, check, check_nothing, start_alone, errors, interrupted].
 
 init_per_testcase(_, Config) ->
     {module, _} = code:ensure_loaded(kymo),
@@ -114,6 +114,34 @@ ask(Server) ->
     {slept, 20} = gen_server:call(Server, 20),
     ask(Server).
 
+%% A process crashes again and again. No command is suggested, since the recording is removed.
+check(_) ->
+    Crash = spawn_link(fun crash_often/0),
+    Text = printed(fun() -> kymo:check(#{time => 1000}) end),
+    unlink(Crash),
+    exit(Crash, kill),
+    ?assertMatch({match, _}, re:run(Text, " shell_crashes .*planted.*\\[crash_loop\\]\n")),
+    %% Each line is a finding.
+    Lines = string:lexemes(Text, "\n"),
+    ?assertEqual([], [L || L <- Lines, re:run(L, "^ ?[0-9]+  .*\\.  \\[[a-z_]+\\]$") =:= nomatch]).
+
+crash_often() ->
+    {_, Monitor} = spawn_monitor(fun() ->
+        true = register(shell_crashes, self()),
+        receive after 10 -> exit(planted) end
+    end),
+    receive {'DOWN', Monitor, process, _, _} -> crash_often() end.
+
+%% Of one process that does nothing, nothing can be wrong; what counters and reports say of the node may be.
+check_nothing(_) ->
+    Idle = spawn_link(fun() -> receive stop -> ok end end),
+    Text = printed(fun() -> kymo:check([{time, 300}, {processes, [Idle]}]) end),
+    unlink(Idle),
+    exit(Idle, kill),
+    Rules = [lists:last(string:lexemes(Line, "[]")) || Line <- string:lexemes(Text, "\n"), Line =/= "nothing found"],
+    ?assertEqual([], Rules -- ["processor", "schedulers", "reports", "memory_growth"]),
+    ?assertEqual(Rules =:= [], Text =:= "nothing found\n").
+
 init([]) -> {ok, none}.
 handle_call(Ms, _, none) -> {reply, work(Ms), none}.
 handle_cast(_, none) -> {noreply, none}.
@@ -148,6 +176,9 @@ errors(_) ->
     ?assertError(badarg, kymo:slow(F, fast)),
     ?assertError(badarg, kymo:calls(F, [time])),
     ?assertError(badarg, kymo:why(soon)),
+    ?assertError(badarg, kymo:check(soon)),
+    "kymo: there is no option count; allowed: processes, time\n" =
+        printed({error, {unknown_option, count}}, fun() -> kymo:check(#{count => 1}) end),
     with_wrong_command(fun() ->
         {error, {no_command, _, _} = Reason} = kymo:calls(F, #{time => 100}),
         {match, _} = re:run(kymo:format_error(Reason), "KYMO_PRIV")

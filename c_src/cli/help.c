@@ -41,7 +41,7 @@ static const char general[] =
     "  kymo requests RECORDING                requests between processes, slowest first\n"
     "  kymo mailboxes RECORDING               messages by receiver, and how long they wait\n"
     "  kymo why RECORDING                     what made one request or call slow\n"
-    "  kymo check RECORDING                   what is wrong, the most important first\n"
+    "  kymo check RECORDING|NODE              what is wrong, the most important first\n"
     "  kymo diff RECORDING RECORDING          what became slower or more frequent\n"
     "  kymo sql RECORDING SQL                 any other question, in SQL\n"
     "  kymo report RECORDING -o OUT.html      all of that as one page for a browser\n"
@@ -61,7 +61,8 @@ static const char general[] =
     "\n"
     "Exit status: 0 success; 1 the recording is incomplete (with --strict), SQL failed, or\n"
     "a collector did not accept everything; 2 wrong usage; 3 the recording cannot be read;\n"
-    "4 the output cannot be written; 5 out of memory; 6 a node cannot be reached or recorded.\n"
+    "4 the output cannot be written; 5 out of memory; 6 a node cannot be reached or recorded;\n"
+    "7 kymo check has findings.\n"
     "See kymo(1).\n";
 
 static const char info[] = "Usage: kymo info [OPTION]... RECORDING\n"
@@ -149,19 +150,38 @@ static const char why[] =
     "      --casts            include casts, from sending until they were handled\n"
     "  -n, --top N            explain the N slowest (1), at most 1000\n" ANALYSIS FUNCTIONS COMMON;
 
+#define OF_A_NODE(port_note, port) \
+    "\n" \
+    "Options for a NODE, with the same meaning as in kymo help attach:\n" \
+    "  what is recorded:\n" \
+    "      --functions F, --slow F=TIME, --events EVENT,..., --process NAME,\n" \
+    "      --calls arguments, --messages WHAT, --budget BUDGET, --memory BYTES\n" \
+    "  how to connect" port_note ":\n" \
+    "      --cookie-file FILE, --cookie COOKIE, --erl ERL, " port " PORT, --pid PID,\n" \
+    "      --proto-dist NAME, --ssl-dist-optfile FILE, --node-dir DIR, --timeout TIME\n"
+#define OF_A_SHOWN_NODE OF_A_NODE(" (--node-port is the --port of attach)", "--node-port")
+
 static const char check[] =
-    "Usage: kymo check [OPTION]... RECORDING\n"
+    "Usage: kymo check [OPTION]... RECORDING|NODE\n"
     "       kymo check --list\n"
     "       kymo check --print RULE\n"
     "\n"
     "Prints what is wrong, as numbered sentences, the most important first, each with the\n"
     "command that shows more. Exits with 7 if there is any, with 0 if there is none. Each rule\n"
     "is a SQL statement over the tables of kymo sql.\n"
+    "NODE is name@host, or the name of a node of this host. It is recorded first, as with\n"
+    "kymo attach; if that fails, the status is that of kymo attach.\n"
     "\n"
     "      --json             one JSON object\n"
+    "      --brief            without the commands that show more\n"
     "      --rules FOLDER     also use the rules in FOLDER/*.sql\n"
     "      --list             list the rules, and what they look for\n"
-    "      --print RULE       print a rule, to start one of your own from it\n" COMMON;
+    "      --print RULE       print a rule, to start one of your own from it\n" COMMON "\n"
+    "For a NODE:\n"
+    "      --for TIME         record for TIME (5s)\n"
+    "  -o, --output DIR       copy the recording into DIR, which is new or empty. Default: a\n"
+    "                         new folder in $TMPDIR or /tmp, which stays if there are\n"
+    "                         findings\n" OF_A_NODE("", "--port");
 
 static const char diff[] =
     "Usage: kymo diff [OPTION]... A B\n"
@@ -199,16 +219,6 @@ static const char report[] =
     "      --from TIME        ignore what ends before TIME; see kymo help print\n"
     "      --to TIME          ignore what begins after TIME\n" COMMON;
 
-#define OF_A_NODE \
-    "\n" \
-    "Options for a NODE, with the same meaning as in kymo help attach:\n" \
-    "  what is recorded:\n" \
-    "      --functions F, --slow F=TIME, --events EVENT,..., --process NAME,\n" \
-    "      --calls arguments, --messages WHAT, --budget BUDGET, --memory BYTES\n" \
-    "  how to connect (--node-port is the --port of attach):\n" \
-    "      --cookie-file FILE, --cookie COOKIE, --erl ERL, --node-port PORT, --pid PID,\n" \
-    "      --proto-dist NAME, --ssl-dist-optfile FILE, --node-dir DIR, --timeout TIME\n"
-
 static const char top[] =
     "Usage: kymo top [OPTION]... RECORDING|NODE\n"
     "\n"
@@ -231,7 +241,7 @@ static const char top[] =
     "                         running (the default), in, out or waiting; may be repeated\n"
     "      --rows N           rows of each table (10; on a screen, as many as fit)\n"
     "  -q, --quiet            print errors only\n"
-    "  -h, --help             show this text\n" OF_A_NODE "\n"
+    "  -h, --help             show this text\n" OF_A_SHOWN_NODE "\n"
     "Keys: q quits; space pauses; c, s, 9 and m sort functions by calls, self, p99 and max;\n"
     "r, i, o and w sort processes by running, in, out and waiting.\n";
 
@@ -250,7 +260,7 @@ static const char live[] =
     "                         events than can be analysed\n"
     "  -d, --delay TIME       the time between two reports (1s)\n"
     "      --port PORT        listen on this port (default: any free port)\n"
-    "  -h, --help             show this text\n" OF_A_NODE;
+    "  -h, --help             show this text\n" OF_A_SHOWN_NODE;
 
 static const char export[] =
     "Usage: kymo export FORMAT [OPTION]... RECORDING... -o OUT\n"
