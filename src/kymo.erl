@@ -355,6 +355,7 @@
     kymo_monitor,
     kymo_busiest,
     kymo_names,
+    kymo_observed,
     kymo_options,
     kymo_pattern,
     kymo_quiet,

@@ -81,17 +81,20 @@ define(State, How, Within, Which, Max, Known) ->
             ask -> reader()
         end,
     Begun = erlang:monotonic_time(millisecond),
-    lists:foldl(
+    Observer = kymo_observed:new(State),
+    Names = lists:foldl(
         fun(Pid, Acc) ->
             IsOver = Within =/= infinity andalso erlang:monotonic_time(millisecond) - Begun >= Within,
-            case described_within(IsOver, Pid, Read, Registered, Known) of
+            case described_within(IsOver, Pid, {Read, Observer}, Registered, Known) of
                 none -> Acc;
                 Described -> tell(State, Pid, Described, Known, Acc)
             end
         end,
         #{},
         Chosen
-    ).
+    ),
+    _ = Read =/= quiet andalso Which =:= processes andalso kymo_observed:locks(Observer),
+    Names.
 
 described_within(true, Pid, _, Registered, Known) when not is_map_key(Pid, Known) ->
     case Registered of
@@ -116,12 +119,12 @@ tell(State, Pid, {_, {Name, MFA, Parent, Caller} = New} = Described, Known, Acc)
         end,
     Acc#{Pid => Described}.
 
-describe(Pid, Read, Registered, Known) ->
+describe(Pid, {Read, Observer}, Registered, Known) ->
     case Known of
         #{Pid := {How, Described}} when How =:= ask; Read =:= quiet ->
             {How, setelement(1, Described, maps:get(Pid, Registered, element(1, Described)))};
         _ ->
-            case ask(Pid, Read, maps:get(Pid, Registered, undefined)) of
+            case ask(Pid, Read, Observer, maps:get(Pid, Registered, undefined)) of
                 none -> none;
                 Described when Read =:= quiet -> {quiet, Described};
                 Described -> {ask, Described}
@@ -140,21 +143,25 @@ reader() ->
 %% the dictionary.
 runtime(Function, Arguments) -> apply(erlang, Function, Arguments).
 
-ask(Pid, quiet, Name) ->
+ask(Pid, quiet, _, Name) ->
     case kymo_quiet:info(Pid, [initial_call, parent]) of
         {ok, [{proc_lib, _, _}, Parent]} -> {Name, undefined, Parent, undefined};
         {ok, [Call, Parent]} -> {Name, Call, Parent, undefined};
         busy when Name =/= undefined -> {Name, undefined, undefined, undefined};
         _ -> none
     end;
-ask(Pid, Read, Name) ->
-    case runtime(process_info, [Pid, [initial_call, parent, total_heap_size]]) of
+ask(Pid, Read, Observer, Name) ->
+    case runtime(process_info, [Pid, [initial_call, parent, total_heap_size | kymo_observed:items()]]) of
         undefined ->
             none;
-        [{_, Call}, {_, Parent}, {_, Words}] when Words =< ?MAX_HEAP_WORDS ->
-            described(Name, Call, Parent, looked_up(Read, Pid, Call));
-        [{_, Call}, {_, Parent}, _] ->
-            described(Name, Call, Parent, values(undefined))
+        [{_, Call}, {_, Parent}, {_, Words} | Observed] ->
+            ok = kymo_observed:observe(Observer, Pid, Observed),
+            Values =
+                case Words =< ?MAX_HEAP_WORDS of
+                    true -> looked_up(Read, Pid, Call);
+                    false -> values(undefined)
+                end,
+            described(Name, Call, Parent, Values)
     end.
 
 looked_up(keys, Pid, _) ->

@@ -35,7 +35,7 @@
 
 -export([define_process/4, define_process/6, info/1, let_go/1, note_measures/2, note_taken/2, open/1, pause/1, resume/1, snapshot/2, stop/1]).
 -export([budget/3, note_shed/4, rates/1, sample/3]).
--export([note_counters/2, note_monitor/5]).
+-export([note_counters/2, note_monitor/5, note_observed/6]).
 -export([format_library/1, load_library/1, priv_dirs/0]).
 -export([enabled/3, enabled_call/3, enabled_garbage_collection/3, enabled_ports/3, enabled_procs/3,
          enabled_receive/3, enabled_running_ports/3, enabled_running_procs/3, enabled_send/3,
@@ -382,6 +382,17 @@ note_monitor(State, Kind, {Process, Port} = Whose, Value, {Out, In} = Where) ->
 note_monitor(State, Kind, Whose, Value, Where) ->
     erlang:error(badarg, [State, Kind, Whose, Value, Where], [{error_info, #{module => ?MODULE}}]).
 
+%% @doc Records what a process did when it was named: `waits' or `suspended' in a function, called from another
+%% one, with so many messages in its mailbox and, if it is known, the process that it waits for; or
+%% that it holds a lock of global, and which. `not_recorded': the recorder is paused or has ended.
+-spec note_observed(state(), Kind :: waits | suspended | holds_global_lock, {pid(), pid() | undefined}, Lock :: atom(),
+                    Mailbox :: non_neg_integer(), {mfa() | undefined, mfa() | undefined}) -> ok | {error, not_recorded}.
+note_observed(State, Kind, {Process, For} = Whose, Lock, Mailbox, {Function, From} = Where) ->
+    ?EXPLAIN(nif_note_observed(State, Kind, Process, For, Lock, Mailbox, Function, From),
+             [State, Kind, Whose, Lock, Mailbox, Where]);
+note_observed(State, Kind, Whose, Lock, Mailbox, Where) ->
+    erlang:error(badarg, [State, Kind, Whose, Lock, Mailbox, Where], [{error_info, #{module => ?MODULE}}]).
+
 %% @doc Explains a `badarg' of this module for the shell and the logger, as the extended error
 %% information of Erlang/OTP requires.
 -spec format_error(Reason :: term(), Stack :: [term()]) -> #{pos_integer() | general => binary()}.
@@ -419,6 +430,13 @@ format_error(badarg, [{?MODULE, note_monitor, [State, Kind, Whose, Value, Where]
              {3, is_pair(Whose, fun is_local/1), <<"not {Process, Port} of this node, undefined if there is none">>},
              {4, is_uint64(Value), <<"not a number from 0 to 2^64 - 1">>},
              {5, is_pair(Where, fun is_mfa/1), <<"not a pair of undefined or {Module, Function, Arity}">>}]);
+format_error(badarg, [{?MODULE, note_observed, [State, Kind, Whose, Lock, Mailbox, Where], _} | _]) ->
+    explain([{1, is_state(State), <<"not a recorder of kymo_tracer">>},
+             {2, is_atom(Kind), <<"not an atom">>},
+             {3, is_pair(Whose, fun is_local/1), <<"not {Process, WaitsFor} of this node, undefined if there is none">>},
+             {4, is_atom(Lock), <<"not an atom">>},
+             {5, is_uint64(Mailbox), <<"not a number from 0 to 2^64 - 1">>},
+             {6, is_pair(Where, fun is_mfa/1), <<"not a pair of undefined or {Module, Function, Arity}">>}]);
 format_error(badarg, [{?MODULE, _, _, _} | _]) ->
     #{1 => <<"not a recorder of kymo_tracer">>};
 format_error(_, _) ->
@@ -624,6 +642,7 @@ nif_sample(_State, _Since, _Most) -> ?NOT_LOADED.
 nif_note_shed(_State, _What, _Kinds, _Functions) -> ?NOT_LOADED.
 nif_note_counters(_State, _Values) -> ?NOT_LOADED.
 nif_note_monitor(_State, _Kind, _Process, _Port, _Value, _Out, _In) -> ?NOT_LOADED.
+nif_note_observed(_State, _Kind, _Process, _For, _Lock, _Mailbox, _Function, _From) -> ?NOT_LOADED.
 
 %% ---- the behaviour: for the runtime ------------------------------------------
 %%

@@ -83,11 +83,14 @@ records() ->
         {49, "slow", "WMQ", [function, duration], term},
         {50, "slow", "WMQD", [function, depth, duration], term},
         {51, "stopped", "WAQBO", [{atom, "cause"}, duration, began, omitted], term},
+        {57, "observed", "WPMJAKQ", [{peer, "waits_for"}, function, {atom, "lock"}, {kind, "holds_global_lock"}, mailbox, {in, "called_from"}], none},
         {58, "counters", "C", [counters], none},
-        {59, "system_monitor", "WPKQMJ", [{peer, "port"}, {kind, "large_heap"}, {value, "words"}, in, out], none},
+        {59, "system_monitor", "WPKQMJ", [{peer, "port"}, {kind, "large_heap"}, {value, "words"}, {in, "in"}, out], none},
         {60, "kymo_state", "K", [{state, "stopping"}], none},
         {61, "kymo_lost", "KQ", [{cause, "too_big"}, count], none}
     ].
+
+-define(FIRST_NOTE, 57).
 
 %% The word for K = 3 is that of the list above.
 -define(KIND, 3).
@@ -101,7 +104,7 @@ gc_names() ->
 events() ->
     Records = records(),
     Events = [event(R, all) || R <- Records] ++ [event(R, nothing) || R <- Records] ++
-        [event(R, cut) || {Id, _, _, _, _} = R <- Records, Id < 58] ++
+        [event(R, cut) || {Id, _, _, _, _} = R <- Records, Id < ?FIRST_NOTE] ++
         [event(R, paired) || {_, "send" ++ _, _, _, msg} = R <- Records],
     [E#{at => at(I)} || {I, E, _} <- numbered(Events, Events)].
 
@@ -157,8 +160,10 @@ field(counters, nothing, _) -> [];
 field(counters, _, _) -> [{counter, "run_queue", 11}, {counter, "mailbox_length[1]", {22, "<0.2.0>"}}];
 field({value, _}, nothing, _) -> [];
 field({value, Name}, _, _) -> [{value, Name, 1000}];
-field(What, nothing, _) when What =:= in; What =:= out -> [];
-field(in, _, _) -> [{in, "in", "m:in/0"}];
+field(mailbox, How, _) -> [{mailbox, "mailbox", known(1000, How)}];
+field({in, _}, nothing, _) -> [];
+field({in, Name}, _, _) -> [{in, Name, "m:in/0"}];
+field(out, nothing, _) -> [];
 field(out, _, _) -> [{out, "out", "m:f/1"}];
 field({state, _}, nothing, _) -> [{state, "state", "idle"}];
 field({state, State}, _, _) -> [{state, "state", State}];
@@ -177,7 +182,7 @@ content(args, How) -> [{content, "args", {args, "(10)", How}}];
 content(cell, How) -> [{content, "term", {term, "{v,1}", How}}, {extra, "extra", {term, "x", How}}];
 content(Name, How) -> [{content, atom_to_list(Name), {term, "{v,1}", How}}].
 
-options(Id, How) when How =:= nothing; Id >= 58 -> [];
+options(Id, How) when How =:= nothing; Id >= ?FIRST_NOTE -> [];
 options(Id, How) ->
     Stamp = case stamp(Id, How) of
                 1 -> {"timestamp", -5};
@@ -220,7 +225,7 @@ text_field({content, "args", _}, _) -> [];
 text_field({atom, _, {short, _}}, _) -> [];
 text_field({depth, _, _}, _) -> [];
 text_field({omitted, _, 0}, _) -> [];
-text_field({kind, _, Kind}, #{id := 59}) -> [Kind];
+text_field({kind, _, Kind}, #{id := Id}) when Id =:= 57; Id =:= 59 -> [Kind];
 text_field({reference, _, Ref}, _) -> ["ref=" ++ Ref];
 text_field({peer, Name, none}, _) -> [Name ++ "=undefined"];
 text_field({words, Name, {at_least, N}}, _) -> [Name ++ "=" ++ integer_to_list(N) ++ "+"];
@@ -270,7 +275,7 @@ json_field({_, Name, Value}) -> [{Name, Value}].
 
 %% Notes are no rows.
 tables(Config) ->
-    Events = [E || #{id := Id} = E <- ?config(events, Config), Id < 58],
+    Events = [E || #{id := Id} = E <- ?config(events, Config), Id < ?FIRST_NOTE],
     Lines = lines(["sql", "-q", "--json", ?config(recording, Config), "select * from events order by id"]),
     compare_rows(Events, Lines).
 
@@ -278,7 +283,7 @@ ndjson(Config) ->
     Out = filename:join(?config(priv_dir, Config), "tables"),
     {0, _} = kymo_cli:run(["export", "ndjson", "-q", "-o", Out, ?config(recording, Config)]),
     {ok, Bytes} = file:read_file(filename:join(Out, "events.ndjson")),
-    Events = [E || #{id := Id} = E <- ?config(events, Config), Id < 58],
+    Events = [E || #{id := Id} = E <- ?config(events, Config), Id < ?FIRST_NOTE],
     compare_rows(Events, string:lexemes(binary_to_list(Bytes), "\n")).
 
 compare_rows(Events, Lines) ->
@@ -326,7 +331,7 @@ cells({What, _, Value}) ->
 perfetto(Config) ->
     Out = filename:join(?config(priv_dir, Config), "older.pftrace"),
     {0, _} = kymo_cli:run(["export", "perfetto", "-q", "--all", "-o", Out, ?config(older, Config)]),
-    Events = [{I, E} || {I, #{id := Id} = E} <- lists:zip(lists:seq(0, length(?config(events, Config)) - 1), ?config(events, Config)), Id < 58],
+    Events = [{I, E} || {I, #{id := Id} = E} <- lists:zip(lists:seq(0, length(?config(events, Config)) - 1), ?config(events, Config)), Id < ?FIRST_NOTE],
     Instants = maps:from_list([{Ns, {Name, Annotations}} || {Name, Ns, Annotations} <- kymo_perfetto:instants(Out)]),
     equal([{annotated(E), map_get(at(I), Instants)} || {I, E} <- Events]).
 
@@ -364,7 +369,7 @@ cut(Text, _) -> Text.
 dbg(Config) ->
     Out = filename:join(?config(priv_dir, Config), "every_kind.dbg"),
     {0, _} = kymo_cli:run(["export", "dbg", "-q", "-o", Out, ?config(recording, Config)]),
-    Events = [E || #{id := Id} = E <- ?config(events, Config), Id < 58 orelse Id =:= 61, Id =/= 42, Id =/= 51],
+    Events = [E || #{id := Id} = E <- ?config(events, Config), Id < ?FIRST_NOTE orelse Id =:= 61, Id =/= 42, Id =/= 51],
     Terms = kymo_cli:read_dbg(Out),
     %% Nothing is written for a note that says that none was lost.
     Expected = lists:append([term_of(E) || E <- Events]),
@@ -497,13 +502,13 @@ segment(Events) ->
     Header = bytes(160, [
         {0, <<16#C1FC1FC1:32/little, (uuid())/binary, 0:32, 0:64, (at(0)):64/little, (at(length(Events) - 1)):64/little,
               (8 * Length):64/little, (8 * ?SEGMENT):64/little, 1:64/little, 0:64, Length:64/little,
-              (length([E || #{id := Id} = E <- Events, Id < 58])):64/little, 1:32/little, 1:32/little>>},
+              (length([E || #{id := Id} = E <- Events, Id < ?FIRST_NOTE])):64/little, 1:32/little, 1:32/little>>},
         {128, <<1:64/little, 0:64, (at(0)):64/little>>}
     ]),
     bytes(?SEGMENT, [{0, <<Header/binary, Records/binary>>}]).
 
 record(I, #{id := Id, letters := Letters, content := Content, how := How}) ->
-    Note = Id >= 58,
+    Note = Id >= ?FIRST_NOTE,
     Variant = if Note; How =:= nothing -> 0; true -> 16#c0 end,
     Contents = [encoded_content(Content, How) || Variant =/= 0],
     Options = [encoded_options(Id, How) || Variant =/= 0],

@@ -120,7 +120,7 @@ text(Args) ->
 pid(Pid) -> list_to_binary(pid_to_list(Pid)).
 
 tables() ->
-    ["events", "spans", "messages", "requests", "processes", "collections", "running", "functions", "losses", "shed", "counters", "system_monitor"].
+    ["events", "spans", "messages", "requests", "processes", "collections", "running", "functions", "losses", "shed", "counters", "system_monitor", "observed"].
 
 extension() -> filename:join(code:priv_dir(kymo), "kymo_sqlite").
 
@@ -514,7 +514,7 @@ sqlite3_command(Config) ->
     Open = ["select kymo_open('", Dir, "')"],
     try
         Count = integer_to_list(value(Dir, "select count(*) from spans")),
-        ?assertEqual({0, list_to_binary(["12\n", Count, "\n"])}, sqlite3([Open, "select count(*) from spans"])),
+        ?assertEqual({0, list_to_binary(["13\n", Count, "\n"])}, sqlite3([Open, "select count(*) from spans"])),
         %% A table created under another name, then dropped.
         Create = ["create virtual table mine using kymo('", Dir, "', \"spans\")"],
         ?assertEqual({0, list_to_binary([Count, "\n"])}, sqlite3([Create, "select count(*) from mine", "drop table mine"])),
@@ -545,7 +545,7 @@ two_recordings(Config) ->
     Other = filename:join(?config(dir, Config), "other"),
     ok = record(Other, [return_to], fun() -> ?MODULE:many(10) end),
     ?assertEqual(
-        [#{<<"opened">> => 12}, #{<<"here">> => 0, <<"there">> => 10}, #{<<"left">> => 11}],
+        [#{<<"opened">> => 13}, #{<<"here">> => 0, <<"there">> => 10}, #{<<"left">> => 11}],
         rows(Dir, ["select kymo_open('", Other, "', 'b_') as opened; "
             "select (select count(*) from spans where function like '%:one/1') as here, "
             "(select count(*) from b_spans where function like '%:one/1') as there; "

@@ -32,8 +32,13 @@ with known(function, what) as materialized (
     select function, what, process, count(*) as n, max(ns) as ns
     from waits join known on out_function = function
     where ns * 3 >= recorded_ns() and ns >= 5e8
-      and not (function like 'gen:do_call/%' and pid in (select client_pid from requests where ended = 'open'))
+      and not (function like 'gen:do_call/%' and pid in (select client_pid from requests where ended = 'open'
+                                                             union select pid from observed where waits_for_pid is not null))
     group by function, process
+), locks as materialized (
+    select group_concat(distinct printf('%s by %s%s', coalesce(lock, 'one'), process,
+                                              coalesce(' in ' || function || coalesce(', called from ' || called_from, ''), ''))) as held
+    from observed where kind = 'holds_global_lock'
 ), named as materialized (
     select function, what, ns, total(n) over (partition by function) as waiting,
            row_number() over (partition by function order by ns desc) as nth,
@@ -43,7 +48,8 @@ with known(function, what) as materialized (
 )
 select group_concat(name, ', ') || case when names > 4 then printf(' and %d more', names - 4) else '' end
            || case waiting when 1 then ' waits ' else ' wait ' end
-           || printf('%s, in %s: for %s of %s', what, function, duration(max(ns)), duration(recorded_ns())) as finding,
+           || printf('%s, in %s: for %s of %s', what, function, duration(max(ns)), duration(recorded_ns()))
+           || coalesce((select '. Held when the recording began or ended: ' || held from locks where function like 'global:%' and held is not null), '') as finding,
        0.9 * max(ns) / recorded_ns() as weight,
        'why REC --path' as more
 from named where nth <= 4

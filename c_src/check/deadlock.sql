@@ -1,8 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Processes that wait for each other: their open requests form a cycle.
--- At most eight processes; all requests are in the recording.
+-- At most eight processes. A request from before the recording is known from the process that its client monitors.
 with recursive open as materialized (
     select client_pid, client, server_pid, server from requests where kind = 'call' and ended = 'open'
+    union
+    select pid, process, waits_for_pid, waits_for from observed
+    where kind = 'waits' and waits_for_pid is not null
+      and not exists (select 1 from shed where events in ('running', 'messages'))
+      and not exists (select 1 from requests where client_pid = observed.pid)
+      and not exists (select 1 from running where running.pid = observed.pid and running.end_ns > observed.time_ns
+                                              and (running.exited or running.out_function <> observed.function))
 ), path(first, at, names, depth) as (
     select client_pid, server_pid, client || ' waits for ' || server, 1 from open
     union all
@@ -10,6 +17,8 @@ with recursive open as materialized (
     from path join open on open.client_pid = path.at
     where path.at <> path.first and depth < 8 and open.client_pid > path.first
 )
-select 'Deadlock: ' || names as finding, 1.0 as weight, 'requests REC' as more
+select 'Deadlock: ' || names as finding, 1.0 as weight,
+       case when exists (select 1 from requests where client_pid = first and ended = 'open') then 'requests REC'
+            else 'print REC --events observed' end as more
 from path where at = first
 group by first;

@@ -434,7 +434,7 @@ bool cli_filter_keep(void *filter, const struct kymo_reader *r, const struct kym
         return true;
     if (f->events != 0 && (f->events >> ev->id & 1) == 0)
         return false;
-    if (ev->id == KYMO_E_MONITOR && f->n_pids != 0) /* a note, but about a process */
+    if ((ev->id == KYMO_E_MONITOR || ev->id == KYMO_E_OBSERVED) && f->n_pids != 0) /* notes about a process */
         return f->n_modules == 0 && cli_filter_process(f, r, ev->who);
     if (note)
         return f->events != 0 || (f->n_pids == 0 && f->n_modules == 0);

@@ -101,7 +101,7 @@ static bool put_call(struct printer *p, const struct kymo_event *ev)
 
 static void put_key(const struct kymo_event *ev, const struct kymo_field *f)
 {
-    if (f->id == KYMO_F_FUNCTION || (f->id == KYMO_F_KIND && ev->id == KYMO_E_MONITOR))
+    if (f->id == KYMO_F_FUNCTION || (f->id == KYMO_F_KIND && ev->id != KYMO_E_SEQ_TRACE))
         return;
     fputs(f->id == KYMO_F_REFERENCE ? "ref" : f->name, stdout);
     if ((f->flags & KYMO_F_PAIRED) != 0)

@@ -72,7 +72,7 @@ static const char types[] =
     "    } words;\n"
     "};\n";
 
-/* The values of a record `counters`, and the kinds of `system_monitor`. */
+/* The values of a record `counters`, and the kinds of `system_monitor` and `observed`. */
 static const char counter_types[] =
     "struct counter {\n"
     "    enum : integer { size = 16; align = 8; signed = false; } {\n        none = 0"
@@ -83,6 +83,10 @@ static const char counter_types[] =
         "enum monitored : integer { size = 8; align = 8; signed = false; } {\n    none = 0"
 #define KYMO_X(n, sym, text) ", " text " = " #n
     KYMO_MONITORED(KYMO_X)
+#undef KYMO_X
+        "\n};\nenum observed : integer { size = 8; align = 8; signed = false; } {\n    none = 0"
+#define KYMO_X(n, sym, text) ", " text " = " #n
+    KYMO_OBSERVED(KYMO_X)
 #undef KYMO_X
         "\n};\n";
 
@@ -95,10 +99,15 @@ static void say_fields(struct kymo_out *out, uint8_t id, const char *fields)
         case 'M': say(out, " u32 mfa;"); break;
         case 'A': say(out, " u32 atom;"); break;
         case 'S': say(out, " u32 size;"); break;
-        case 'K': say(out, id == KYMO_E_MONITOR ? " enum monitored kind;" : " u8 kind;"); break;
+        case 'K':
+            say(out, id == KYMO_E_MONITOR    ? " enum monitored kind;"
+                     : id == KYMO_E_OBSERVED ? " enum observed kind;"
+                                             : " u8 kind;");
+            break;
         case 'Q':
             say(out, id == KYMO_E_SEQ_TRACE     ? " u64 label;"
                      : id == KYMO_E_MONITOR     ? " u64 value;"
+                     : id == KYMO_E_OBSERVED    ? " u64 mailbox;"
                      : id == KYMO_E_IN_RUNNABLE ? " u64 waited_ns;"
                      : kymo_has_duration(id)    ? " u64 duration_ns;"
                                                 : " u64 count;");

@@ -65,12 +65,15 @@ void kymo_pfx_counters(struct kymo_pfx *x, const struct kymo_event *ev)
     }
 }
 
-void kymo_pfx_monitor(struct kymo_pfx *x, const struct kymo_event *ev)
+uint64_t kymo_pfx_track_of_note(struct kymo_pfx *x, const struct kymo_event *ev)
 {
     struct kymo_pfx_process **p = kymo_map_get(&x->processes, ev->who);
-    uint64_t track =
-        p != NULL && !(*p)->dead ? kymo_pfx_track(x, *p) : kymo_pfx_node_of_slot(x, ev->slot)->track;
-    kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, KYMO_PF_CAT_MONITOR);
+    return p != NULL && !(*p)->dead ? kymo_pfx_track(x, *p) : kymo_pfx_node_of_slot(x, ev->slot)->track;
+}
+
+void kymo_pfx_monitor(struct kymo_pfx *x, const struct kymo_event *ev)
+{
+    kymo_pf_event(&x->w, KYMO_PF_INSTANT, kymo_pfx_track_of_note(x, ev), KYMO_PF_CAT_MONITOR);
     kymo_pf_name(&x->w, ev->id);
     if (ev->who != KYMO_IDENT_NONE)
         kymo_pfx_peer(x, KYMO_PF_K_PROCESS, ev->who);

@@ -39,7 +39,7 @@ static void note(struct kymo_pfx *x, const struct kymo_event *ev)
         return;
     }
     bool lost = ev->id == KYMO_E_LOST;
-    uint64_t track = lost ? kymo_pfx_thread(x, ev->slot) : kymo_pfx_node_of_slot(x, ev->slot)->track;
+    uint64_t track = lost ? kymo_pfx_thread(x, ev->slot) : kymo_pfx_track_of_note(x, ev);
     kymo_pf_event(&x->w, KYMO_PF_INSTANT, track, lost ? KYMO_PF_CAT_LOSS : KYMO_PF_CAT_NOTE);
     kymo_pf_name(&x->w, lost ? KYMO_PF_N_LOST : ev->id);
     kymo_pfx_fields(x, ev, ~UINT64_C(0));

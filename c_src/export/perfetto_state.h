@@ -212,6 +212,8 @@ void kymo_pfx_slow(struct kymo_pfx *x, struct kymo_pfx_process *p, const struct 
 
 /* Writes the values of a record `counters`, each on its track. */
 void kymo_pfx_counters(struct kymo_pfx *x, const struct kymo_event *ev);
+/* The track of the process that a note is about, or that of the node. */
+uint64_t kymo_pfx_track_of_note(struct kymo_pfx *x, const struct kymo_event *ev);
 /* Writes a record `system_monitor` as an instant on the track of its process, if that has one. */
 void kymo_pfx_monitor(struct kymo_pfx *x, const struct kymo_event *ev);
 /* All schedulers were stopped. Ignores a stop that another session has reported before. */

@@ -410,6 +410,7 @@ enum kymo_ts {
     X(50, SLOW_DEPTH, "slow", "WMQD")                                          \
     /* Recorded in the next process that is scheduled, which has nothing to do with it. */ \
     X(51, STOPPED, "stopped", "WAQBO") /* all schedulers: A why, Q ns, B since when */ \
+    X(57, OBSERVED, "observed", "WPMJAKQ") /* what W did when it was named: enum kymo_observed */ \
     X(58, COUNTERS, "counters", "C")             /* of the node, at one time */ \
     X(59, MONITOR, "system_monitor", "WPKQMJ")   /* W process or port, P the port of busy_port, \
                                                     K enum kymo_monitor, Q its value, M where it \
@@ -426,7 +427,7 @@ enum kymo_event_id {
 
 /* Ids from here on are notes of the recorder, not events of the node. 63 is no id: with all
  * KYMO_HAS_* it would be KYMO_ID_EXTENDED. */
-#define KYMO_E_FIRST_NOTE 58u
+#define KYMO_E_FIRST_NOTE 57u
 
 /* The kind of a message in OTP's own protocols. Tag is a reference, or [alias |
  * Reference]; the hash is that of the reference, as in KYMO_I_REF. */
@@ -528,6 +529,19 @@ enum kymo_monitor {
     KYMO_M_COUNT
 };
 #define KYMO_M_FIRST_NOTE 16u
+
+/* What a process did when the recorder named it, mostly when tracing began. M is the function in which it
+ * waited or was suspended, J the first on its stack that is not OTP's, P the process that it waited for,
+ * Q the length of its mailbox. Of those that hold locks of global A is the lock, or the first atom in its name. */
+#define KYMO_OBSERVED(X)                                                       \
+    X(1, WAITS, "waits") X(2, SUSPENDED, "suspended")                          \
+    X(3, GLOBAL_LOCK, "holds_global_lock")
+enum kymo_observed {
+#define KYMO_X(n, sym, name) KYMO_OB_##sym = n,
+    KYMO_OBSERVED(KYMO_X)
+#undef KYMO_X
+    KYMO_OB_COUNT
+};
 
 /* X(SYMBOL, "name"): kinds of events that a budget sheds as a whole, by their names in
  * kymo:trace/2. Calls, with their returns, are normally shed by function; the kind CALLS

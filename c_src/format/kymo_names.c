@@ -123,3 +123,13 @@ const char *kymo_monitor_name(unsigned kind)
     };
     return kind < KYMO_M_COUNT ? names[kind] : NULL;
 }
+
+const char *kymo_observed_name(unsigned kind)
+{
+    static const char *const names[KYMO_OB_COUNT] = {
+#define KYMO_X(n, sym, text) [n] = (text),
+        KYMO_OBSERVED(KYMO_X)
+#undef KYMO_X
+    };
+    return kind < KYMO_OB_COUNT ? names[kind] : NULL;
+}

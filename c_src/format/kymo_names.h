@@ -37,6 +37,8 @@ enum kymo_unit kymo_counter_unit(unsigned counter);
 const char *kymo_unit_name(enum kymo_unit unit);
 /* "long_gc", ...: enum kymo_monitor; NULL for other values. */
 const char *kymo_monitor_name(unsigned kind);
+/* "waits", ...: enum kymo_observed; NULL for other values. */
+const char *kymo_observed_name(unsigned kind);
 /* enum kymo_runnable and enum kymo_out_reason; "unknown" for other values. */
 const char *kymo_runnable_name(unsigned by);
 const char *kymo_out_name(unsigned reason);

@@ -156,7 +156,7 @@ static inline __attribute__((always_inline)) const uint8_t *field(char letter, c
     }
 }
 
-enum { FIELDS_MAX = 6 };
+enum { FIELDS_MAX = 7 };
 #define KYMO_X(id, sym, name, letters) \
     _Static_assert(sizeof(letters) - 1 <= FIELDS_MAX, "more fields than are decoded");
 KYMO_EVENTS(KYMO_X)
@@ -175,6 +175,7 @@ static inline __attribute__((always_inline)) const uint8_t *fields(const char *f
     NEXT(3);
     NEXT(4);
     NEXT(5);
+    NEXT(6);
 #undef NEXT
     return p;
 }

@@ -144,6 +144,7 @@ static ErlNifFunc functions[] = {
     {"nif_note_shed", 4, nif_note_shed, 0},
     {"nif_note_counters", 2, nif_note_counters, 0},
     {"nif_note_monitor", 7, nif_note_monitor, 0},
+    {"nif_note_observed", 8, nif_note_observed, 0},
 };
 /* clang-format on */
 

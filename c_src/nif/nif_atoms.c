@@ -17,4 +17,7 @@ void nif_atoms_init(ErlNifEnv *env)
 #define NIF_X(n, sym, text) nif_am.monitored[n] = enif_make_atom(env, text);
     KYMO_MONITORED(NIF_X)
 #undef NIF_X
+#define NIF_X(n, sym, text) nif_am.observed[n] = enif_make_atom(env, text);
+    KYMO_OBSERVED(NIF_X)
+#undef NIF_X
 }

@@ -95,6 +95,7 @@ struct nif_atoms {
     ERL_NIF_TERM gc_sizes[KYMO_GC_SIZES]; /* in the order of enum kymo_gc */
     ERL_NIF_TERM counters[KYMO_N_COUNT];  /* by enum kymo_counter; 0 = there is none */
     ERL_NIF_TERM monitored[KYMO_M_COUNT]; /* by enum kymo_monitor */
+    ERL_NIF_TERM observed[KYMO_OB_COUNT]; /* by enum kymo_observed */
 };
 
 extern struct nif_atoms nif_am;

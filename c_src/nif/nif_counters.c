@@ -107,16 +107,28 @@ static bool function_id(const struct nif_event *ev, ERL_NIF_TERM t, uint32_t *id
     return true;
 }
 
-enum { STATE, KIND, PROCESS, PORT, VALUE, OUT, IN };
+/* The first arguments of what records about a process; OTHER is a port or process. */
+enum { STATE, KIND, PROCESS, OTHER, OWN };
+
+/* Two functions, whose ids it stores, are left to check. */
+static bool is_note(ErlNifEnv *env, const ERL_NIF_TERM argv[], const struct nif_handle *h, unsigned kind)
+{
+    return h != NULL && kind != 0 && is_local(env, argv[PROCESS]) && is_local(env, argv[OTHER]);
+}
+
+static uint8_t *put_idents(const struct nif_event *ev, const ERL_NIF_TERM argv[], uint8_t *p)
+{
+    return kymo_put64(kymo_put64(p, nif_ident(ev, argv[PROCESS])), nif_ident(ev, argv[OTHER]));
+}
 
 ERL_NIF_TERM nif_note_monitor(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
+    enum { VALUE = OWN, OUT, IN };
     (void)argc;
     struct nif_handle *h = nif_handle_of(env, argv[STATE]);
     unsigned kind = number_of(nif_am.monitored, KYMO_M_COUNT, argv[KIND]);
     ErlNifUInt64 value;
-    if (h == NULL || kind == 0 || !is_local(env, argv[PROCESS]) || !is_local(env, argv[PORT]) ||
-        !enif_get_uint64(env, argv[VALUE], &value)) {
+    if (!is_note(env, argv, h, kind) || !enif_get_uint64(env, argv[VALUE], &value)) {
         return enif_make_badarg(env);
     }
     struct nif_event ev = {.env = env, .h = h, .w = kymo_writer_borrow(h->rec)};
@@ -128,11 +140,40 @@ ERL_NIF_TERM nif_note_monitor(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[
     bool good = function_id(&ev, argv[OUT], &out) && function_id(&ev, argv[IN], &in);
     bool recorded = false;
     if (good) {
-        uint8_t *p = kymo_put64(body, nif_ident(&ev, argv[PROCESS]));
-        p = kymo_put64(p, nif_ident(&ev, argv[PORT]));
+        uint8_t *p = put_idents(&ev, argv, body);
         p = kymo_put64(kymo_put8(p, (uint8_t)kind), value);
         p = kymo_put32(kymo_put32(p, out), in);
         recorded = kymo_write_note(ev.w, KYMO_E_MONITOR, body, (size_t)(p - body));
+    }
+    kymo_writer_put(ev.w);
+    return good ? answer(env, recorded) : enif_make_badarg(env);
+}
+
+ERL_NIF_TERM nif_note_observed(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+{
+    enum { LOCK = OWN, MAILBOX, FUNCTION, CALLED_FROM };
+    (void)argc;
+    struct nif_handle *h = nif_handle_of(env, argv[STATE]);
+    unsigned kind = number_of(nif_am.observed, KYMO_OB_COUNT, argv[KIND]);
+    ErlNifUInt64 mailbox;
+    if (!is_note(env, argv, h, kind) || !nif_is_atom(argv[LOCK]) ||
+        !enif_get_uint64(env, argv[MAILBOX], &mailbox)) {
+        return enif_make_badarg(env);
+    }
+    struct nif_event ev = {.env = env, .h = h, .w = kymo_writer_borrow(h->rec)};
+    if (ev.w == NULL) {
+        return answer(env, false);
+    }
+    uint8_t body[8 + 8 + 4 + 4 + 4 + 1 + 8];
+    uint32_t function, from;
+    bool good = function_id(&ev, argv[FUNCTION], &function) && function_id(&ev, argv[CALLED_FROM], &from);
+    bool recorded = false;
+    if (good) {
+        uint32_t lock = argv[LOCK] == nif_am.undefined ? 0 : nif_atom_id(&ev, argv[LOCK]);
+        uint8_t *p = put_idents(&ev, argv, body);
+        p = kymo_put32(kymo_put32(kymo_put32(p, function), from), lock);
+        p = kymo_put64(kymo_put8(p, (uint8_t)kind), mailbox);
+        recorded = kymo_write_note(ev.w, KYMO_E_OBSERVED, body, (size_t)(p - body));
     }
     kymo_writer_put(ev.w);
     return good ? answer(env, recorded) : enif_make_badarg(env);

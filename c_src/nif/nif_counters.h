@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NIFs that record the measurements of kymo_counters. They run on a scheduler, take microseconds
- * and neither allocate nor wait. Both return ok, or {error, not_recorded} if the recorder is
+ * NIFs that record the measurements of kymo_counters, and what kymo_observed has seen. They run on a
+ * scheduler, take microseconds and neither allocate nor wait. All return ok, or {error, not_recorded} if the recorder is
  * paused, has ended, or has no room at the moment. They raise badarg for wrong types.
  */
 #ifndef KYMO_NIF_COUNTERS_H
@@ -15,5 +15,8 @@ ERL_NIF_TERM nif_note_counters(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv
 /* (State, Kind :: atom(), Process, Port, Value, Out :: mfa() | undefined, In): a record
  * `system_monitor`. Process and Port are pids, ports or undefined. */
 ERL_NIF_TERM nif_note_monitor(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
+/* (State, Kind :: atom(), Process, For, Lock :: atom(), Mailbox, Function :: mfa() | undefined, CalledFrom): a
+ * record `observed'. Process and For are pids, ports or undefined. */
+ERL_NIF_TERM nif_note_observed(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 
 #endif

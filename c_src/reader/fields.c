@@ -79,6 +79,9 @@ static const struct event {
     [KYMO_E_STOPPED] = {.has = OF_ATOM | HAS(DURATION) | HAS(BEGAN) | HAS(OMITTED), .atom = "cause"},
     [KYMO_E_COUNTERS] = {.has = HAS(COUNTERS)},
     [KYMO_E_MONITOR] = {.has = OF_PEER | HAS(KIND) | HAS(VALUE) | HAS(IN) | HAS(OUT), .peer = "port"},
+    [KYMO_E_OBSERVED] = {.has = OF_RUN | HAS(PEER) | HAS(ATOM) | HAS(KIND) | HAS(VALUE) | HAS(IN),
+                         .peer = "waits_for",
+                         .atom = "lock"},
     [KYMO_E_STATE] = {.has = HAS(STATE)},
     [KYMO_E_LOST] = {.has = HAS(CAUSE) | HAS(COUNT)},
 };
@@ -91,10 +94,12 @@ uint64_t kymo_fields_of(uint8_t id)
 
 /* ---- values ---- */
 
-/* NULL: reports of this kind have no value. */
-static const char *name_of_value(uint8_t kind)
+/* NULL: records of this kind have no value. */
+static const char *name_of_value(const struct kymo_event *ev)
 {
-    switch (kind) {
+    if (ev->id == KYMO_E_OBSERVED)
+        return "mailbox";
+    switch (ev->kind) {
     case KYMO_M_LONG_GC:
     case KYMO_M_LONG_SCHEDULE: return "ms";
     case KYMO_M_LARGE_HEAP: return "words";
@@ -149,8 +154,9 @@ static bool kind(const struct kymo_event *ev, struct kymo_field *f)
 {
     static const char *const of_seq[] = {"?", "send", "receive", "print", "other"};
     unsigned seq = ev->kind & ~(unsigned)KYMO_SEQ_LABEL_TERM;
-    const char *text =
-        ev->id == KYMO_E_MONITOR ? kymo_monitor_name(ev->kind) : of_seq[seq <= KYMO_SEQ_OTHER ? seq : 0];
+    const char *text = ev->id == KYMO_E_MONITOR    ? kymo_monitor_name(ev->kind)
+                       : ev->id == KYMO_E_OBSERVED ? kymo_observed_name(ev->kind)
+                                                   : of_seq[seq <= KYMO_SEQ_OTHER ? seq : 0];
     return word(f, text != NULL ? text : "?");
 }
 
@@ -249,8 +255,10 @@ static bool fill(const struct kymo_event *ev, unsigned id, struct kymo_field *f)
     case KYMO_F_WAITED: return number(f, ev->kind != KYMO_RUNNABLE_UNKNOWN, ev->value);
     case KYMO_F_OUT_REASON: return word(f, ev->kind != KYMO_OUT_UNKNOWN ? kymo_out_name(ev->kind) : NULL);
     case KYMO_F_GC: return size_of_gc(ev, 0, f);
-    case KYMO_F_VALUE: f->name = name_of_value(ev->kind); return number(f, f->name != NULL, ev->value);
-    case KYMO_F_IN: return number(f, ev->in_mfa != 0, ev->in_mfa);
+    case KYMO_F_VALUE: f->name = name_of_value(ev); return number(f, f->name != NULL, ev->value);
+    case KYMO_F_IN:
+        name(f, ev->id == KYMO_E_OBSERVED ? "called_from" : NULL);
+        return number(f, ev->in_mfa != 0, ev->in_mfa);
     case KYMO_F_OUT: return number(f, ev->mfa != 0, ev->mfa);
     case KYMO_F_STATE: return word(f, kymo_state_name(ev->kind));
     case KYMO_F_CAUSE: return word(f, kymo_loss_name(ev->kind));

@@ -214,6 +214,19 @@
     X(in_function,      TEXT,    "for long_schedule: function in which the process was scheduled in") \
     X(out_function,     TEXT,    "for long_schedule: function in which it was scheduled out")
 
+#define KYMO_OBSERVED_COLUMNS(X) \
+    X(time_ns,          INTEGER, "when the recorder looked") \
+    X(time,             TEXT,    "the same time as a date in UTC, with microseconds") \
+    X(kind,             TEXT,    "waits, suspended or holds_global_lock") \
+    X(process,          TEXT,    "name of the process") \
+    X(pid,              TEXT,    "its pid") \
+    X(function,         TEXT,    "function in which it waited, or was suspended") \
+    X(called_from,      TEXT,    "the first function on its stack that is not part of OTP") \
+    X(waits_for,        TEXT,    "name of the process that it waited for, if that is known") \
+    X(waits_for_pid,    TEXT,    "its pid") \
+    X(lock,             TEXT,    "for holds_global_lock: its name, or the first atom in it") \
+    X(mailbox,          INTEGER, "messages in its mailbox")
+
 /* X(enum, name, id column, time column, "what a row is") */
 #define KYMO_TABLE_LIST(X) \
     X(EVENTS,      events,      -1,          EVENTS_time_ns,       "An event as it was recorded.") \
@@ -227,7 +240,8 @@
     X(LOSSES,      losses,      -1,          -1,                   "Events that one thread lost for one cause.") \
     X(SHED,        shed,        -1,          -1,                   "A function or kind of events that the recorder left out to keep its budget, and when.") \
     X(COUNTERS,    counters,    -1,          COUNTERS_time_ns,     "A value of one of the node's counters.") \
-    X(MONITOR,     system_monitor, -1,       MONITOR_time_ns,      "A report of erlang:system_monitor/2, or a note about it.")
+    X(MONITOR,     system_monitor, -1,       MONITOR_time_ns,      "A report of erlang:system_monitor/2, or a note about it.") \
+    X(OBSERVED,    observed,    -1,          OBSERVED_time_ns,     "What a process waited for when tracing began.")
 
 /* clang-format on */
 
@@ -249,6 +263,7 @@
 #define KYMO_X_SHED(name, type, says) SHED_##name,
 #define KYMO_X_COUNTERS(name, type, says) COUNTERS_##name,
 #define KYMO_X_MONITOR(name, type, says) MONITOR_##name,
+#define KYMO_X_OBSERVED(name, type, says) OBSERVED_##name,
 KYMO_COLUMN_NUMBERS(EVENTS);
 KYMO_COLUMN_NUMBERS(SPANS);
 KYMO_COLUMN_NUMBERS(MESSAGES);
@@ -261,5 +276,6 @@ KYMO_COLUMN_NUMBERS(LOSSES);
 KYMO_COLUMN_NUMBERS(SHED);
 KYMO_COLUMN_NUMBERS(COUNTERS);
 KYMO_COLUMN_NUMBERS(MONITOR);
+KYMO_COLUMN_NUMBERS(OBSERVED);
 
 #endif

@@ -293,6 +293,26 @@ static int monitor(const struct kymo_table_source *s, const struct kymo_monitor_
     return kymo_cell_null(c);
 }
 
+static int observed(const struct kymo_table_source *s, const struct kymo_observed_row *row, unsigned column,
+                    struct kymo_cell *c)
+{
+    switch ((enum OBSERVED_columns)column) {
+    case OBSERVED_time_ns: return kymo_cell_moment(c, s, row->ns);
+    case OBSERVED_time: return kymo_cell_date(c, s, row->ns);
+    case OBSERVED_kind: return kymo_cell_word(c, kymo_observed_name(row->kind));
+    case OBSERVED_process: return kymo_cell_process(c, s, row->process);
+    case OBSERVED_pid: return kymo_cell_pid(c, s, row->process);
+    case OBSERVED_function: return kymo_cell_function(c, s, row->function);
+    case OBSERVED_called_from: return kymo_cell_function(c, s, row->called_from);
+    case OBSERVED_waits_for: return kymo_cell_process(c, s, row->waits_for);
+    case OBSERVED_waits_for_pid: return kymo_cell_pid(c, s, row->waits_for);
+    case OBSERVED_lock: return kymo_cell_atom(c, s, row->lock);
+    case OBSERVED_mailbox: return kymo_cell_count(c, row->mailbox);
+    case OBSERVED_COUNT: break;
+    }
+    return kymo_cell_null(c);
+}
+
 int kymo_table_cell(const struct kymo_table_source *s, enum kymo_table_id table, const void *row,
                     unsigned column, struct kymo_cell *cell)
 {
@@ -309,6 +329,7 @@ int kymo_table_cell(const struct kymo_table_source *s, enum kymo_table_id table,
     case KYMO_TABLE_SHED: return shed(s, row, column, cell);
     case KYMO_TABLE_COUNTERS: return gauge(s, row, column, cell);
     case KYMO_TABLE_MONITOR: return monitor(s, row, column, cell);
+    case KYMO_TABLE_OBSERVED: return observed(s, row, column, cell);
     case KYMO_TABLES: break;
     }
     return kymo_cell_null(cell);

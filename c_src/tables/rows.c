@@ -78,6 +78,19 @@ static void on_monitor(struct run *x, const struct kymo_event *ev)
     give(x, KYMO_TABLE_MONITOR, &row);
 }
 
+static void on_observed(struct run *x, const struct kymo_event *ev)
+{
+    struct kymo_observed_row row = {.ns = ev->ns,
+                                    .process = ev->who,
+                                    .waits_for = ev->peer,
+                                    .mailbox = ev->value,
+                                    .function = kymo_reader_canonical(x->s->r, ev->mfa),
+                                    .called_from = kymo_reader_canonical(x->s->r, ev->in_mfa),
+                                    .lock = ev->atom,
+                                    .kind = ev->kind};
+    give(x, KYMO_TABLE_OBSERVED, &row);
+}
+
 static void on_event(void *arg, const struct kymo_event *ev)
 {
     struct run *x = arg;
@@ -88,6 +101,8 @@ static void on_event(void *arg, const struct kymo_event *ev)
         on_counters(x, ev);
     else if (ev->id == KYMO_E_MONITOR)
         on_monitor(x, ev);
+    else if (ev->id == KYMO_E_OBSERVED)
+        on_observed(x, ev);
     if (ev->id >= KYMO_E_FIRST_NOTE)
         return;
     struct kymo_event_row row = {++x->events, ev};

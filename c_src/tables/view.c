@@ -46,6 +46,7 @@ static const size_t row_sizes[KYMO_TABLES] = {
     [KYMO_TABLE_SHED] = sizeof(struct kymo_shed),
     [KYMO_TABLE_COUNTERS] = sizeof(struct kymo_gauge),
     [KYMO_TABLE_MONITOR] = sizeof(struct kymo_monitor_row),
+    [KYMO_TABLE_OBSERVED] = sizeof(struct kymo_observed_row),
 };
 
 static int read_error(int rc, char *err, size_t err_size)

@@ -447,9 +447,9 @@ static uint64_t sql(const char *query)
 /* SQL and ndjson have the same rows of each table, and all of them are JSON. */
 static void tabled(uint64_t events)
 {
-    static const char *const tables[] = {"events",    "spans",       "messages", "requests",
-                                         "processes", "collections", "running",  "functions",
-                                         "losses",    "shed",        "counters", "system_monitor"};
+    static const char *const tables[] = {
+        "events",    "spans",  "messages", "requests", "processes",      "collections", "running",
+        "functions", "losses", "shed",     "counters", "system_monitor", "observed"};
     struct text t;
     char path[512], all[512] = "";
     uint64_t rows = 0;

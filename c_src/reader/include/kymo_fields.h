@@ -33,11 +33,11 @@ enum kymo_field_type {
  * event; fields.c has them. */
 #define KYMO_FIELDS(X) \
     X(PROCESS, "process", IDENT) \
-    X(PEER, "peer", IDENT) /* (to, from, by, port) */ \
+    X(PEER, "peer", IDENT) /* (to, from, by, port, waits_for) */ \
     X(FUNCTION, "function", FUNCTION) \
     X(INITIAL_CALL, "initial_call", FUNCTION) \
-    X(ATOM, "op", ATOM)       /* (class, name, driver, reason, tag, cause) */ \
-    X(KIND, "kind", WORD)     /* of seq_trace and system_monitor */ \
+    X(ATOM, "op", ATOM)       /* (class, name, driver, reason, tag, cause, lock) */ \
+    X(KIND, "kind", WORD)     /* of seq_trace, system_monitor and observed */ \
     X(SERIAL, "serial", PAIR) /* previous, current */ \
     X(LABEL, "label", INTEGER) \
     X(WORDS, "words", COUNT) \
@@ -54,8 +54,8 @@ enum kymo_field_type {
     X(OUT_REASON, "reason", WORD) \
     X(GC, "gc", COUNT)               /* one for each size, with its name and, in second, its number */ \
     X(COUNTERS, "counters", COUNTER) /* one for each, with its name, such as mailbox_length[1] */ \
-    X(VALUE, "value", COUNT)         /* of system_monitor (ms, words, long, left_out) */ \
-    X(IN, "in", FUNCTION) \
+    X(VALUE, "value", COUNT) /* of system_monitor (ms, words, long, left_out) and observed (mailbox) */ \
+    X(IN, "in", FUNCTION)    /* (called_from) */ \
     X(OUT, "out", FUNCTION) \
     X(STATE, "state", WORD) \
     X(CAUSE, "cause", WORD) \

@@ -54,7 +54,7 @@ static inline uint8_t *kymo_reserve(struct kymo_writer *w, unsigned id, size_t m
 /* Makes the record visible to readers; end is one past its last byte, within max_body. */
 static inline void kymo_commit(struct kymo_writer *w, uint8_t *end);
 /* Records a note. Notes are not counted as events, recorded or lost, and not sampled. `id` is
- * KYMO_E_COUNTERS or KYMO_E_MONITOR, `body` its fields. Returns false, without recording, if
+ * KYMO_E_COUNTERS, KYMO_E_MONITOR or KYMO_E_OBSERVED, `body` its fields. Returns false, without recording, if
  * there is no room now or the recorder has reached a limit. Call it between kymo_writer_borrow
  * and kymo_writer_put. */
 bool kymo_write_note(struct kymo_writer *w, unsigned id, const uint8_t *body, size_t len);

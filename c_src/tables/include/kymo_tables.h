@@ -32,6 +32,7 @@ enum kymo_table_id {
     KYMO_TABLE_SHED,
     KYMO_TABLE_COUNTERS,
     KYMO_TABLE_MONITOR,
+    KYMO_TABLE_OBSERVED,
     KYMO_TABLES
 };
 #define KYMO_TABLE_BIT(id) (1u << (id))
@@ -86,6 +87,14 @@ struct kymo_monitor_row {
     uint64_t value;
     uint32_t in_mfa, out_mfa;
     uint8_t kind; /* enum kymo_monitor */
+};
+/* A record `observed`. */
+struct kymo_observed_row {
+    int64_t ns;
+    uint64_t process, waits_for; /* idents */
+    uint64_t mailbox;
+    uint32_t function, called_from, lock;
+    uint8_t kind; /* enum kymo_observed */
 };
 
 /* What cells are computed from. Names are those that `naming` has learnt so far. */
