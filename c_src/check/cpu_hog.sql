@@ -1,26 +1,33 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Processes of one role that use most of the processor time, and the function in which they run.
+-- Processes of one role that use most of the processor time, the functions in which they run, and what they send.
 -- At least half of the recorded running time, and a quarter of a processor by the utilization of the schedulers.
 with used as materialized (
     select avg(value) filter (where counter = 'schedulers_utilization') / 1e6 as busy, max(scheduler) as schedulers from counters
-), kinds as materialized (
-    select pid, role, process, running_ns from processes
 ), ran as materialized (
-    select role, out_function as function, total(duration_ns) as ns
-    from running join kinds using (pid) where not dirty and duration_ns is not null group by role, out_function
-), roles as materialized (
-    select role, total(ns) as ns, max(ns) as most, total(ns) / (select total(ns) from ran) as part from ran group by role
+    select kind, function, total(running_ns) as ns from places join names using (pid) group by kind, function
+), kinds as materialized (
+    select kind, total(ns) as ns, total(ns) / (select total(ns) from ran) as part from ran group by kind
 ), found as materialized (
-    select *, part * busy * schedulers as processors from roles, used where part >= 0.5
+    select *, part * busy * schedulers as processors from kinds, used where part >= 0.5 and part * busy * schedulers >= 0.25
+), those as materialized (
+    select kind, pid, name, running_ns, sent from found join names using (kind) join processes using (pid)
+), tops as materialized (
+    select kind, function, ns, row_number() over (partition by kind order by ns desc) as nth from ran where kind in (select kind from found)
+), sends as materialized (
+    select those.kind, count(*) as n, count(distinct receiver_pid) as receivers
+    from messages join those on pid = sender_pid where sent_ns is not null group by those.kind
 )
-select printf('%s uses %.1f of %d processors; its runs end mostly in %s (%.0f %% of its running time)',
-              (select case count(*) when 1 then max(process)
-                          else printf('%s (%d processes, most of it %s)', role, count(*),
-                                      (select process from kinds k where k.role = found.role order by running_ns desc limit 1)) end
-               from kinds where kinds.role = found.role),
+select printf('%s uses %.1f of %d processors; its runs end mostly in %s (of its running time)',
+              (select case count(*) when 1 then max(name)
+                          else printf('%s (%d processes, most of it %s)', found.kind, count(*),
+                                      (select name from those k where k.kind = found.kind order by running_ns desc limit 1)) end
+               from those where those.kind = found.kind),
               processors, schedulers,
-              (select function from ran where ran.role = found.role and ran.ns = most), 100.0 * most / ns) as finding,
+              (select group_concat(printf('%s %.0f %%', function, 100.0 * tops.ns / found.ns), ', ')
+               from tops where tops.kind = found.kind and (nth = 1 or nth <= 3 and tops.ns * 20 >= found.ns)))
+           || coalesce((select printf('. It sends %.0f messages per second to %d %s', n * 1e9 / messages_ns, receivers,
+                                      case receivers when 1 then 'process' else 'processes' end)
+                        from sends, complete where sends.kind = found.kind and n * 1e9 >= 2000.0 * messages_ns), '') as finding,
        min(0.95, max(part * busy, 0.6 * min(1.0, processors))) as weight,
        'stats REC --by role' as more
-from found
-where processors >= 0.25;
+from found;

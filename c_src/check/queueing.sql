@@ -1,12 +1,26 @@
 -- SPDX-License-Identifier: Apache-2.0
--- A server whose requests spend most of their time in its queue.
+-- A server whose requests spend most of their time in its queue, and where it waits for what.
 -- At least ten requests of 1 ms or more, of which half or more was queueing.
-select printf('Requests to %s queue: %d requests waited %s on average behind up to %d others, %.0f %% of their duration. '
-              || 'It handles one in %s', server, count(*), duration(avg(queued_ns)), max(ahead),
-              100.0 * total(queued_ns) / total(duration_ns), duration(avg(handling_ns))) as finding,
-       min(0.9, 0.3 + total(queued_ns) * 0.5 / total(duration_ns)) as weight,
+with queues as materialized (
+    select server, server_pid, count(*) as n, total(kind = 'io') as io, avg(queued_ns) as queued_ns, max(ahead) as ahead,
+           total(queued_ns) / total(duration_ns) as part, avg(handling_ns) as handling_ns
+    from requests
+    where kind in ('call', 'io') and duration_ns >= 1e6 and queued_ns is not null
+    group by server_pid
+    having n >= 10 and part >= 0.5 and max(ahead) >= 2
+), waits as materialized (
+    select pid, function, waiting_ns as ns, row_number() over (partition by pid order by waiting_ns desc) as nth
+    from places where pid in (select server_pid from queues) and function not like 'gen_server:loop/%'
+)
+select printf('Requests to %s queue: %d requests%s waited %s on average behind up to %d others, %.0f %% of their duration. '
+              || 'It handles one in %s', coalesce(names.name, server), n,
+              case when io = n then ' for I/O (io:format and the like: it is the group leader or the device)' else '' end,
+              duration(queued_ns), ahead, 100.0 * part, duration(handling_ns))
+           || coalesce(printf(', and waits in %s for %.0f %% of the time', waits.function, 100.0 * waits.ns / recorded_ns())
+                       || coalesce(', ' || woken.by, ''), '') as finding,
+       min(0.9, 0.3 + part / 2) as weight,
        'requests REC --tree' as more
-from requests
-where kind in ('call', 'io') and duration_ns >= 1e6 and queued_ns is not null
-group by server_pid
-having count(*) >= 10 and total(queued_ns) * 2 >= total(duration_ns) and max(ahead) >= 2;
+from queues
+left join waits on waits.pid = server_pid and nth = 1 and waits.ns * 5 >= recorded_ns()
+left join woken on woken.pid = server_pid and woken.function = waits.function
+left join names on names.pid = server_pid;

@@ -12,6 +12,7 @@ struct check_rule {
     const char *sql;  /* its text; the first comment after the licence says what it looks for */
 };
 
+extern const char check_tables[]; /* statements that make the tables that rules share */
 extern const struct check_rule check_rules[];
 extern const size_t check_n_rules;
 

@@ -206,6 +206,10 @@ void check_free(struct check *c)
 static int run_rules(struct run *c)
 {
     int status = KYMO_EXIT_OK;
+    if (sqlite3_exec(c->db, check_tables, NULL, NULL, NULL) != SQLITE_OK) {
+        status = cli_sql_status(c->db);
+        cli_warn("the tables of rules: %s", sqlite3_errmsg(c->db));
+    }
     for (size_t i = 0; i < check_n_rules && status == KYMO_EXIT_OK; i++)
         status = run_rule(c, check_rules[i].name, check_rules[i].sql);
     for (size_t i = 0; i < c->check->n_own && status == KYMO_EXIT_OK; i++)

@@ -39,6 +39,10 @@ static int print_rule(const char *name)
             return cli_flush(KYMO_EXIT_OK);
         }
     }
+    if (strcmp(name, "tables") == 0) {
+        fputs(check_tables, stdout);
+        return cli_flush(KYMO_EXIT_OK);
+    }
     return cli_usage("check", "there is no rule %s: kymo check --list names them", name);
 }
 

@@ -1,0 +1,72 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Tables that rules share, made once before the first rule runs. Not a rule.
+
+-- Until when all messages and runs are in the recording: the budget may have left out later ones.
+create temp table complete as
+select coalesce(min(from_ns) filter (where events = 'messages'), recording_end_ns()) as messages_ns,
+       coalesce(min(from_ns) filter (where events = 'running'), recording_end_ns()) as running_ns
+from shed;
+
+-- The functions in which a process stopped running, and how long it waited in each of them. A wait ends
+-- where the budget began to leave out runs.
+create temp table places as
+with shed_runs as materialized (
+    select from_ns from shed where events = 'running'
+), outs as (
+    select pid, out_function, duration_ns, dirty,
+           case when exited or end_ns is null then 0
+                else min(lead(start_ns, 1, recording_end_ns()) over (partition by pid order by start_ns),
+                         coalesce((select min(from_ns) from shed_runs where from_ns >= end_ns), recording_end_ns())) - end_ns
+           end as waiting_ns
+    from running
+)
+select pid, out_function as function, count(*) as runs, total(duration_ns) filter (where not dirty) as running_ns,
+       total(duration_ns) filter (where dirty) as dirty_ns, total(max(waiting_ns, 0)) as waiting_ns
+from outs where out_function is not null
+group by pid, out_function;
+
+-- Names of processes. Those that were started with a function of OTP that runs any other one are named with
+-- the function in which they were most of the time. kind is the same for role.
+create temp table names (pid primary key, process, role, name, kind);
+insert or ignore into names
+with most as materialized (
+    select pid, function, max(running_ns + dirty_ns + waiting_ns) from places group by pid
+)
+select pid, process, role,
+       case when function is not null and (process like 'erlang:apply/_' or process like 'erlang:apply/_ under %'
+                                           or process like 'proc_lib:init_p/_%')
+            then process || ' in ' || function else process end,
+       case when function is not null and (role like 'erlang:apply/_' or role like 'erlang:apply/_ under %'
+                                           or role like 'proc_lib:init_p/_%')
+            then role || ' in ' || function else role end
+from processes left join most using (pid);
+
+-- The two processes that ran most, in one row.
+create temp table busiest as
+select group_concat(name, ' and ') as names
+from (select name from processes join names using (pid) where running_ns > 0 order by running_ns desc limit 2);
+
+-- What ended the waits of servers that took a millisecond or more for a request, or did not reply: for each
+-- function the sender of the first message after the wait, as words that follow "waits".
+create temp table woken as
+with steps as materialized (
+    select pid, event, coalesce(peer, case when message = 'timeout' then message else match_result end) as sender,
+           lag(event) over w as before, lag(time_ns) over w as in_ns, lag(event, 2) over w as out_event,
+           lag(time_ns, 2) over w as out_ns, lag(function, 2) over w as function
+    from events
+    where event in ('in', 'out', 'receive')
+      and pid in (select server_pid from requests where kind in ('call', 'io') and (ended = 'open' or duration_ns >= 1e6))
+    window w as (partition by pid order by id)
+), sums as materialized (
+    select pid, function, sender, total(in_ns - out_ns) as ns,
+           row_number() over (partition by pid, function order by total(in_ns - out_ns) desc) as nth
+    from steps where event = 'receive' and before = 'in' and out_event = 'out' group by pid, function, sender
+)
+select pid, function, ns,
+       case when sender = 'undefined'
+            then 'for messages that no process of the node sent: those of a port (an external program, a file or a socket), of a timer '
+                 || 'or of the runtime'
+            when sender = 'timeout' then 'until a time is over'
+            when sender like '#Port<%' then 'for messages of the port ' || sender
+            else 'for messages of ' || sender end as by
+from sums where nth = 1;
