@@ -66,15 +66,21 @@ define(State, registered, _, Which, Max, Known) ->
         lists:sublist(Named, Max)
     );
 define(State, How, Within, Which, Max, Known) ->
-    %% The given processes first, then those known already, which keeps them within `Max'.
-    Alive = [Pid || Pid <- maps:keys(Known), runtime(is_process_alive, [Pid])],
-    Ordered =
-        case Which of
-            processes -> Alive ++ (processes() -- Alive);
-            Pids -> Pids ++ (Alive -- Pids)
-        end,
-    Chosen = lists:sublist(Ordered, Max),
     Registered = maps:from_list(registered_processes()),
+    %% Of all processes those with a registered name first, as they matter most. Otherwise the given ones. Then
+    %% those known already, which keeps them within `Max'.
+    Alive = [Pid || Pid <- maps:keys(Known), runtime(is_process_alive, [Pid])],
+    First =
+        case Which of
+            processes -> maps:keys(Registered);
+            Pids -> Pids
+        end,
+    Rest =
+        case Which of
+            processes -> processes() -- (First ++ Alive);
+            _ -> []
+        end,
+    Chosen = lists:sublist(First ++ (Alive -- First) ++ Rest, Max),
     Read =
         case How of
             quiet -> quiet;

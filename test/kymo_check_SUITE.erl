@@ -10,8 +10,10 @@
 -compile(export_all).
 -compile(nowarn_export_all).
 
-all() -> [nothing, crash_loop, deadlock, processes, memory, blocked, stuck, slow, atoms, cpu, mailbox, own_rules, wrong_rules, usage, documented,
-          node_with_problem, node_without, node_by_pid, node_interrupted, rules_before_node, wrong_node, node_usage].
+all() ->
+    [nothing, crash_loop, deadlock, processes, memory, blocked, stuck, pool, slow, port, output, acceptor, literals, collections, copies,
+     atoms, cpu, sender, mailbox, own_rules, wrong_rules, usage, documented,
+     node_with_problem, node_without, node_by_pid, node_interrupted, rules_before_node, wrong_node, node_usage].
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -50,6 +52,15 @@ findings(Dir, Args) ->
     Findings.
 
 of_rule(Rule, Findings) -> [Text || #{<<"rule">> := R, <<"finding">> := Text} <- Findings, R =:= Rule].
+
+%% The recording has such events: stock releases with faults have no received messages, or collections.
+has(Event, Dir) ->
+    {0, Text} = kymo_cli:run(["sql", "-q", "--csv", Dir, "select count(*) from events where event = '" ++ Event ++ "'"]),
+    hd(lists:reverse(string:lexemes(binary_to_list(iolist_to_binary(Text)), "\r\n"))) =/= "0".
+
+%% Some of these rules have found nothing.
+not_found(Rules, Dir) ->
+    ?assertEqual([], [F || #{<<"rule">> := Rule} = F <- findings(Dir), lists:member(Rule, Rules)]).
 
 %% A rule has found this, and all of these parts are in its sentence.
 found(Rule, Parts, Dir) ->
@@ -116,7 +127,9 @@ spawn_more() ->
 stay() -> receive stop -> ok end.
 
 memory(Config) ->
-    found(<<"memory_growth">>, ["binaries", "check_hoard"], recorded(hoards, Config)).
+    Dir = recorded(hoards, Config),
+    Held = case has("gc_minor_end", Dir) of true -> ["virtual binary heap"]; false -> [] end,
+    found(<<"memory_growth">>, ["binaries", "check_hoard" | Held], Dir).
 
 hoards() ->
     _ = spawn(fun() ->
@@ -159,6 +172,174 @@ asks() ->
     end),
     ok.
 
+%% A server that lends one thing, which is in use: it has replied to one client, and waits for nothing.
+pool(Config) ->
+    Dir = recorded(borrows, Config),
+    Idle = case has("receive", Dir) of true -> ["is idle in gen_server:loop", "without a reply", "1 process has received one"]; false -> [] end,
+    found(<<"stuck_request">>, ["2 requests to check_pool", "erlang:apply/2 in gen:do_call" | Idle], Dir).
+
+borrows() ->
+    {ok, Pool} = gen_server:start({local, check_pool}, ?MODULE, [], []),
+    _ = [spawn(fun() -> lent = gen_server:call(Pool, borrow, infinity), stay() end) || _ <- lists:seq(1, 3)],
+    ok.
+
+%% A server that waits for an external program, and others that wait for the server.
+port(Config) ->
+    Dir = recorded(commands, Config),
+    Waits = case has("receive", Dir) of true -> ["port"]; false -> [] end,
+    found(<<"slow_server">>, ["check_port", "waits in kymo_check_SUITE:ask/1" | Waits], Dir).
+
+commands() ->
+    {ok, Server} = gen_server:start({local, check_port}, ?MODULE, [], []),
+    _ = spawn(fun Ask() -> told = gen_server:call(Server, command), Ask() end),
+    ok.
+
+ask(Port) ->
+    true = port_command(Port, "\n"),
+    receive {Port, {data, _}} -> told end.
+
+%% A slow device, to which several processes write.
+output(Config) ->
+    found(<<"queueing">>, ["check_device", "for I/O (io:format"], recorded(writes, Config)).
+
+writes() ->
+    Device = spawn(fun Write() ->
+        receive
+            {io_request, From, As, _} ->
+                receive after 10 -> ok end,
+                From ! {io_reply, As, ok},
+                Write()
+        end
+    end),
+    true = register(check_device, Device),
+    _ = [spawn(fun Print() -> ok = io:format(Device, "x", []), Print() end) || _ <- lists:seq(1, 5)],
+    ok.
+
+%% Of a server that reads from each connection before it accepts the next one, and one that has others do it.
+acceptor(Config) ->
+    found(<<"acceptor">>, ["check_acceptor", "prim_inet:recv0/3"], recorded(accepts, Config)),
+    not_found([<<"acceptor">>], recorded(hands_over, [{dir, filename:join(?config(dir, Config), "healthy")} | Config])).
+
+accepts() -> serve(check_acceptor, fun(S) -> gen_tcp:recv(S, 0) end).
+
+hands_over() ->
+    Workers = [spawn(fun Work() -> receive {read, S} -> _ = gen_tcp:recv(S, 0), Work() end end) || _ <- lists:seq(1, 3)],
+    serve(check_handing, fun(S) ->
+        Worker = lists:nth(rand:uniform(length(Workers)), Workers),
+        ok = gen_tcp:controlling_process(S, Worker),
+        Worker ! {read, S}
+    end).
+
+serve(Name, Use) ->
+    Self = self(),
+    Server = spawn(fun() ->
+        true = register(Name, self()),
+        {ok, L} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}, {inet_backend, inet}]),
+        {ok, Port} = inet:port(L),
+        Self ! {self(), Port},
+        (fun Accept() ->
+            {ok, S} = gen_tcp:accept(L),
+            _ = Use(S),
+            Accept()
+        end)()
+    end),
+    receive
+        {Server, Port} ->
+            _ = [spawn(fun() -> connect(Port) end) || _ <- lists:seq(1, 3)],
+            ok
+    end.
+
+%% A client that is slow to speak.
+connect(Port) ->
+    {ok, S} = gen_tcp:connect({127, 0, 0, 1}, Port, []),
+    receive after 100 -> ok end,
+    ok = gen_tcp:send(S, "hello"),
+    ok = gen_tcp:close(S),
+    connect(Port).
+
+%% A persistent term that is replaced, in a node with many processes. New ones hurt none.
+literals(Config) ->
+    Dir = recorded(replaces, Config),
+    case has("receive", Dir) of
+        true ->
+            found(<<"literals">>, ["persistent terms are replaced", "check_putter"], Dir),
+            not_found([<<"literals">>], recorded(adds, [{dir, filename:join(?config(dir, Config), "healthy")} | Config]));
+        false ->
+            {skip, "received messages are left out on this release"}
+    end.
+
+replaces() -> puts(check_putter, fun(_) -> check_term end).
+
+adds() -> puts(check_adder, fun(N) -> {check_term, N} end).
+
+puts(Name, Key) ->
+    ok = persistent_term:put(Key(0), {0}),
+    _ = [spawn(fun() -> Term = persistent_term:get(Key(0)), receive stop -> Term end end) || _ <- lists:seq(1, 3000)],
+    _ = spawn(fun() ->
+        true = register(Name, self()),
+        (fun Put(N) ->
+            ok = persistent_term:put(Key(N), {N}),
+            receive after 50 -> Put(N + 1) end
+        end)(1)
+    end),
+    ok.
+
+%% Processes with large heaps, of which one has collections made.
+collections(Config) ->
+    Dir = recorded(cleans, Config),
+    case has("gc_major_end", Dir) andalso has("receive", Dir) of
+        true -> found(<<"garbage_collection">>, ["3 processes of erlang:apply/2 in kymo_check_SUITE:keep/1", "check_cleaner asks"], Dir);
+        false -> {skip, "collections are left out on this release"}
+    end.
+
+cleans() ->
+    Pids = [spawn(fun() -> keep(lists:seq(1, 100000)) end) || _ <- lists:seq(1, 3)],
+    _ = spawn(fun() ->
+        true = register(check_cleaner, self()),
+        (fun Clean() -> _ = [erlang:garbage_collect(Pid) || Pid <- Pids], Clean() end)()
+    end),
+    ok.
+
+keep(List) ->
+    receive stop -> List end.
+
+%% Large terms in messages, and out of a table.
+copies(Config) ->
+    Dir = recorded(sends_large, Config),
+    case has("gc_minor_end", Dir) of
+        true ->
+            found(<<"copies">>, ["copied to check_taker", "check_giver sent it", "large messages"], Dir),
+            found(<<"copies">>, ["copied to check_reader", "ets:lookup/2"],
+                  recorded(reads, [{dir, filename:join(?config(dir, Config), "ets")} | Config]));
+        false ->
+            {skip, "collections are left out on this release"}
+    end.
+
+sends_large() ->
+    Taker = spawn(fun Take() -> receive {From, _} -> From ! more, Take() end end),
+    true = register(check_taker, Taker),
+    _ = spawn(fun() ->
+        true = register(check_giver, self()),
+        List = lists:seq(1, 200000),
+        (fun Give() ->
+            Taker ! {self(), List},
+            receive more -> Give() end
+        end)()
+    end),
+    ok.
+
+reads() ->
+    _ = spawn(fun() ->
+        true = register(check_reader, self()),
+        Table = ets:new(check_table, []),
+        true = ets:insert(Table, {list, lists:seq(1, 200000)}),
+        (fun Read() ->
+            [_] = ets:lookup(Table, list),
+            receive after 1 -> Read() end
+        end)()
+    end),
+    ok.
+
 %% A server that sleeps in its callback.
 slow(Config) ->
     found(<<"slow_server">>, ["check_slow", "timer:sleep/1"], recorded(dawdles, Config)).
@@ -170,6 +351,13 @@ dawdles() ->
 
 init([]) -> {ok, none}.
 
+handle_call(borrow, _, none) -> {reply, lent, all_lent};
+handle_call(borrow, _, all_lent) -> {noreply, all_lent};
+handle_call(command, _, State) ->
+    Port = open_port({spawn, "sh -c 'while read x; do sleep 0.1; echo $x; done'"}, []),
+    told = ask(Port),
+    true = port_close(Port),
+    {reply, told, State};
 handle_call(hello, _, State) ->
     ok = timer:sleep(100),
     {reply, late, State}.
@@ -201,6 +389,22 @@ spins() ->
     ok.
 
 spin(N) -> spin(N + 1).
+
+%% A process that sends much to many.
+sender(Config) ->
+    found(<<"cpu_hog">>, ["check_sends", "messages per second to 50 processes"], recorded(broadcasts, Config)).
+
+broadcasts() ->
+    Pids = [spawn(fun Take() -> receive {_, N} when N > 0 -> Take() end end) || _ <- lists:seq(1, 50)],
+    _ = spawn(fun() ->
+        true = register(check_sends, self()),
+        (fun Send() ->
+            _ = [Pid ! {self(), 1} || Pid <- Pids, _ <- lists:seq(1, 3)],
+            _ = lists:sum(lists:seq(1, 100000)),
+            Send()
+        end)()
+    end),
+    ok.
 
 mailbox(Config) ->
     found(<<"mailbox">>, ["check_full", "messages"], recorded(fills, Config)).

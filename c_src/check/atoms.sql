@@ -11,9 +11,6 @@ with samples as materialized (
            (select value from samples where time_ns = last) as c,
            (last - first) / 1e9 as seconds
     from bounds
-), busiest as materialized (
-    select group_concat(process, ' and ') as names
-    from (select process from processes where running_ns > 0 order by running_ns desc limit 2)
 )
 select printf('%d atoms per second are new, and never freed: from %d to %d', (c - a) / seconds, a, c)
            || coalesce('. ' || names || ' ran most in that time', '') as finding,

@@ -21,13 +21,8 @@ with known(function, what) as materialized (
            ('prim_file:read_nif/2', 'for a file'),
            ('gen:do_call/4', 'for the answer to a call of a server'),
            ('gen:do_call/3', 'for the answer to a call of a server')
-), outs as materialized (
-    select pid, process, out_function, end_ns, exited,
-           lead(start_ns) over (partition by pid order by start_ns) as again_ns
-    from running where not dirty
 ), waits as materialized (
-    select pid, process, out_function, total(coalesce(again_ns, recording_end_ns()) - end_ns) as ns
-    from outs where not exited and end_ns is not null group by pid, out_function
+    select pid, process, function as out_function, waiting_ns + dirty_ns as ns from places join names using (pid)
 ), long as materialized (
     select function, what, process, count(*) as n, max(ns) as ns
     from waits join known on out_function = function

@@ -13,6 +13,10 @@ with used as materialized (
     select kind, pid, name, running_ns, sent from found join names using (kind) join processes using (pid)
 ), tops as materialized (
     select kind, function, ns, row_number() over (partition by kind order by ns desc) as nth from ran where kind in (select kind from found)
+), modules as materialized (
+    select kind, substr(function, 1, instr(function, ':') - 1) as module, total(ns) as ns,
+           row_number() over (partition by kind order by total(ns) desc) as nth
+    from tops group by kind, module
 ), sends as materialized (
     select those.kind, count(*) as n, count(distinct receiver_pid) as receivers
     from messages join those on pid = sender_pid where sent_ns is not null group by those.kind
@@ -25,6 +29,9 @@ select printf('%s uses %.1f of %d processors; its runs end mostly in %s (of its 
               processors, schedulers,
               (select group_concat(printf('%s %.0f %%', function, 100.0 * tops.ns / found.ns), ', ')
                from tops where tops.kind = found.kind and (nth = 1 or nth <= 3 and tops.ns * 20 >= found.ns)))
+           || case when (select total(tops.ns) from tops where tops.kind = found.kind and nth <= 3) * 4 < 3 * found.ns
+                   then (select '. By module: ' || group_concat(printf('%s %.0f %%', module, 100.0 * modules.ns / found.ns), ', ')
+                         from modules where modules.kind = found.kind and nth <= 4 and modules.ns * 20 >= found.ns) else '' end
            || coalesce((select printf('. It sends %.0f messages per second to %d %s', n * 1e9 / messages_ns, receivers,
                                       case receivers when 1 then 'process' else 'processes' end)
                         from sends, complete where sends.kind = found.kind and n * 1e9 >= 2000.0 * messages_ns), '') as finding,

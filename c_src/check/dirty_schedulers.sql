@@ -3,15 +3,13 @@
 -- One process or more waits for one on average.
 with samples as materialized (
     select counter, avg(value) as waiting from counters where counter in ('run_queue_dirty_cpu', 'run_queue_dirty_io') group by counter
-), kinds as materialized (
-    select pid, role from processes
 ), users as materialized (
-    select case substr(thread, 1, 1) when 'i' then 'run_queue_dirty_io' else 'run_queue_dirty_cpu' end as queue, role,
+    select case substr(thread, 1, 1) when 'i' then 'run_queue_dirty_io' else 'run_queue_dirty_cpu' end as queue, kind,
            total(duration_ns) as ns
-    from running join kinds using (pid) where dirty group by 1, 2
+    from running join names using (pid) where dirty group by 1, 2
 )
 select printf('%.0f processes wait for a dirty %s scheduler on average', waiting, case counter when 'run_queue_dirty_io' then 'I/O' else 'CPU' end)
-           || coalesce('. ' || (select role from users where queue = counter order by ns desc limit 1) || ' uses them most', '') as finding,
+           || coalesce('. ' || (select kind from users where queue = counter order by ns desc limit 1) || ' uses them most', '') as finding,
        0.7 as weight,
        'stats REC --by role' as more
 from samples where waiting >= 1;

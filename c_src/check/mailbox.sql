@@ -7,11 +7,11 @@ with samples as materialized (
     select process, pid, max(value) as most, min(time_ns) as first, max(time_ns) as last, count(*) as n
     from samples group by pid having most >= 1000
 )
-select printf('The mailbox of %s has up to %d messages', process, most)
+select printf('The mailbox of %s has up to %d messages', coalesce(names.name, long.process), most)
            || case when n > 1 then printf(': it changed from %d to %d in %s',
                    (select value from samples s where s.pid = long.pid and time_ns = first),
                    (select value from samples s where s.pid = long.pid and time_ns = last),
                    duration(last - first)) else '' end as finding,
        min(0.95, 0.5 + most / 1e5) as weight,
        'mailboxes REC' as more
-from long;
+from long left join names using (pid);

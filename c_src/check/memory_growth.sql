@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- A kind of memory of the node that grows, with the processes that ran most.
+-- A kind of memory of the node that grows, with the processes that ran most, or that hold ever more binaries.
 -- Means of the first and the last third of the recording differ by at least a tenth and 256 KiB per second.
 with bounds as materialized (
     select min(time_ns) as first, (max(time_ns) - min(time_ns)) / 3 as third, max(time_ns) as last
@@ -12,20 +12,27 @@ with bounds as materialized (
     from counters, bounds
     where counter in ('memory_processes', 'memory_binary', 'memory_ets', 'memory_atom', 'memory_code')
     group by counter
-), busiest as materialized (
-    select group_concat(process, ' and ') as names
-    from (select process from processes where running_ns > 0 order by running_ns desc limit 2)
 ), largest as materialized (
     select process, max(value) as size from counters where counter = 'heap_size' and rank = 1
+), refers as materialized (
+    select pid, 8 * max(binaries) filter (where nth = 1) as before, 8 * max(binaries) filter (where last = 1) as after
+    from (select pid, binaries, row_number() over (partition by pid order by time_ns) as nth,
+                 row_number() over (partition by pid order by time_ns desc) as last from heaps where ended)
+    group by pid
+), holder as materialized (
+    select name, before, max(after - before) as grown, after from refers join names using (pid)
 )
 select printf('The memory of %s grows by %s per second, to %s',
               case counter when 'memory_processes' then 'processes' when 'memory_binary' then 'binaries'
                            when 'memory_ets' then 'ETS tables' when 'memory_atom' then 'atoms' else 'code' end,
-              bytes((after - before) / seconds), bytes(after))
+              bytes((means.after - means.before) / seconds), bytes(means.after))
            || case when counter = 'memory_processes' and largest.process is not null
                    then printf('. The largest heap is that of %s, %s', largest.process, bytes(largest.size)) else '' end
-           || coalesce('. ' || busiest.names || ' ran most in that time', '') as finding,
-       min(0.9, 0.3 + (after - before) / after) as weight,
+           || case when counter = 'memory_binary' and grown * 4 >= means.after - means.before
+                   then printf('. %s refers to ever more of it after its collections (virtual binary heap): %s, then %s. A part of a '
+                               || 'binary keeps all of it', holder.name, bytes(holder.before), bytes(holder.after))
+                   else coalesce('. ' || busiest.names || ' ran most in that time', '') end as finding,
+       min(0.9, 0.3 + (means.after - means.before) / means.after) as weight,
        'info REC' as more
-from means, busiest, largest
-where seconds >= 0.5 and after - before >= 262144 * seconds and after - before >= before / 10;
+from means, busiest, largest, holder
+where seconds >= 0.5 and means.after - means.before >= 262144 * seconds and means.after - means.before >= means.before / 10;

@@ -7,11 +7,11 @@ with counted as materialized (
     where counter = 'process_count'
 )
 select printf('Processes of %s grow in number: %d were started in %s and %d of them have ended, a leak of %d per second',
-              role, count(*), duration(recorded_ns()), count(end_ns), (count(*) - count(end_ns)) * 1e9 / recorded_ns())
+              kind, count(*), duration(recorded_ns()), count(end_ns), (count(*) - count(end_ns)) * 1e9 / recorded_ns())
            || case when max(parent) is null then '' else '. ' || max(parent) || ' starts them' end as finding,
        0.6 as weight,
        'stats REC --by role' as more
-from processes, counted
+from processes join names using (pid), counted
 where start_ns is not null
-group by role
+group by kind
 having count(*) >= 50 and count(end_ns) <= count(*) / 2 and grown >= (count(*) - count(end_ns)) / 2;

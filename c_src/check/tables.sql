@@ -70,3 +70,11 @@ select pid, function, ns,
             when sender like '#Port<%' then 'for messages of the port ' || sender
             else 'for messages of ' || sender end as by
 from sums where nth = 1;
+
+-- Beginnings and ends of collections, with the words in fragments outside of the heap, which are terms that
+-- were copied to the process, and of the binaries to which the process refers.
+create temp table heaps as
+select pid, time_ns, event like '%end' as ended, details ->> '$.mbuf_size' as fragments,
+       (details ->> '$.bin_vheap_size') + (details ->> '$.bin_old_vheap_size') as binaries,
+       lead(details ->> '$.mbuf_size') over (partition by pid order by id) as fragments_next
+from events where event in ('gc_minor_start', 'gc_major_start', 'gc_minor_end', 'gc_major_end');
