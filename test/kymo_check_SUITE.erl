@@ -12,7 +12,7 @@
 
 all() ->
     [nothing, crash_loop, deadlock, processes, memory, blocked, stuck, pool, slow, port, output, acceptor, literals, collections, copies,
-     atoms, cpu, sender, mailbox, own_rules, wrong_rules, usage, documented,
+     inspector, atoms, cpu, sender, mailbox, own_rules, wrong_rules, usage, documented,
      node_with_problem, node_without, node_by_pid, node_interrupted, rules_before_node, wrong_node, node_usage].
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -336,6 +336,25 @@ reads() ->
         (fun Read() ->
             [_] = ets:lookup(Table, list),
             receive after 1 -> Read() end
+        end)()
+    end),
+    ok.
+
+%% A process that asks all others about themselves.
+inspector(Config) ->
+    Dir = recorded(inspects, Config),
+    case has("receive", Dir) of
+        true -> found(<<"process_info">>, ["check_inspector asks", "process_info/2"], Dir);
+        false -> {skip, "received messages are left out on this release"}
+    end.
+
+inspects() ->
+    _ = [spawn(fun stay/0) || _ <- lists:seq(1, 500)],
+    _ = spawn(fun() ->
+        true = register(check_inspector, self()),
+        (fun Inspect() ->
+            _ = [process_info(Pid, [current_stacktrace, links]) || Pid <- processes()],
+            receive after 20 -> Inspect() end
         end)()
     end),
     ok.

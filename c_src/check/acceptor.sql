@@ -15,7 +15,7 @@ with linked as materialized (
     group by pid
 )
 select printf('%s accepts connections%s, and waits itself for their data, in %s: for %s of %s. It accepts no other connection in that time',
-              name, coalesce(printf(' (%d in the recording)', n), ''), function, duration(receive_ns), duration(recorded_ns())) as finding,
+              name, case when n is null then '' else printf(' (%d in the recording)', n) end, function, duration(receive_ns), duration(recorded_ns())) as finding,
        min(0.95, 0.3 + 0.65 * receive_ns / recorded_ns()) as weight,
        'why REC --path' as more
 from here join names using (pid) left join accepted using (pid)

@@ -32,9 +32,9 @@ select printf('%s uses %.1f of %d processors; its runs end mostly in %s (of its 
            || case when (select total(tops.ns) from tops where tops.kind = found.kind and nth <= 3) * 4 < 3 * found.ns
                    then (select '. By module: ' || group_concat(printf('%s %.0f %%', module, 100.0 * modules.ns / found.ns), ', ')
                          from modules where modules.kind = found.kind and nth <= 4 and modules.ns * 20 >= found.ns) else '' end
-           || coalesce((select printf('. It sends %.0f messages per second to %d %s', n * 1e9 / messages_ns, receivers,
+           || coalesce((select printf('. It sends %.0f messages per second to %d %s', n * 1e9 / (messages_ns - from_ns), receivers,
                                       case receivers when 1 then 'process' else 'processes' end)
-                        from sends, complete where sends.kind = found.kind and n * 1e9 >= 2000.0 * messages_ns), '') as finding,
+                        from sends, complete where sends.kind = found.kind and n * 1e9 >= 2000.0 * (messages_ns - from_ns)), '') as finding,
        min(0.95, max(part * busy, 0.6 * min(1.0, processors))) as weight,
        'stats REC --by role' as more
 from found;

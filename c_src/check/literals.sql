@@ -25,12 +25,12 @@ with heard as materialized (
     select total(received) as n from processes where role like 'erts_code_purger%'
 )
 select printf('All processes are searched for old literals, %.0f times per second for %s, with %d answers to erts_literal_area_collector: ',
-              count(*) / (messages_ns / 1e9), duration(avg(took)), avg(answers))
+              count(*) * 1e9 / (messages_ns - from_ns), duration(avg(took)), avg(answers))
            || case when purged.n > 0 then 'code is purged, or persistent terms are replaced or erased'
                    else 'persistent terms are replaced or erased (persistent_term:put/2 or erase/1)' end
            || '. Each process that refers to the old one collects its garbage'
            || coalesce('. ' || (select name from who) || ' ran right before', '') as finding,
-       min(0.95, 0.3 + total(took) / (max(ns) + 1 - min(ns))) as weight,
+       min(0.95, 0.3 + total(took) / (messages_ns - from_ns)) as weight,
        'mailboxes REC' as more
 from searches, purged, complete
-having count(*) >= 3 and count(*) * 1e9 >= 2 * (max(ns) + 1 - min(ns)) and total(took) * 20 >= max(ns) - min(ns);
+having count(*) >= 3 and count(*) * 1e9 >= 2 * (messages_ns - from_ns) and total(took) * 20 >= messages_ns - from_ns;

@@ -16,8 +16,9 @@ select printf('Requests to %s queue: %d requests%s waited %s on average behind u
               || 'It handles one in %s', coalesce(names.name, server), n,
               case when io = n then ' for I/O (io:format and the like: it is the group leader or the device)' else '' end,
               duration(queued_ns), ahead, 100.0 * part, duration(handling_ns))
-           || coalesce(printf(', and waits in %s for %.0f %% of the time', waits.function, 100.0 * waits.ns / recorded_ns())
-                       || coalesce(', ' || woken.by, ''), '') as finding,
+           || case when waits.function is null then ''
+                   else printf(', and waits in %s for %.0f %% of the time', waits.function, 100.0 * waits.ns / recorded_ns())
+                        || coalesce(', ' || woken.by, '') end as finding,
        min(0.9, 0.3 + part / 2) as weight,
        'requests REC --tree' as more
 from queues

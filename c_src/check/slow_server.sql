@@ -14,8 +14,9 @@ with slow as materialized (
 select printf('%s takes %s to handle %s, on average of %d; it runs for %.0f %% of the time', coalesce(names.name, server), duration(slow.ns),
               case when io = n then 'an I/O request (io:format and the like: it is the group leader or the device)' else 'a request' end, n,
               100.0 * coalesce(ran.ns, 0) / recorded_ns())
-           || coalesce(printf(', and waits in %s for %.0f %%', waits.function, 100.0 * waits.ns / recorded_ns())
-                       || coalesce(', ' || woken.by, ''), '') as finding,
+           || case when waits.function is null then ''
+                   else printf(', and waits in %s for %.0f %%', waits.function, 100.0 * waits.ns / recorded_ns())
+                        || coalesce(', ' || woken.by, '') end as finding,
        min(0.9, 0.3 + 0.6 * n * slow.ns / recorded_ns()) as weight,
        'requests REC' as more
 from slow

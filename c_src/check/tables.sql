@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Tables that rules share, made once before the first rule runs. Not a rule.
 
--- Until when all messages and runs are in the recording: the budget may have left out later ones.
+-- From when until when all messages and runs are in the recording: the budget may have left out later ones.
 create temp table complete as
-select coalesce(min(from_ns) filter (where events = 'messages'), recording_end_ns()) as messages_ns,
-       coalesce(min(from_ns) filter (where events = 'running'), recording_end_ns()) as running_ns
+select recording_end_ns() - recorded_ns() as from_ns,
+       coalesce(min(shed.from_ns) filter (where events = 'messages'), recording_end_ns()) as messages_ns,
+       coalesce(min(shed.from_ns) filter (where events = 'running'), recording_end_ns()) as running_ns
 from shed;
 
 -- The functions in which a process stopped running, and how long it waited in each of them. A wait ends
