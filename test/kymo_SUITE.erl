@@ -1343,7 +1343,7 @@ set_label(Label) ->
         false -> put('$process_label', Label)
     end.
 
-%% Processes beyond the limit `names' are still traced.
+%% Processes beyond the limit `names' are still traced. Those with a registered name are looked up first.
 many_processes(Config) ->
     Self = self(),
     Body = fun() ->
@@ -1351,12 +1351,15 @@ many_processes(Config) ->
         receive stop -> ok end
     end,
     Ps = [spawn(Body) || _ <- lists:seq(1, 10000)],
-    R = start(Config, #{dir => sub(Config, rec), names => 50}),
+    true = register(kymo_late, lists:last(Ps)),
+    R = start(Config, #{dir => sub(Config, rec), names => 1000}),
     {ok, #{processes := N}} = kymo:trace(R, #{functions => "kymo_SUITE:f/1"}),
     true = N >= 10000,
     [P ! go || P <- Ps],
     [receive done -> ok end || _ <- Ps],
     {ok, #{events := 10000}} = kymo:stop(R),
+    {0, Text} = kymo_cli:run(["print", "-q", "--pid", "kymo_late", sub(Config, rec)]),
+    ?assertMatch({match, [_]}, re:run(Text, "kymo_late", [global, {capture, first}])),
     Ms = [monitor(process, P) || P <- Ps],
     [P ! stop || P <- Ps],
     [receive {'DOWN', M, _, _, _} -> ok end || M <- Ms].
