@@ -14,10 +14,14 @@ with linked as materialized (
                 or function like 'socket:recv%' or function like 'socket:accept%') join names using (pid)
     group by pid
 )
-select printf('%s accepts connections%s, and waits itself for their data, in %s: for %s of %s. It accepts no other connection in that time',
-              name, case when n is null then '' else printf(' (%d in the recording)', n) end, function, duration(receive_ns), duration(recorded_ns())) as finding,
-       min(0.95, 0.3 + 0.65 * receive_ns / recorded_ns()) as weight,
+select printf('%s connections%s, and wait%s for their data %s, in %s: for %s of %s. No other connection is accepted by %s in that time',
+              case count(*) when 1 then max(name) || ' accepts' else printf('%d processes of %s accept', count(*), kind) end,
+              case when max(n) is null then '' else printf(' (%d in the recording)', total(n)) end,
+              case count(*) when 1 then 's' else '' end, case count(*) when 1 then 'itself' else 'themselves' end, function,
+              duration(max(receive_ns)), duration(recorded_ns()), case count(*) when 1 then 'it' else 'them' end) as finding,
+       min(0.95, 0.3 + 0.65 * max(receive_ns) / recorded_ns()) as weight,
        'why REC --path' as more
-from here join names using (pid) left join accepted using (pid)
+from here join names using (pid, kind) left join accepted using (pid)
 where receive_ns * 3 >= recorded_ns() and coalesce(n, accepts, 0) >= 2
-  and not exists (select 1 from here other where other.kind = here.kind and other.accept_ns * 2 >= recorded_ns());
+  and not exists (select 1 from here other where other.kind = here.kind and other.accept_ns * 2 >= recorded_ns())
+group by kind;

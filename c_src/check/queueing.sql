@@ -10,7 +10,7 @@ with queues as materialized (
     having n >= 10 and part >= 0.5 and max(ahead) >= 2
 ), waits as materialized (
     select pid, function, waiting_ns as ns, row_number() over (partition by pid order by waiting_ns desc) as nth
-    from places where pid in (select server_pid from queues) and function not like 'gen_server:loop/%'
+    from places where pid in (select server_pid from queues) and not idle
 )
 select printf('Requests to %s queue: %d requests%s waited %s on average behind up to %d others, %.0f %% of their duration. '
               || 'It handles one in %s', coalesce(names.name, server), n,

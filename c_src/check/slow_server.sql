@@ -7,7 +7,7 @@ with slow as materialized (
     group by server_pid having n >= 3 and ns >= 5e7 and total(handling_ns) * 2 >= total(duration_ns)
 ), waits as materialized (
     select pid, function, waiting_ns as ns, row_number() over (partition by pid order by waiting_ns desc) as nth
-    from places where pid in (select server_pid from slow) and function not like 'gen_server:loop/%'
+    from places where pid in (select server_pid from slow) and not idle
 ), ran as materialized (
     select pid, total(running_ns + dirty_ns) as ns from places where pid in (select server_pid from slow) group by pid
 )

@@ -14,9 +14,7 @@ with open as materialized (
 ), replies as materialized (
     select server_pid, count(*) as n from open join messages on sender_pid = server_pid where kind in ('reply', 'io_reply') group by server_pid
 ), last as materialized (
-    select pid, out_function as function, max(start_ns), end_ns,
-           hibernated or out_function like 'gen_server:loop/%' or out_function like 'gen_statem:loop_receive/%'
-           or out_function like 'gen_event:fetch_msg/%' as idle
+    select pid, out_function as function, max(start_ns), end_ns, hibernated
     from running where pid in (select server_pid from open union select pid from holders) group by pid
 ), held as materialized (
     select holders.server_pid, printf('. It sent %d replies, and %s received one and sent it nothing since, such as %s',
@@ -29,14 +27,15 @@ select printf('%d %s%s to %s %s no reply, the oldest for %s; %d %s, such as %s',
               duration(open.ns), clients, case clients when 1 then 'process waits' else 'processes wait' end, c.name)
            || case when last.function is null then ''
                    when end_ns is null then printf('. %s was running when the recording ended', server)
-                   when idle and fetched_ns <= end_ns
+                   when (idle or hibernated) and fetched_ns <= end_ns
                    then printf('. %s is idle in %s: it has taken them without a reply (noreply, or postponed), as a pool does while '
                                || 'all that it lends is in use', server, last.function) || coalesce(held.words, '')
-                   else printf('. %s waits in %s', server, last.function) || case when idle then '' else coalesce(' ' || by, '') end end as finding,
+                   else printf('. %s waits in %s', server, last.function) || case when idle or hibernated then '' else coalesce(' ' || by, '') end end as finding,
        min(1.0, 0.4 + 0.6 * open.ns / recorded_ns()) as weight,
        'requests REC' as more
 from open
 left join last on last.pid = open.server_pid
+left join places on places.pid = last.pid and places.function = last.function
 left join names s on s.pid = open.server_pid
 left join names c on c.pid = open.client_pid
 left join held on held.server_pid = open.server_pid

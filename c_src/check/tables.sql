@@ -9,7 +9,7 @@ select recording_end_ns() - recorded_ns() as from_ns,
 from shed;
 
 -- The functions in which a process stopped running, and how long it waited in each of them. A wait ends
--- where the budget began to leave out runs.
+-- where the budget began to leave out runs. A behaviour of OTP is idle where it waits for the next message.
 create temp table places as
 with shed_runs as materialized (
     select from_ns from shed where events = 'running'
@@ -22,7 +22,9 @@ with shed_runs as materialized (
     from running
 )
 select pid, out_function as function, count(*) as runs, total(duration_ns) filter (where not dirty) as running_ns,
-       total(duration_ns) filter (where dirty) as dirty_ns, total(max(waiting_ns, 0)) as waiting_ns
+       total(duration_ns) filter (where dirty) as dirty_ns, total(max(waiting_ns, 0)) as waiting_ns,
+       out_function like 'gen_server:loop/%' or out_function like 'gen_statem:loop_receive/%'
+       or out_function like 'gen_event:fetch_msg/%' as idle
 from outs where out_function is not null
 group by pid, out_function;
 
