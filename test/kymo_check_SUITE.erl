@@ -12,7 +12,7 @@
 
 all() ->
     [nothing, crash_loop, deadlock, processes, memory, blocked, stuck, pool, slow, port, output, acceptor, literals, collections, copies,
-     inspector, atoms, cpu, sender, mailbox, own_rules, wrong_rules, usage, documented,
+     inspector, long_runs, atoms, cpu, sender, mailbox, own_rules, wrong_rules, usage, documented,
      node_with_problem, node_without, node_by_pid, node_interrupted, rules_before_node, wrong_node, node_usage].
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -340,6 +340,24 @@ reads() ->
     end),
     ok.
 
+%% Sending copies the message in one go.
+long_runs(Config) ->
+    found(<<"long_runs">>, ["check_long runs", "without a break"], recorded(runs_long, Config)).
+
+runs_long() ->
+    Self = self(),
+    Sink = spawn(fun Take() -> receive _ -> Take() end end),
+    Pid = spawn(fun() ->
+        true = register(check_long, self()),
+        List = lists:seq(1, 2000000),
+        Self ! {self(), built},
+        (fun Send() ->
+            Sink ! List,
+            receive after 10 -> Send() end
+        end)()
+    end),
+    receive {Pid, built} -> ok end.
+
 %% A process that asks all others about themselves.
 inspector(Config) ->
     Dir = recorded(inspects, Config),
@@ -398,7 +416,9 @@ name(N) ->
     receive after 2 -> name(N + 1) end.
 
 cpu(Config) ->
-    found(<<"cpu_hog">>, ["check_hog", "kymo_check_SUITE:spin/1"], recorded(spins, Config)).
+    Dir = recorded(spins, Config),
+    found(<<"cpu_hog">>, ["check_hog", "kymo_check_SUITE:spin/1"], Dir),
+    not_found([<<"long_runs">>], Dir).
 
 spins() ->
     _ = spawn(fun() ->
