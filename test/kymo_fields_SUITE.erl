@@ -83,6 +83,7 @@ records() ->
         {49, "slow", "WMQ", [function, duration], term},
         {50, "slow", "WMQD", [function, depth, duration], term},
         {51, "stopped", "WAQBO", [{atom, "cause"}, duration, began, omitted], term},
+        {52, "exit", "WAM", [exit_in, {atom, "reason"}], reason},
         {57, "observed", "WPMJAKQ", [{peer, "waits_for"}, function, {atom, "lock"}, {kind, "holds_global_lock"}, mailbox, {in, "called_from"}], none},
         {58, "counters", "C", [counters], none},
         {59, "system_monitor", "WPKQMJ", [{peer, "port"}, {kind, "large_heap"}, {value, "words"}, {in, "in"}, out], none},
@@ -117,6 +118,8 @@ event({Id, Event, Letters, Fields, Content}, How) ->
 field(function, nothing, _) -> [{function, "function", unknown}];
 field(function, _, args) -> [{function, "function", {call, "m:f/1", "(10)"}}];
 field(function, _, _) -> [{function, "function", "m:f/1"}];
+field(exit_in, nothing, _) -> [];
+field(exit_in, _, _) -> [{function, "function", "m:f/1"}];
 field({atom, _}, nothing, _) -> [];
 field({atom, Name}, _, Content) ->
     %% The content says the same, or more.
@@ -415,7 +418,7 @@ elements(_, _, value, How) ->
 elements(Id, _, _, How) when Id =:= 2; Id =:= 46 -> [function(How, false, undefined)];
 elements(_, [$W, $M | _], _, How) -> [function(How, false, 0)];
 elements(_, "WPA", _, How) -> [peer(How), dbg_content(How)];
-elements(_, "WA", Name, How) when Name =:= reason -> [dbg_content(How)];
+elements(_, [$W, $A | _], reason, How) -> [dbg_content(How)];
 elements(Id, "WA", _, nothing) when Id >= 24 -> [0];
 elements(_, "WA", _, nothing) -> ['?'];
 elements(_, "WA", _, _) -> [why];

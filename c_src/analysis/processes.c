@@ -251,6 +251,7 @@ void kymo_an_forget(struct kymo_an *x, struct kymo_an_process *p, const struct k
     p->life.last = p->last;
     p->life.end = ev != NULL ? p->last : KYMO_NO_TIME;
     p->life.reason = ev != NULL ? kymo_canonical(x->r, ev->atom) : 0;
+    p->life.exited_in = ev != NULL && ev->id == KYMO_E_EXIT ? kymo_canonical(x->r, ev->mfa) : 0;
     p->life.running = kymo_an_busy(x, p);
     if (p->running && ev == NULL && !is_open(x, p)) /* it ran at its last event; later is unknown */
         p->life.running = p->busy + (p->last > p->run_start ? p->last - p->run_start : 0);

@@ -283,7 +283,7 @@ static void elements(struct dbg *x, const struct kymo_event *ev)
         ident(x, ev->peer);
         x->n++;
     }
-    if ((has & KYMO_FIELD(FUNCTION)) != 0) {
+    if ((has & KYMO_FIELD(FUNCTION)) != 0 && ev->id != KYMO_E_EXIT) { /* the reason has the stack */
         mfa(x, ev);
         x->n++;
     }

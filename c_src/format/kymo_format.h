@@ -359,7 +359,7 @@ enum kymo_ts {
     X(7, RECEIVE, "receive", "WPS")              /* P sender or none; message */ \
     X(8, SPAWN, "spawn", "WPM")                  /* argument list */           \
     X(9, SPAWNED, "spawned", "WPM")              /* argument list */           \
-    X(10, EXIT, "exit", "WA")    /* A reason, or its first element; reason */  \
+    X(10, EXIT, "exit", "WA")    /* A reason, or the first atom in it; reason */ \
     X(11, LINK, "link", "WP")                                                  \
     X(12, UNLINK, "unlink", "WP")                                              \
     X(13, GETTING_LINKED, "getting_linked", "WP")                              \
@@ -410,6 +410,8 @@ enum kymo_ts {
     X(50, SLOW_DEPTH, "slow", "WMQD")                                          \
     /* Recorded in the next process that is scheduled, which has nothing to do with it. */ \
     X(51, STOPPED, "stopped", "WAQBO") /* all schedulers: A why, Q ns, B since when */ \
+    /* Decoded as EXIT. */                                                     \
+    X(52, EXIT_IN, "exit", "WAM") /* M function at the top of the stack in the reason; reason */ \
     X(57, OBSERVED, "observed", "WPMJAKQ") /* what W did when it was named: enum kymo_observed */ \
     X(58, COUNTERS, "counters", "C")             /* of the node, at one time */ \
     X(59, MONITOR, "system_monitor", "WPKQMJ")   /* W process or port, P the port of busy_port, \

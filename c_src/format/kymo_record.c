@@ -233,6 +233,7 @@ static uint8_t plain_id(uint8_t id)
     case KYMO_E_IN_RUNNABLE: return KYMO_E_IN;
     case KYMO_E_OUT_REASON: return KYMO_E_OUT;
     case KYMO_E_SPAWNED_PROC: return KYMO_E_SPAWNED;
+    case KYMO_E_EXIT_IN: return KYMO_E_EXIT;
     case KYMO_E_CALL_DEPTH: return KYMO_E_CALL;
     case KYMO_E_RETURN_TO_DEPTH: return KYMO_E_RETURN_TO;
     case KYMO_E_RETURN_FROM_DEPTH: return KYMO_E_RETURN_FROM;

@@ -16,7 +16,7 @@
     /* answers */                                                              \
     X(ok, "ok") X(error, "error") X(trace, "trace") X(discard, "discard")      \
     X(remove, "remove") X(trace_status, "trace_status")                        \
-    X(undefined, "undefined") X(none, "none")                                  \
+    X(undefined, "undefined") X(none, "none") X(erlang, "erlang")              \
     X(infinity, "infinity")                                                    \
     /* keys and values of the trace options */                                 \
     X(extra, "extra") X(match_spec_result, "match_spec_result")                \

@@ -235,14 +235,65 @@ static void taken(const struct nif_event *ev, const struct nif_input *in)
     nif_record_write(ev, &r);
 }
 
+/* The reason or the first atom in it: badkey of {{badkey, Key}, Stack}. A term that is no atom if there is
+ * none in its first elements. */
+static ERL_NIF_TERM reason_of(const struct nif_event *ev, ERL_NIF_TERM t)
+{
+    enum { DEPTH = 4 };
+    const ERL_NIF_TERM *el;
+    int n;
+    for (int i = 0; i < DEPTH && enif_get_tuple(ev->env, t, &n, &el) && n > 0; i++) {
+        t = el[0];
+    }
+    return t;
+}
+
+/* The id of the function in an entry of a stack, 0 if it is none. */
+static uint32_t entry_of_stack(const struct nif_event *ev, ERL_NIF_TERM t, bool *bif)
+{
+    const ERL_NIF_TERM *el;
+    int n;
+    unsigned arity;
+    *bif = false;
+    if (!enif_get_tuple(ev->env, t, &n, &el) || n != 4 || !nif_is_atom(el[0]) || !nif_is_atom(el[1]) ||
+        (!enif_get_uint(ev->env, el[2], &arity) && !enif_get_list_length(ev->env, el[2], &arity)) ||
+        arity > UINT8_MAX) {
+        return 0;
+    }
+    *bif = el[0] == nif_am.erlang;
+    return nif_mfa_id(ev, el[0], el[1], arity);
+}
+
+/* The function at the top of the stack in the reason {Reason, Stack}, below those of the module erlang; 0
+ * if there is none. */
+static uint32_t crashed_in(const struct nif_event *ev, ERL_NIF_TERM t)
+{
+    enum { BIFS = 3 };
+    const ERL_NIF_TERM *el;
+    ERL_NIF_TERM head, stack;
+    uint32_t top = 0;
+    int n;
+    if (!enif_get_tuple(ev->env, t, &n, &el) || n != 2) {
+        return 0;
+    }
+    stack = el[1];
+    for (int i = 0; i < BIFS && enif_get_list_cell(ev->env, stack, &head, &stack); i++) {
+        bool bif;
+        uint32_t mfa = entry_of_stack(ev, head, &bif);
+        if (mfa != 0 && !bif) {
+            return mfa;
+        }
+        top = top == 0 ? mfa : top;
+    }
+    return top;
+}
+
 /* Records events of the life of processes and ports. */
 static void life(const struct nif_event *ev, unsigned id, const struct nif_input *in)
 {
     struct nif_record r;
-    const ERL_NIF_TERM *el;
     ERL_NIF_TERM args = 0;
     uint32_t mfa = 0;
-    int n;
     bool terms = (ev->h->detail & KYMO_D_TERMS) != 0;
     ERL_NIF_TERM t = in->term;
     start(&r, ev, id, in);
@@ -266,10 +317,11 @@ static void life(const struct nif_event *ev, unsigned id, const struct nif_input
         }
         break;
     case KYMO_E_EXIT:
-        if (enif_get_tuple(ev->env, t, &n, &el) && n > 0) {
-            nif_field32(&r, nif_atom_id(ev, el[0]));
-        } else {
-            nif_field32(&r, nif_atom_id(ev, t));
+        nif_field32(&r, nif_atom_id(ev, reason_of(ev, t)));
+        mfa = crashed_in(ev, t);
+        if (mfa != 0) {
+            r.id = KYMO_E_EXIT_IN;
+            nif_field32(&r, mfa);
         }
         if (terms) {
             one_content(&r, t);

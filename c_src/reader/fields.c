@@ -48,7 +48,10 @@ static const struct event {
                         .peer = "by",
                         .content = "args",
                         .arguments = true},
-    [KYMO_E_EXIT] = {.has = OF_ATOM, .atom = "reason", .content = "reason", .in_content = true},
+    [KYMO_E_EXIT] = {.has = OF_ATOM | HAS(FUNCTION),
+                     .atom = "reason",
+                     .content = "reason",
+                     .in_content = true},
     [KYMO_E_LINK] = {.has = OF_PEER},
     [KYMO_E_UNLINK] = {.has = OF_PEER},
     [KYMO_E_GETTING_LINKED] = {.has = OF_PEER},
@@ -233,7 +236,7 @@ static bool fill(const struct kymo_event *ev, unsigned id, struct kymo_field *f)
         return number(f, ev->peer != KYMO_IDENT_NONE || ev->id == KYMO_E_OPEN, ev->peer);
     case KYMO_F_FUNCTION:
         f->flags = events[ev->id].undefined ? KYMO_F_UNDEFINED : 0;
-        return number(f, true, ev->mfa);
+        return number(f, ev->id != KYMO_E_EXIT || ev->mfa != 0, ev->mfa);
     case KYMO_F_INITIAL_CALL: return number(f, ev->initial != 0, ev->initial);
     case KYMO_F_ATOM: return atom(ev, f);
     case KYMO_F_KIND: return kind(ev, f);

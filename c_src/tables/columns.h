@@ -114,7 +114,8 @@
     X(end_ns,           INTEGER, "time at which it exited; NULL if that was not recorded") \
     X(first_ns,         INTEGER, "time of its first event") \
     X(last_ns,          INTEGER, "time of its last event") \
-    X(exit_reason,      TEXT,    "exit reason; for a tuple, its first element") \
+    X(exit_reason,      TEXT,    "exit reason; for a tuple, the first atom in it") \
+    X(exit_function,    TEXT,    "function in which it crashed: the top of the stack in its exit reason, if there is one") \
     X(running_ns,       INTEGER, "time in which it was scheduled in") \
     X(waiting_ns,       INTEGER, "time in which it was not, for any reason") \
     X(gc_ns,            INTEGER, "time in garbage collections") \

@@ -126,6 +126,7 @@ static int life(const struct kymo_table_source *s, const struct kymo_life *row, 
     case PROCESSES_first_ns: return kymo_cell_moment(c, s, row->first);
     case PROCESSES_last_ns: return kymo_cell_moment(c, s, row->last);
     case PROCESSES_exit_reason: return kymo_cell_atom(c, s, row->reason);
+    case PROCESSES_exit_function: return kymo_cell_function(c, s, row->exited_in);
     case PROCESSES_running_ns: return kymo_cell_duration(c, row->running);
     case PROCESSES_waiting_ns: return sum(c, row->waiting, row->runs);
     case PROCESSES_gc_ns: return sum(c, row->gc, row->collections);

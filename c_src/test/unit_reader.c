@@ -140,6 +140,7 @@ static void check(const struct kymo_event *ev, size_t i, unsigned variant)
                                                 [KYMO_E_RECEIVE_NUMBERED] = KYMO_E_RECEIVE,
                                                 [KYMO_E_RECEIVE_REF_NUMBERED] = KYMO_E_RECEIVE,
                                                 [KYMO_E_SPAWNED_PROC] = KYMO_E_SPAWNED,
+                                                [KYMO_E_EXIT_IN] = KYMO_E_EXIT,
                                                 [KYMO_E_IN_RUNNABLE] = KYMO_E_IN,
                                                 [KYMO_E_OUT_REASON] = KYMO_E_OUT,
                                                 [KYMO_E_CALL_DEPTH] = KYMO_E_CALL,

@@ -228,6 +228,7 @@ struct kymo_life {
     uint64_t parent;     /* KYMO_IDENT_NONE = unknown */
     uint32_t spawned_as; /* function with which it was spawned, 0 = unknown */
     uint32_t reason;     /* atom of the exit reason, 0 = unknown or alive */
+    uint32_t exited_in;  /* function in which it crashed, 0 = unknown, or it did not */
     int64_t first, last; /* times of its first and last event */
     int64_t start;       /* spawned; KYMO_NO_TIME = before its first event */
     int64_t end;         /* KYMO_NO_TIME = its exit was not recorded */
