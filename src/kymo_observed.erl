@@ -40,7 +40,7 @@ observe({_, Otp, _} = Observer, Pid, [{_, Stack}, {_, Mailbox}, {_, Status}]) ->
     case is_full(Observer) orelse is_own(Where) orelse kind(Status, Where, Mailbox, Otp) of
         true -> ok;
         none -> ok;
-        waits -> note(Observer, waits, {Pid, waits_for(Pid)}, undefined, Mailbox, Where);
+        waits -> note(Observer, waits, {Pid, waits_for(Pid, Where)}, undefined, Mailbox, Where);
         suspended -> note(Observer, suspended, {Pid, undefined}, undefined, Mailbox, Where)
     end.
 
@@ -80,14 +80,21 @@ where([{M, F, A, _} | _] = Stack, Otp) ->
 arity(As) when is_list(As) -> length(As);
 arity(A) -> A.
 
-%% A process that waits for the answer of another one monitors it. If it monitors more than one, nobody
+%% A process that calls another one monitors it until it has the answer. If it monitors more than one, nobody
 %% knows for which of them it waits.
-waits_for(Pid) ->
-    case process_info(Pid, monitors) of
+waits_for(Pid, {{M, F, _}, _}) ->
+    case is_call(M, F) andalso process_info(Pid, monitors) of
         {_, [{process, For}]} when is_pid(For) -> For;
         {_, [{process, {Name, Node}}]} when Node =:= node() -> whereis(Name);
         _ -> undefined
     end.
+
+%% Functions of OTP that wait for the answer of a process that they monitor.
+is_call(gen, do_call) -> true;
+is_call(io, wait_io_mon_reply) -> true;
+is_call(dets, req) -> true;
+is_call(disk_log, monitor_request) -> true;
+is_call(_, _) -> false.
 
 note({State, _, Recorded}, Kind, Whose, Lock, Mailbox, Where) ->
     counters:add(Recorded, 1, 1),

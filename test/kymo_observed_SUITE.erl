@@ -13,7 +13,7 @@
 -compile(nowarn_export_all).
 
 all() ->
-    [deadlock, postponed, endless_loop, suspended, busy_port, global_lock, mailbox, answered, idle, bounded, huge_stack,
+    [deadlock, postponed, endless_loop, suspended, busy_port, global_lock, mailbox, answered, idle, not_calls, bounded, huge_stack,
      ambiguous, wrong_arguments].
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -201,10 +201,33 @@ rest() ->
     named(loop, fun ?MODULE:picks/0),
     ok.
 
+%% Processes that monitor one process for life, and wait for something else, or have a message left.
+not_calls(Config) ->
+    Dir = recorded(watch_and_wait, Config),
+    ?assertEqual([], rows(Dir, "waits_for is not null")),
+    none([hung, deadlock, suspended], Dir).
+
+watch_and_wait() ->
+    {ok, L} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, Port} = inet:port(L),
+    {ok, C} = gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}]),
+    {ok, _} = gen_tcp:accept(L),
+    _ = [named(Name, fun() -> _ = monitor(process, init), Wait(), ok end)
+         || {Name, Wait} <- [{accepts, fun() -> gen_tcp:accept(L) end},
+                             {sleeps, fun() -> timer:sleep(60000) end},
+                             {picks, fun ?MODULE:picks/0}]],
+    _ = named(receives, fun() -> _ = monitor(process, init), receive {socket, S} -> gen_tcp:recv(S, 0) end, ok end),
+    ok = gen_tcp:controlling_process(C, whereis(receives)),
+    receives ! {socket, C},
+    picks ! stray,
+    _ = [rests(whereis(Name)) || Name <- [receives, picks]],
+    ok.
+
 bounded(Config) ->
     Dir = recorded(many, Config),
     N = length(rows(Dir, "waits_for = 'pool'")),
-    ?assert(N > 100 andalso N =< 500, N).
+    ?assert(N > 100 andalso N =< 500, N),
+    first(hung, ["At least ", "the answer of pool"], Dir).
 
 many() ->
     server(pool, fun(_, _, H) -> {noreply, H} end),

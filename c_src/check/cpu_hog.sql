@@ -4,7 +4,9 @@
 with used as materialized (
     select avg(value) filter (where counter = 'schedulers_utilization') / 1e6 as busy, max(scheduler) as schedulers from counters
 ), ran as materialized (
-    select kind, function, total(running_ns) as ns from places join names using (pid) group by kind, function
+    select kind, function, total(running_ns) as ns from places join names using (pid)
+    where role not like 'erts_trace_cleaner:%' -- ends the session of kymo
+    group by kind, function
 ), kinds as materialized (
     select kind, total(ns) as ns, total(ns) / (select total(ns) from ran) as part from ran group by kind
 ), found as materialized (

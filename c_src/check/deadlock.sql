@@ -6,7 +6,7 @@ with recursive waits(client_pid, client, server_pid, server) as materialized (
     union
     select pid, process, waits_for_pid, waits_for from observed
     where kind = 'waits' and waits_for_pid is not null
-      and not exists (select 1 from shed where events in ('running', 'messages'))
+      and (select min(running_ns, messages_ns) >= recording_end_ns() or min(running_ns, messages_ns) - time_ns >= 1e8 from complete)
       and not exists (select 1 from requests where client_pid = observed.pid)
       and not exists (select 1 from running where running.pid = observed.pid and running.end_ns > observed.time_ns
                                               and (running.exited or running.out_function <> observed.function))

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Processes that wait for the answer of a server since before the recording began, with what that server does.
--- Seen to wait when tracing began; until the end they have not sent a request, and have not waited elsewhere.
+-- Seen in a call when tracing began; no other request and no other wait until the end, or until the budget left out runs or messages half a second later or more.
 with waiting as materialized (
-    select * from observed
+    select observed.* from observed, complete
     where kind = 'waits' and waits_for_pid is not null
-      and not exists (select 1 from shed where events in ('running', 'messages'))
+      and (min(running_ns, messages_ns) >= recording_end_ns() or min(running_ns, messages_ns) - time_ns >= 5e8)
 ), moved as materialized (
     select waiting.pid from waiting join running on running.pid = waiting.pid
     where running.end_ns > waiting.time_ns
@@ -22,7 +22,9 @@ with waiting as materialized (
     select pid, total(duration_ns) / recorded_ns() as share
     from running where pid in (select server_pid from hung) group by pid
 )
-select case n when 1 then client || ' waits' else printf('%d processes, such as %s, wait', n, client) end
+select case n when 1 then client || ' waits'
+              else printf('%s%d processes, such as %s, wait', case when (select count(*) >= 500 from observed) then 'At least ' else '' end,
+                          n, client) end
            || printf(' for the answer of %s since before the recording began', server)
            || case when called_from is null then '' else printf(' (called from %s)', called_from) end
            || coalesce((select case kind when 'suspended' then printf('. %s is suspended', server)

@@ -5,6 +5,10 @@ select printf('kymo lost %d events (%s): answers about these times may be incomp
        0.2 as weight, 'info REC' as more
 from losses where events > 0 group by cause
 union all
-select printf('kymo left out %s for %s of %s to keep its budget', group_concat(distinct coalesce(function, events)),
-              duration(total(coalesce(to_ns, recording_end_ns()) - from_ns)), duration(recorded_ns())), 0.1, 'info REC'
-from shed having count(*) > 0;
+select printf('kymo left out %s for %s of %s to keep its budget', what, duration(min(ns, recorded_ns())), duration(recorded_ns()))
+           || case when what like '%running%' or what like '%messages%'
+                   then '. Rules about waits and requests know nothing about these times' else '' end, 0.1, 'info REC'
+from (select group_concat(what, ', ') as what, max(ns) as ns
+      from (select coalesce(function, events) as what, total(coalesce(to_ns, recording_end_ns()) - from_ns) as ns
+            from shed group by 1))
+where what is not null;
