@@ -149,6 +149,7 @@
     | {missing_folder, file:filename_all()}
     | {no_library, kymo_tracer:no_library()}
     | {no_module, module()}
+    | kymo_room:error()
     | {no_command, file:filename_all(), file:posix()}
     | unsafe()
     | too_many_recorders
@@ -165,6 +166,7 @@
 %% <li>`no_library': the C library of the recorder could not be loaded, see {@link
 %%   kymo_tracer:no_library()}.</li>
 %% <li>`no_module': a module of kymo is neither loaded nor in the code path.</li>
+%% <li>`no_room': the node has too few free atoms, processes or ports to load kymo.</li>
 %% <li>`no_command': `triggers' need the command `kymo', which is not at this path.</li>
 %% <li>`unsafe': a trigger for mailboxes, or `tracing' `global', on a runtime that can lose the wake-up of a
 %%   process to which they send signals.</li>
@@ -445,9 +447,20 @@ with_dir(#{dir := _} = Options) -> Options;
 with_dir(Options) -> Options#{dir => kymo_folder:unused()}.
 
 load_modules() ->
-    case [M || M <- ?MODULES, not (erlang:module_loaded(M) orelse is_loaded_now(M))] of
+    case [M || M <- ?MODULES, not erlang:module_loaded(M)] of
         [] -> ok;
-        [M | _] -> {error, {no_module, M}}
+        Missing -> load(Missing)
+    end.
+
+load(Missing) ->
+    case is_loaded_now(kymo_room) andalso kymo_room:check() of
+        false -> {error, {no_module, kymo_room}};
+        {error, _} = Error -> Error;
+        ok ->
+            case [M || M <- Missing, not is_loaded_now(M)] of
+                [] -> ok;
+                [M | _] -> {error, {no_module, M}}
+            end
     end.
 
 %% By the code path, or from the folder that this module came from.
@@ -930,6 +943,8 @@ format_error({command_failed, Status}) ->
     io_lib:format("the command kymo has ended with status ~b, and printed the reason", [Status]);
 format_error({no_module, M}) ->
     io_lib:format("the module ~tp of kymo is neither loaded nor in the code path: add the folder ebin of kymo to it", [M]);
+format_error({no_room, Table, Used, Limit}) ->
+    kymo_room:format(Table, Used, Limit);
 format_error({already_started, Name}) ->
     io_lib:format("a recorder with the name ~tp is running: stop it, or choose another name", [Name]);
 format_error(no_slow_calls) ->

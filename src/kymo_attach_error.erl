@@ -146,11 +146,9 @@ format({no_file_operations, Seen}) ->
         details(Seen)
     ];
 format({no_room, Table, Used, Limit}) ->
-    io_lib:format("the ~ts limit of the node is nearly reached: it has ~b of ~b ~ts, and kymo needs room for ~b: ~ts", [
-        table(Table), Used, Limit, Table, kymo_attach_room:needed(Table), remedy(Table)
-    ]);
+    kymo_room:format(Table, Used, Limit);
 format(no_process) ->
-    ["the process limit of the node is reached: ", remedy(processes)];
+    "the process limit of the node is reached: end some of them, or restart it with a higher limit (+P)";
 format({no_code_server, Modules}) ->
     io_lib:format(
         "the code server of the node does not answer, and ~ts not loaded: "
@@ -396,10 +394,6 @@ lost_or_ended() -> "the connection to the node was lost, a process of the node e
 seconds(Ms) when Ms rem 1000 =:= 0 -> io_lib:format("~bs", [Ms div 1000]);
 seconds(Ms) -> io_lib:format("~bms", [Ms]).
 
-table(atoms) -> "atom";
-table(processes) -> "process";
-table(ports) -> "port".
-
 %% @doc Why a busy node takes long to accept a connection.
 -spec busy_connect() -> string().
 busy_connect() ->
@@ -426,9 +420,6 @@ details(Seen) -> [["\n    ", Line] || Line <- kymo_attach_outside:details(Seen)]
 names([M]) -> io_lib:format("its module ~tp is", [M]);
 names(Modules) -> io_lib:format("its modules ~ts are", [lists:join(", ", [io_lib:format("~tp", [M]) || M <- Modules])]).
 
-remedy(atoms) -> "restart it, with a higher limit (+t) if it fills up again; a node that runs out of atoms ends";
-remedy(processes) -> "end some of them, or restart it with a higher limit (+P)";
-remedy(ports) -> "close some of them, or restart it with a higher limit (+Q)";
 remedy(Why) when Why =:= enospc; Why =:= edquot -> "free some space";
 remedy(_) -> "choose another folder".
 

@@ -33,7 +33,7 @@ room(Config) ->
         Node, Config),
     Atoms = kymo_hung_node:call(Node, erlang, system_info, [atom_count]) - Before,
     ct:log("~b atoms", [Atoms]),
-    ?assert(Atoms * 2 =< kymo_attach_room:needed(atoms)),
+    ?assert(Atoms * 2 =< kymo_room:needed(atoms)),
     kymo_hung_node:stop(Node).
 
 %% Another atom too many would end the node.
@@ -41,7 +41,7 @@ atoms(Config) ->
     Node = node(Config, ["+t", "20000"]),
     warm(Node),
     Before = quiet_look(Node, Config),
-    Room = kymo_attach_room:needed(atoms),
+    Room = kymo_room:needed(atoms),
     ok = call(Node, fill_atoms, [Room + 50]),
     records(Node, Config),
     ok = call(Node, fill_atoms, [200]),
@@ -75,7 +75,7 @@ ports(Config) ->
     Node = node(Config, ["+Q", "1024"]),
     warm(Node),
     Before = quiet_look(Node, Config),
-    Room = kymo_attach_room:needed(ports),
+    Room = kymo_room:needed(ports),
     Few = call(Node, fill_ports, [Room]),
     {6, Text} = attach([], Node, Config),
     contains(Text, ["the port limit of the node is nearly reached", "of 1024 ports", "close some of them", "+Q"]),

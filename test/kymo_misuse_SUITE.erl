@@ -28,7 +28,7 @@
 -define(CONTROL, [
     {stop, 1}, {let_go, 1}, {pause, 1}, {resume, 1}, {info, 1}, {snapshot, 2}, {define_process, 4}, {define_process, 6},
     {note_taken, 2}, {note_measures, 2}, {budget, 3}, {rates, 1}, {sample, 3}, {note_shed, 4},
-    {note_counters, 2}, {note_monitor, 5}
+    {note_counters, 2}, {note_monitor, 5}, {note_observed, 6}
 ]).
 
 all() -> [every_function, callbacks, callbacks_of_ended, control, open, classic].
@@ -208,6 +208,10 @@ argument(note_monitor, Odd) ->
     Function = pick({undefined, {lists, map, 2}, {lists, map, 256}}),
     pick({long_gc, busy_port, 1, 1 bsl 63, {self(), undefined}, {undefined, term(Odd, 1)}, {Function, undefined},
           term(Odd, 2)});
+argument(note_observed, Odd) ->
+    Function = pick({undefined, {lists, map, 2}, {lists, map, 256}}),
+    pick({waits, suspended, lock, 1, 1 bsl 63, {self(), undefined}, {undefined, term(Odd, 1)}, {Function, undefined},
+          term(Odd, 2)});
 argument(_, Odd) -> term(Odd, 2).
 
 answers(_, false, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) -> ok;
@@ -227,9 +231,11 @@ answers(note_shed, true, [_, Which, Kinds, Functions], ok) when length(Kinds) >=
     ?assert(lists:member(Which, [shed, given_back]));
 answers(note_counters, true, [_, Values], ok) when length(Values) =< 127 -> ok;
 answers(note_monitor, true, [_, Kind, {_, _}, Value, {_, _}], ok) when is_atom(Kind), is_integer(Value) -> ok;
-answers(F, true, _, {error, not_recorded}) when F =:= note_shed; F =:= note_counters; F =:= note_monitor -> ok;
+answers(note_observed, true, [_, Kind, {_, _}, Lock, N, {_, _}], ok) when is_atom(Kind), is_atom(Lock), is_integer(N) -> ok;
+answers(F, true, _, {error, not_recorded}) when F =:= note_shed; F =:= note_counters; F =:= note_monitor; F =:= note_observed ->
+    ok;
 answers(F, true, Args, {'EXIT', {badarg, [{kymo_tracer, _, Args, _} | _]}}) when
-    F =:= budget; F =:= sample; F =:= note_shed; F =:= note_counters; F =:= note_monitor
+    F =:= budget; F =:= sample; F =:= note_shed; F =:= note_counters; F =:= note_monitor; F =:= note_observed
 ->
     ok;
 answers(note_taken, true, [_, N], ok) when is_integer(N), N >= 0, N < 1 bsl 64 -> ok;

@@ -7,9 +7,10 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
--export([all_known/1, closed_sets/1, ranges/1, others/1, trace_options/1, slow_calls/1, names/1]).
+-export([all_known/1, closed_sets/1, ranges/1, others/1, trace_options/1, slow_calls/1, names/1, no_room/1]).
+-export([without_processes/1, without_atoms/1]).
 
-all() -> [all_known, closed_sets, ranges, others, trace_options, slow_calls, names].
+all() -> [all_known, closed_sets, ranges, others, trace_options, slow_calls, names, no_room].
 
 init_per_testcase(Case, Config) ->
     [{dir, filename:join(?config(priv_dir, Config), Case)} | Config].
@@ -166,3 +167,38 @@ taken(Started) ->
 %% Contents of the maximum size fit into a quarter of a segment.
 small(Config) ->
     #{dir => ?config(dir, Config), memory => 16 bsl 20, segment_size => 65536, dict_size => 65536}.
+
+%% A node whose tables are nearly full, and that has not loaded kymo: it is refused, and the node lives on.
+no_room(Config) ->
+    _ = [
+        begin
+            Peer = kymo_peer:start([{peer_args, Args} | Config]),
+            ?assertEqual({Table, Text}, {Table, kymo_peer:call(Peer, ?MODULE, Fun, [?config(dir, Config)])}),
+            kymo_peer:stop(Peer)
+        end
+     || {Table, Args, Fun, Text} <- [
+            {processes, ["+P", "1024"], without_processes, "the process limit of the node is nearly reached"},
+            {atoms, ["+t", "20000"], without_atoms, "the atom limit of the node is nearly reached"}
+        ]
+    ].
+
+without_processes(Dir) ->
+    Free = fun() -> erlang:system_info(process_limit) - erlang:system_info(process_count) end,
+    All = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, Free() - 40)],
+    Text = refused(processes, Dir),
+    _ = [exit(P, kill) || P <- All],
+    true = kymo_cli:until(fun() -> Free() > 500 end),
+    {ok, R} = kymo:start(#{dir => Dir}),
+    {ok, _} = kymo:stop(R),
+    Text.
+
+without_atoms(Dir) ->
+    Free = erlang:system_info(atom_limit) - erlang:system_info(atom_count),
+    _ = [list_to_atom("kymo_options_" ++ integer_to_list(N)) || N <- lists:seq(1, Free - 3000)],
+    refused(atoms, Dir).
+
+%% The same for what needs no recorder of the caller's.
+refused(Table, Dir) ->
+    {error, {no_room, Table, _, _} = Why} = kymo:start(#{dir => Dir}),
+    {error, {no_room, Table, _, _}} = kymo:calls(#{time => 10}),
+    hd(string:split(lists:flatten(kymo:format_error(Why)), ":")).

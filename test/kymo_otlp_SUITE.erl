@@ -806,7 +806,7 @@ refusals(Config) ->
         ]
     ],
     ?assertMatch({3, _}, kymo_cli:run(["export", "otlp", "-o", "x", Dir, filename:join(?config(dir, Config), "none")])),
-    ?assertMatch({4, _}, kymo_cli:run(["export", "otlp", "-o", "/nonexistent/x", Dir])),
+    ?assertMatch({4, _}, kymo_cli:run(["export", "otlp", "-o", "/proc/nonexistent/x", Dir])),
     %% A recording without messages has no requests, and the command says so.
     Calls = filename:join(?config(dir, Config), "calls"),
     kymo:record(Calls, #{functions => ["lists:seq/2"]}, fun() -> lists:seq(1, 2) end),

@@ -42,11 +42,11 @@ messages(Config) ->
          hidden(Args, Text)
      end || Url <- urls(), Args <- [
         [Url], ["help", Url], ["info", Url], ["print", Url], ["sql", Url, "select 1"], ["why", Url], ["stats", Url], ["report", Url],
-        ["watch", Url], ["top", Url], ["live", Url], ["diff", Url, Url], ["attach", "-o", "/nonexistent/x", Url], ["attach", "--detach", Url],
-        ["export", Url], ["export", Url, Dir], ["export", "otlp", Url], ["export", "otlp", "-o", "/nonexistent/x", Url],
-        ["export", "perfetto", "-o", "/nonexistent/x", Url], ["export", "dbg", "-o", "x", "--endpoint", Url, Dir],
-        ["export", "otlp", "-o", "x", "--endpoint", Url, Dir], ["export", "otlp", "--endpoint", Url, "/nonexistent"],
-        ["export", "otlp", "--endpoint", Url, "--cacert", "/nonexistent", Dir],
+        ["watch", Url], ["top", Url], ["live", Url], ["diff", Url, Url], ["attach", "-o", "/proc/nonexistent/x", Url], ["attach", "--detach", Url],
+        ["export", Url], ["export", Url, Dir], ["export", "otlp", Url], ["export", "otlp", "-o", "/proc/nonexistent/x", Url],
+        ["export", "perfetto", "-o", "/proc/nonexistent/x", Url], ["export", "dbg", "-o", "x", "--endpoint", Url, Dir],
+        ["export", "otlp", "-o", "x", "--endpoint", Url, Dir], ["export", "otlp", "--endpoint", Url, "/proc/nonexistent"],
+        ["export", "otlp", "--endpoint", Url, "--cacert", "/proc/nonexistent", Dir],
         ["export", "otlp", "--endpont=" ++ Url, Dir], ["export", "otlp", "--quiet=" ++ Url, Dir], ["export", "otlp", "-o", Url, Dir],
         ["print", "--endpoint=" ++ Url, Dir], ["export", "otlp", "--header=" ++ ?SECRET, Dir]]].
 

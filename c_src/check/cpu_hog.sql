@@ -10,7 +10,9 @@ with used as materialized (
 ), kinds as materialized (
     select kind, total(ns) as ns, total(ns) / (select total(ns) from ran) as part from ran group by kind
 ), found as materialized (
-    select *, part * busy * schedulers as processors from kinds, used where part >= 0.5 and part * busy * schedulers >= 0.25
+    -- Not more than it ran: not all processes need be recorded.
+    select kind, ns, part, busy, schedulers, min(part * busy * schedulers, ns / (running_ns - from_ns)) as processors from kinds, used, complete
+    where part >= 0.5 and part * busy * schedulers >= 0.25 and ns >= 0.25 * (running_ns - from_ns)
 ), those as materialized (
     select kind, pid, name, running_ns, sent from found join names using (kind) join processes using (pid)
 ), tops as materialized (
