@@ -11,7 +11,7 @@
 -compile(nowarn_export_all).
 
 all() ->
-    [nothing, crash_loop, deadlock, processes, memory, blocked, stuck, pool, slow, port, output, acceptor, literals, collections, copies,
+    [nothing, quoted, crash_loop, deadlock, processes, memory, blocked, stuck, pool, slow, port, output, acceptor, literals, collections, copies,
      inspector, long_runs, atoms, cpu, sender, mailbox, own_rules, wrong_rules, usage, documented,
      node_with_problem, node_without, node_by_pid, node_interrupted, rules_before_node, wrong_node, node_usage].
 
@@ -68,6 +68,16 @@ found(Rule, Parts, Dir) ->
     Texts = of_rule(Rule, Findings),
     ?assertMatch([_ | _], Texts, Findings),
     ?assertMatch([_ | _], [Text || Text <- Texts, lists:all(fun(Part) -> string:find(Text, Part) =/= nomatch end, Parts)], Findings).
+
+%% The suggested commands are words of a shell, whatever the name of the folder is.
+quoted(Config) ->
+    Dir = recorded(crashes, Config),
+    Odd = filename:join(?config(dir, Config), "an 'odd' $(name); \"x\""),
+    ok = file:rename(Dir, Odd),
+    {7, Text} = kymo_cli:run(["check", "-q", Odd]),
+    {match, [Command]} = re:run(Text, "see kymo (sql .*)", [{capture, [1], list}]),
+    Shown = os:cmd(kymo:cli_path() ++ " " ++ Command),
+    ?assertNotEqual(nomatch, string:find(Shown, "check_crashes"), Shown).
 
 %% ---- problems --------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ select case n when 1 then client || ' waits'
            || case when called_from is null then '' else printf(' (called from %s)', called_from) end
            || coalesce((select case kind when 'suspended' then printf('. %s is suspended', server)
                                          else printf('. %s itself waits', server) end
-                               || coalesce(' in ' || function, '') || coalesce(', called from ' || observed.called_from, '')
+                               || coalesce(' in ' || function, '') || coalesce(', called from ' || nullif(observed.called_from, function), '')
                                || coalesce(', for the answer of ' || waits_for, '')
                         from observed where pid = server_pid and kind in ('suspended', 'waits')),
                        (select case when share > 0.1 then printf('. %s runs for %.0f %% of the time', server, 100 * share)

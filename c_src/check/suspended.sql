@@ -8,7 +8,7 @@ with still as materialized (
 )
 select case count(*) when 1 then process || ' is' else printf('%d processes, such as %s, are', count(*), process) end
            || ' suspended since before the recording began'
-           || coalesce(', in ' || function, '') || coalesce(', called from ' || called_from, '')
+           || coalesce(', in ' || function, '') || coalesce(', called from ' || nullif(called_from, function), '')
            || case when function like 'erlang:port_command/%' or function like 'prim_inet:send%'
                    then ': the port that it sends to is busy, since the program or peer behind it does not read'
                 when function like 'gen_server:loop/%' or function like 'gen_statem:loop_receive/%'

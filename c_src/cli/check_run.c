@@ -230,18 +230,41 @@ static int percent(double weight)
     return weight > 0 ? (int)(100 * (weight < 1 ? weight : 1) + 0.5) : 0;
 }
 
+/* Copies a name as one word of a shell: in quotation marks if it has more than plain characters. to: room
+ * for four bytes for each of the name, and three more. */
+static void quote(const char *name, char *to)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-";
+    if (*name != 0 && name[strspn(name, plain)] == 0) {
+        memcpy(to, name, strlen(name) + 1);
+        return;
+    }
+    *to++ = '\'';
+    for (; *name != 0; name++) {
+        if (*name == '\'') {
+            memcpy(to, "'\\'", 3);
+            to += 3;
+        }
+        *to++ = *name;
+    }
+    memcpy(to, "'", 2);
+}
+
 /* The command that shows more, with the name of the recording for REC. From malloc; NULL if there is
  * none, none is wanted, or no memory. */
 static char *more_command(const struct run *c, const struct finding *f)
 {
     bool shown = f->more != NULL && !c->check->brief;
     const char *at = shown ? strstr(f->more, "REC") : NULL;
-    size_t size = shown ? strlen(f->more) + strlen(c->dir) + 8 : 0;
-    char *text = shown ? malloc(size) : NULL;
-    if (text != NULL && at == NULL)
+    size_t room = 4 * strlen(c->dir) + 4, size = shown ? strlen(f->more) + room + 8 : 0;
+    char *text = shown ? malloc(size) : NULL, *dir = shown ? malloc(room) : NULL;
+    if (text != NULL && dir != NULL && at != NULL) {
+        quote(c->dir, dir);
+        snprintf(text, size, "kymo %.*s%s%s", (int)(at - f->more), f->more, dir, at + 3);
+    } else if (text != NULL) {
         snprintf(text, size, "kymo %s", f->more);
-    else if (text != NULL)
-        snprintf(text, size, "kymo %.*s%s%s", (int)(at - f->more), f->more, c->dir, at + 3);
+    }
+    free(dir);
     return text;
 }
 
