@@ -45,8 +45,8 @@
 %%   `` '_' '' matches any request.</li>
 %% <li>`mailbox': a process has more messages than this. Only the named processes are checked, or
 %%   all: up to 2,000 of them five times a second, in turns if there are more.</li>
-%% <li>`exit': a process exits with a reason that matches the pattern; for a tuple, its first
-%%   element. `normal' and `shutdown' never match.</li>
+%% <li>`exit': a process exits with a reason that matches the pattern; for a tuple, the first
+%%   atom in it. `normal' and `shutdown' never match.</li>
 %% <li>`collection': a garbage collection takes longer than this.</li>
 %% <li>`schedule': a process keeps its scheduler longer than this. Dirty schedulers do not
 %%   count.</li>

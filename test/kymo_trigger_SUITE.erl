@@ -243,7 +243,7 @@ abnormal(normal) -> no;
 abnormal(shutdown) -> no;
 abnormal({shutdown, _}) -> no;
 abnormal(kill) -> {yes, <<"killed">>};
-abnormal({{tuple, 1}, []}) -> {yes, none};
+abnormal({{tuple, 1}, []}) -> {yes, <<"tuple">>};
 abnormal(Reason) -> {yes, atom_to_binary(first(Reason), utf8)}.
 
 first(Reason) when is_tuple(Reason) -> element(1, Reason);
