@@ -284,17 +284,25 @@ named({Node, First, _, Wait} = Link, Tag) ->
                     kymo_attach_wire:exit(Node, First, kill),
                     Error
             end;
-        {ok, _} ->
+        {ok, Pid} ->
             kymo_attach_wire:exit(Node, First, kill),
-            %% Without the module, it is no process of kymo, or one that has just started.
+            %% Without the module, it is no process of kymo, or one that has just started, or removes the module.
             case ask(Node, module_loaded, [kymo_attach_node], Wait) of
-                {ok, false} -> {error, name_taken};
+                {ok, false} -> taken_by(ask(Node, process_info, [Pid, initial_call], Wait));
                 _ -> {error, busy}
             end;
         {error, _} = Error ->
             kymo_attach_wire:exit(Node, First, kill),
             Error
     end.
+
+%% kymo's process begins with lists:zipwith/3 (begin_there/4).
+taken_by({ok, {initial_call, {lists, zipwith, 3}}}) -> {error, busy};
+taken_by({ok, undefined}) -> {error, busy};
+taken_by({ok, _}) -> {error, name_taken};
+%% A function whose name is not known here.
+taken_by({error, {bad_node, _}}) -> {error, name_taken};
+taken_by({error, _} = Error) -> Error.
 
 ready({_, First, Monitor, Wait} = Link, Tag) ->
     receive

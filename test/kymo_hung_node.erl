@@ -9,7 +9,7 @@
 %% In the node.
 -export([main/0, seen/0, glanced/0, spin/1, hogs/2, many/1, opened/2, dirty/1, fill/2, suspend/1, resume/1, on/2, kill_all/1]).
 -export([traces/1, traced/1, traces_new/0, watch_limit/0, limits_seen/0]).
--export([fill_atoms/1, fill_processes/1, fill_ports/1, fill_tables/1, fill_files/1, hold_files/0, named/1, known/0, link_new/1, kill_new/1, delete_kymo/1, collect/0, connections/0]).
+-export([fill_atoms/1, fill_processes/1, fill_ports/1, fill_tables/1, fill_files/1, hold_files/0, named/1, unload_slowly/0, known/0, link_new/1, kill_new/1, delete_kymo/1, collect/0, connections/0]).
 
 -record(hung, {port :: port(), name :: string(), pid :: string(), socket :: gen_udp:socket(), to :: inet:port_number()}).
 
@@ -292,6 +292,18 @@ named(Name) ->
     Pid = spawn(fun wait/0),
     true = register(Name, Pid),
     [Pid].
+
+%% A process that began as kymo's does, and that ends a second after a command has connected.
+unload_slowly() ->
+    Pid = spawn(lists, zipwith, [fun erlang:apply/2, [fun ends_after_connection/0], [[]]]),
+    true = register(kymo_attach, Pid),
+    ok.
+
+ends_after_connection() ->
+    case erlang:nodes(connected) of
+        [] -> receive after 10 -> ends_after_connection() end;
+        _ -> receive after 1000 -> ok end
+    end.
 
 %% What a process does to all those that have started since it looked.
 known() ->
