@@ -12,12 +12,12 @@ from shed;
 -- where the budget began to leave out runs. A behaviour of OTP is idle where it waits for the next message.
 create temp table places as
 with shed_runs as materialized (
-    select from_ns from shed where events = 'running'
+    select from_ns, coalesce(to_ns, recording_end_ns()) as to_ns from shed where events = 'running'
 ), outs as (
     select pid, out_function, duration_ns, dirty,
            case when exited or end_ns is null then 0
                 else min(lead(start_ns, 1, recording_end_ns()) over (partition by pid order by start_ns),
-                         coalesce((select min(from_ns) from shed_runs where from_ns >= end_ns), recording_end_ns())) - end_ns
+                         coalesce((select min(max(from_ns, end_ns)) from shed_runs where to_ns >= end_ns), recording_end_ns())) - end_ns
            end as waiting_ns
     from running
 )
