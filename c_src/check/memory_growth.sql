@@ -1,12 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- A kind of memory of the node that grows, with the processes that ran most, or that hold ever more binaries.
--- Means of the first and the last third of the recording differ by at least a tenth and 256 KiB per second.
+-- Means of the first and the last third of the recording differ by at least a tenth and 256 KiB per second, a fifth of it after the second third.
 with bounds as materialized (
     select min(time_ns) as first, (max(time_ns) - min(time_ns)) / 3 as third, max(time_ns) as last
     from counters where counter = 'memory_total'
 ), means as materialized (
     select counter,
            avg(value) filter (where time_ns <= first + third) as before,
+           avg(value) filter (where time_ns > first + third and time_ns < last - third) as between_them,
            avg(value) filter (where time_ns >= last - third) as after,
            (max(third) * 2) / 1e9 as seconds
     from counters, bounds
@@ -35,4 +36,6 @@ select printf('The memory of %s grows by %s per second, to %s',
        min(0.9, 0.3 + (means.after - means.before) / means.after) as weight,
        'info REC' as more
 from means, busiest, largest, holder
-where seconds >= 0.5 and means.after - means.before >= 262144 * seconds and means.after - means.before >= means.before / 10;
+where seconds >= 0.5 and means.after - means.before >= 262144 * seconds and means.after - means.before >= means.before / 10
+  -- It also grows from the second third to the last: one step is no growth.
+  and (between_them is null or (means.after - between_them) * 5 >= means.after - means.before);
