@@ -12,7 +12,7 @@
 
 all() ->
     [nothing, quoted, crash_loop, deadlock, processes, memory, blocked, stuck, pool, slow, port, output, acceptor, literals, collections, copies,
-     inspector, long_runs, atoms, cpu, sender, mailbox, own_rules, wrong_rules, usage, documented,
+     inspector, long_runs, atoms, cpu, sender, mailbox, burst, one_long_run, one_step, files, commands_port, own_rules, wrong_rules, usage, documented,
      node_with_problem, node_without, node_by_pid, node_interrupted, rules_before_node, wrong_node, node_usage].
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -463,6 +463,96 @@ fills() ->
     true = register(check_full, Pid),
     _ = [Pid ! N || N <- lists:seq(1, 3000)],
     ok.
+
+%% ---- no problem ------------------------------------------------------------------------
+
+%% A mailbox that was long and is empty.
+burst(Config) -> not_found([<<"mailbox">>], recorded(drains, Config)).
+
+drains() ->
+    Pid = spawn(fun() -> receive go -> drain() end end),
+    _ = [Pid ! N || N <- lists:seq(1, 3000)],
+    receive after 200 -> ok end,
+    Pid ! go,
+    ok.
+
+drain() -> receive _ -> drain() end.
+
+%% One run that the runtime reports, because a BIF did not yield for once.
+one_long_run(Config) ->
+    Dir = recorded(runs_long_once, Config),
+    {0, Text} = kymo_cli:run(["sql", "-q", "--csv", Dir, "select count(*) from system_monitor where kind = 'long_schedule'"]),
+    ?assertEqual("1", lists:last(string:lexemes(unicode:characters_to_list(Text), [$\r, $\n, "\r\n"]))),
+    not_found([<<"reports">>], Dir).
+
+runs_long_once() ->
+    {Pid, Monitor} = spawn_monitor(fun() -> run_long_once([]) end),
+    receive {'DOWN', Monitor, process, Pid, normal} -> ok end.
+
+%% Each run takes twice as long as the one before.
+run_long_once(Shared) ->
+    receive after 1 -> ok end,
+    case timer:tc(fun() -> erts_debug:flat_size(Shared) end) of
+        {Us, _} when Us > 110000 -> ok;
+        _ -> run_long_once([Shared | Shared])
+    end.
+
+%% Memory that grows once, and stays.
+one_step(Config) -> not_found([<<"memory_growth">>], recorded(grows_once, Config)).
+
+grows_once() ->
+    _ = spawn(fun() ->
+        receive after 300 -> ok end,
+        Binary = binary:copy(<<0>>, 100000000),
+        receive {stop, Pid} -> Pid ! Binary end
+    end),
+    ok.
+
+%% A server that reads files on dirty schedulers: it does not wait for messages there.
+files(Config) ->
+    Dir = recorded(reads_files, Config),
+    [Finding] = of_rule(<<"queueing">>, findings(Dir)),
+    ?assertMatch({match, _}, re:run(Finding, "check_files.* spends .* in prim_file:read_info_nif/2, on a dirty scheduler or waiting for one")).
+
+reads_files() ->
+    {ok, File} = file:get_cwd(),
+    Pid = spawn(fun() -> read_files(File) end),
+    true = register(check_files, Pid),
+    Call = fun Call() ->
+        Ref = monitor(process, Pid),
+        Pid ! {'$gen_call', {self(), Ref}, go},
+        receive {Ref, ok} -> true = demonitor(Ref) end,
+        Call()
+    end,
+    _ = [spawn(Call) || _ <- lists:seq(1, 3)],
+    ok.
+
+read_files(File) ->
+    receive
+        {'$gen_call', {Client, Ref}, go} ->
+            _ = [file:read_file_info(File, [raw]) || _ <- lists:seq(1, 500)],
+            Client ! {Ref, ok},
+            read_files(File)
+    end.
+
+%% Where a process commands a port, a run ends too: not in the BIF that was called last.
+commands_port(Config) ->
+    Dir = recorded(writes_to_port, Config),
+    [Finding] = of_rule(<<"cpu_hog">>, findings(Dir)),
+    ?assertMatch({match, _}, re:run(Finding, "check_writer uses .* its runs end mostly in ")),
+    ?assertEqual(nomatch, string:find(Finding, "erlang:put/2")).
+
+writes_to_port() ->
+    _ = spawn(fun() ->
+        true = register(check_writer, self()),
+        write_to_port(open_port({spawn_executable, "/bin/cat"}, [binary]))
+    end),
+    ok.
+
+write_to_port(Port) ->
+    _ = put(size, erts_debug:flat_size(lists:seq(1, 100000))),
+    Port ! {self(), {command, <<"abc">>}},
+    receive {Port, {data, _}} -> write_to_port(Port) end.
 
 %% ---- rules -----------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ with used as materialized (
 ), those as materialized (
     select kind, pid, name, running_ns, sent from found join names using (kind) join processes using (pid)
 ), tops as materialized (
-    select kind, function, ns, row_number() over (partition by kind order by ns desc) as nth from ran where kind in (select kind from found)
+    select kind, function, ns, row_number() over (partition by kind order by ns desc) as nth from ran
+    where kind in (select kind from found) and function is not null
 ), modules as materialized (
     select kind, substr(function, 1, instr(function, ':') - 1) as module, total(ns) as ns,
            row_number() over (partition by kind order by total(ns) desc) as nth
@@ -31,8 +32,9 @@ select printf('%s uses %.1f of %d processors; its runs end mostly in %s (of its 
                                       (select name from those k where k.kind = found.kind order by running_ns desc limit 1)) end
                from those where those.kind = found.kind),
               processors, schedulers,
-              (select group_concat(printf('%s %.0f %%', function, 100.0 * tops.ns / found.ns), ', ')
-               from tops where tops.kind = found.kind and (nth = 1 or nth <= 3 and tops.ns * 20 >= found.ns)))
+              coalesce((select group_concat(printf('%s %.0f %%', function, 100.0 * tops.ns / found.ns), ', ')
+                        from tops where tops.kind = found.kind and (nth = 1 or nth <= 3 and tops.ns * 20 >= found.ns)),
+                       'functions that are not known'))
            || case when (select total(tops.ns) from tops where tops.kind = found.kind and nth <= 3) * 4 < 3 * found.ns
                    then (select '. By module: ' || group_concat(printf('%s %.0f %%', module, 100.0 * modules.ns / found.ns), ', ')
                          from modules where modules.kind = found.kind and nth <= 4 and modules.ns * 20 >= found.ns) else '' end

@@ -13,7 +13,7 @@ with long as materialized (
 select printf('%s%s for %s on average without a break, %d times, from %s to %s: in a function that does not yield, such as a NIF or the '
               || 'sending of a large message, or in large garbage collections. The scheduler runs nothing else then', name,
               case processes when 1 then ' runs' else printf(' and %d more run', processes - 1) end, duration(ns / n), n,
-              coalesce(in_function, 'an unknown function'), long.function) as finding,
+              coalesce(in_function, 'an unknown function'), coalesce(long.function, 'an unknown function')) as finding,
        min(0.9, 0.3 + 0.5 * most / recorded_ns()) as weight,
        'sql REC "select * from running where duration_ns > 10e6"' as more
 from long join names using (pid) left join begun on begun.function = long.function and nth = 1;

@@ -8,20 +8,14 @@ with queues as materialized (
     where kind in ('call', 'io') and duration_ns >= 1e6 and queued_ns is not null
     group by server_pid
     having n >= 10 and part >= 0.5 and max(ahead) >= 2
-), waits as materialized (
-    select pid, function, waiting_ns as ns, row_number() over (partition by pid order by waiting_ns desc) as nth
-    from places where pid in (select server_pid from queues) and not idle
 )
 select printf('Requests to %s queue: %d requests%s waited %s on average behind up to %d others, %.0f %% of their duration. '
               || 'It handles one in %s', coalesce(names.name, server), n,
               case when io = n then ' for I/O (io:format and the like: it is the group leader or the device)' else '' end,
               duration(queued_ns), ahead, 100.0 * part, duration(handling_ns))
-           || case when waits.function is null then ''
-                   else printf(', and waits in %s for %.0f %% of the time', waits.function, 100.0 * waits.ns / recorded_ns())
-                        || coalesce(', ' || woken.by, '') end as finding,
+           || coalesce(', and ' || longest.words, '') as finding,
        min(0.9, 0.3 + part / 2) as weight,
        'requests REC --tree' as more
 from queues
-left join waits on waits.pid = server_pid and nth = 1 and waits.ns * 5 >= recorded_ns()
-left join woken on woken.pid = server_pid and woken.function = waits.function
+left join longest on longest.pid = server_pid and longest.ns * 5 >= recorded_ns()
 left join names on names.pid = server_pid;

@@ -5,22 +5,16 @@ with slow as materialized (
     select server_pid, server, count(*) as n, avg(handling_ns) as ns, total(kind = 'io') as io
     from requests where kind in ('call', 'io') and handling_ns is not null
     group by server_pid having n >= 3 and ns >= 5e7 and total(handling_ns) * 2 >= total(duration_ns)
-), waits as materialized (
-    select pid, function, waiting_ns as ns, row_number() over (partition by pid order by waiting_ns desc) as nth
-    from places where pid in (select server_pid from slow) and not idle
 ), ran as materialized (
     select pid, total(running_ns + dirty_ns) as ns from places where pid in (select server_pid from slow) group by pid
 )
 select printf('%s takes %s to handle %s, on average of %d; it runs for %.0f %% of the time', coalesce(names.name, server), duration(slow.ns),
               case when io = n then 'an I/O request (io:format and the like: it is the group leader or the device)' else 'a request' end, n,
               100.0 * coalesce(ran.ns, 0) / recorded_ns())
-           || case when waits.function is null then ''
-                   else printf(', and waits in %s for %.0f %%', waits.function, 100.0 * waits.ns / recorded_ns())
-                        || coalesce(', ' || woken.by, '') end as finding,
+           || coalesce(', and ' || longest.words, '') as finding,
        min(0.9, 0.3 + 0.6 * n * slow.ns / recorded_ns()) as weight,
        'requests REC' as more
 from slow
 left join ran on ran.pid = server_pid
-left join waits on waits.pid = server_pid and nth = 1 and waits.ns * 20 >= recorded_ns()
-left join woken on woken.pid = server_pid and woken.function = waits.function
+left join longest on longest.pid = server_pid and longest.ns * 20 >= recorded_ns()
 left join names on names.pid = server_pid;
