@@ -3,8 +3,8 @@
 %% starts this module in a runtime of its own.
 %%
 %% The arguments after `-extra' have the form `Key=Value'. Standard input is a pipe from the
-%% program: the byte `s' requests a snapshot, any other byte the end of the recording; end of
-%% file means that the program is gone. The exit status becomes that of the program.
+%% program: the byte `s' requests a snapshot, `q' the end of this command at once, any other byte the end of
+%% the recording; end of file means that the program is gone. The exit status becomes that of the program.
 -module(kymo_attach).
 
 -export([main/0]).
@@ -347,6 +347,7 @@ session_options(Node, Nodes, Process, Begun, Args) ->
         wait => Timeout,
         selects => value("selects", Args) =:= "true",
         watch => Watch,
+        temporary => value("temporary", Args) =:= "true",
         priv => value("priv", Args),
         folders => [folder(Dir) || Dir <- values("node_dir", Args)],
         output =>
@@ -380,7 +381,7 @@ loop(_, _, #main{sessions = Sessions, status = Status}) when map_size(Sessions) 
 loop(Port, Cookies, #main{sessions = Sessions} = S) ->
     receive
         {Port, {data, Keys}} ->
-            [Session ! wish(Key) || Key <- binary_to_list(Keys), Session <- maps:keys(Sessions)],
+            [Session ! Wish || Key <- binary_to_list(Keys), Wish <- wishes(Key), Session <- maps:keys(Sessions)],
             loop(Port, Cookies, S);
         {Port, eof} ->
             [Session ! abort || Session <- maps:keys(Sessions)],
@@ -436,8 +437,9 @@ say_steps(#main{steps = Steps, terminal = Terminal} = S) ->
     ),
     S#main{steps = Said}.
 
-wish($s) -> snapshot;
-wish(_) -> stop.
+wishes($s) -> [snapshot];
+wishes($q) -> [drop, abort];
+wishes(_) -> [stop].
 
 failed(Status, #main{status = Before} = S) -> S#main{status = max(Status, Before)}.
 

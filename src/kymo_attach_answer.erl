@@ -39,6 +39,7 @@ is_right(progress, #{state := State, bytes := Bytes} = Info) ->
 is_right(stop, Info) -> are_sums(Info);
 is_right(snapshot, Dir) -> is_path(Dir);
 is_right(is_kept, Kept) -> is_boolean(Kept);
+is_right(is_held, Held) -> is_boolean(Held);
 is_right({files, _}, Files) ->
     length(Files) =< ?MAX_FILES andalso lists:all(fun is_file/1, Files) andalso
         lists:sum([Size || {_, Size} <- Files]) =< ?MAX_SIZE andalso

@@ -14,6 +14,7 @@
 status({write, _, _}) -> ?WRITE;
 status({copy, _, _}) -> ?WRITE;
 status({no_snapshot, _, _}) -> ?WRITE;
+status({dropped, Why}) -> status(Why);
 status({stays, Why, _, _}) -> status(Why);
 status({not_empty, _}) -> ?WRITE;
 status({in_use, _}) -> ?WRITE;
@@ -253,6 +254,9 @@ format(name_taken) ->
     "just starting, end that one";
 format(in_use) ->
     "another kymo command is attached to the node: end it first";
+format(unfetched) ->
+    "an earlier kymo command ended before it had fetched its recording, which stays in the node for ten minutes: "
+    "'kymo attach --detach NODE -o DIR' fetches it, and 'kymo attach --detach NODE' removes it";
 format(not_attached) ->
     "no recorder was left in the node with --keep: 'kymo attach --list-recorders NODE' lists all recorders";
 format({other_kymo, M}) ->
@@ -370,6 +374,13 @@ format({watch, Line}) ->
     ["the triggers: ", Line];
 format({watch_ended, Status}) ->
     io_lib:format("the triggers no longer fire: kymo watch ended with status ~b", [Status]);
+format({dropped, {copy, File, Why}}) ->
+    io_lib:format(
+        "~ts: ~ts; the recording was removed from the node: ~ts",
+        [File, file:format_error(Why), dropped_remedy(Why)]
+    );
+format({dropped, aborted}) ->
+    [format(aborted), "; when the node goes on, it removes everything that was sent to it"];
 format(aborted) ->
     "ended early; nothing was fetched";
 format(already_stopped) ->
@@ -386,6 +397,7 @@ step(start) -> "starting to record";
 step(snapshot) -> "taking a snapshot";
 step(stop) -> "ending the recording";
 step(fetch) -> "fetching the recording";
+step(dropped) -> "fetching the recording";
 step(finish) -> "removing kymo from the node";
 step(answer) -> "waiting for an answer".
 
@@ -405,7 +417,7 @@ left_behind(finish) -> "the recording was fetched; the node removes everything w
 left_behind(stop) ->
     "when it goes on, the recording stays in the node for ten minutes, or, with --keep, until it is fetched: "
     "'kymo attach --detach NODE -o DIR' copies it";
-left_behind(Step) when Step =:= load; Step =:= start -> "the node removes everything that was sent to it when it goes on";
+left_behind(Step) when Step =:= load; Step =:= start; Step =:= dropped -> "the node removes everything that was sent to it when it goes on";
 left_behind(_) -> "".
 
 interrupted({disconnected, Dir}) ->
@@ -422,6 +434,9 @@ names(Modules) -> io_lib:format("its modules ~ts are", [lists:join(", ", [io_lib
 
 remedy(Why) when Why =:= enospc; Why =:= edquot -> "free some space";
 remedy(_) -> "choose another folder".
+
+dropped_remedy(Why) when Why =:= enospc; Why =:= edquot -> "free some space, or name a folder on another disk with -o or TMPDIR";
+dropped_remedy(_) -> "name another folder with -o".
 
 epmd_port() -> os:getenv("ERL_EPMD_PORT", "4369").
 

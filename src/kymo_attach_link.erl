@@ -3,7 +3,7 @@
 %% that runs in the recorded node: loads it there, sends requests, and waits for its end.
 -module(kymo_attach_link).
 
--export([connect/3, open/3, reopen/2, ask/4, call_there/3, load/2, call/2, cast/2, receive_answer/2, finish/1, again/3, sweep/4]).
+-export([connect/3, open/3, reopen/2, why_busy/2, ask/4, call_there/3, load/2, call/2, cast/2, receive_answer/2, finish/1, again/3, sweep/4]).
 -export([within/2, waiting/2]).
 -export_type([t/0, wait/0, error/0]).
 
@@ -35,6 +35,8 @@
     | unloading
     | name_taken
     | in_use
+    %% The recording of a command that has ended is still there.
+    | unfetched
     | not_attached
     | {other_kymo, module()}
     | {old_code, module()}
@@ -373,6 +375,21 @@ kept(Link) ->
         {error, bad_request} -> {error, {other_kymo, kymo_attach_node}};
         {error, disconnected} -> {error, not_attached};
         {error, _} = Error -> Error
+    end.
+
+%% @doc Why the node is busy: something was left there, or another command is attached.
+-spec why_busy(node(), wait()) -> busy | in_use | unfetched | error().
+why_busy(Node, Wait) ->
+    case reopen(Node, Wait) of
+        {ok, Link} ->
+            case call(Link, is_held) of
+                {ok, true} -> unfetched;
+                _ -> busy
+            end;
+        {error, in_use} -> in_use;
+        %% It is being removed, or has just begun.
+        {error, Why} when Why =:= not_attached; element(1, Why) =:= no_answer -> in_use;
+        {error, Why} -> Why
     end.
 
 %% @doc The same connection with another limit for its requests.

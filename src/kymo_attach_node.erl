@@ -58,6 +58,8 @@
     | keep
     | {hold, Ms :: non_neg_integer()}
     | is_kept
+    %% Whether that is for a while only, until another command fetches the recording.
+    | is_held
     %% Removes what killed processes of a recorder with this specification have left.
     | {clear_left, kymo:trace_spec()}
     | finish.
@@ -270,6 +272,8 @@ serve(keep, _, S) ->
     {ok, kept(S)};
 serve(is_kept, _, #guard{attacher = Attacher} = S) ->
     {{ok, Attacher =:= none}, S};
+serve(is_held, _, #guard{held = Held} = S) ->
+    {{ok, Held =/= none}, S};
 serve({clear_left, Spec}, _, S) ->
     {clear_left(Spec), S};
 serve(_, _, S) ->

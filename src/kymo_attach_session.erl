@@ -8,7 +8,8 @@
 %% snapshots), `{left_out, N}' (firings without a snapshot), `{warning, Error}', `{fetching,
 %% Info}', `unloading' (nothing of kymo is left but modules, which the node removes by itself), `interrupted' (it connects again to fetch the rest), and last `{done, Result}' or
 %% `{failed, Error}'. Receives the messages `stop' (end the recording and fetch it), `snapshot' (of a
-%% recorder that stays) and `abort' (leave at once).
+%% recorder that stays) and `abort' (leave at once; after `drop', without leaving a recording that this command has
+%% begun in the node).
 -module(kymo_attach_session).
 
 -include_lib("kernel/include/file.hrl").
@@ -24,6 +25,8 @@
     %% An option that selects what is recorded was given.
     selects := boolean(),
     watch := kymo_attach_watch:plan(),
+    %% Nobody fetches the recording if this command does not.
+    temporary := boolean(),
     priv := file:filename_all(),
     folders := [file:filename_all()],
     %% The folder for the recording; created by this module.
@@ -40,10 +43,14 @@
 
 -export_type([step/0]).
 
--type step() :: connect | ask | load | start | snapshot | stop | fetch | finish | answer.
+%% `dropped': of a recording that is not held for another command.
+-type step() :: connect | ask | load | start | snapshot | stop | fetch | dropped | finish | answer.
 
 %% A recording that was not fetched completely stays in the node for so many milliseconds.
 -define(HOLD, 600000).
+
+%% How long to wait until a recording that is given up is removed from the node.
+-define(DROP_WAIT, 2000).
 
 %% How long to wait for the numbers that the progress shows.
 -define(PROGRESS_WAIT, 2000).
@@ -83,18 +90,53 @@
 
 %% @doc Records until `for' is over or a `stop', fetches the recording, and leaves.
 -spec record(pid(), options()) -> ok.
-record(Main, #{node := Node} = Options) ->
+record(Main, Options) ->
     run(Main, Options, fun() ->
         with_output(Options, fun(Output) ->
             {Link, Dir} = started(Main, Options),
-            Triggered = unicode:characters_to_list([Output, ".triggered"]),
-            Work = watching(Options, work(Main, Options, Link, Dir, Triggered)),
-            ok = recorded(Work, Options),
-            step(Main, Node, stop, fun() -> ok(kymo_attach_link:call(Link, {hold, ?HOLD})) end),
-            {Stopped, Left} = stopped(Main, Link, Dir, Output, Options),
-            fetched(Main, Left, Dir, Output, Stopped, Options)
+            _ = put({?MODULE, link}, Link),
+            try
+                recorded_to(Output, Main, Link, Dir, Options)
+            catch
+                throw:{error, Why} -> throw({error, given_up(Why, Dir, Output, Options)})
+            end
         end)
     end).
+
+recorded_to(Output, Main, Link, Dir, #{node := Node} = Options) ->
+    Triggered = unicode:characters_to_list([Output, ".triggered"]),
+    Work = watching(Options, work(Main, Options, Link, Dir, Triggered)),
+    ok = recorded(Work, Options),
+    step(Main, Node, stop, fun() -> ok(kymo_attach_link:call(Link, {hold, hold(Options)})) end),
+    {Stopped, Left} = stopped(Main, Link, Dir, Output, Options),
+    fetched(Main, Left, Dir, Output, Stopped, Options).
+
+%% Long enough to connect again.
+hold(#{temporary := true, wait := Wait}) -> Wait;
+hold(_) -> ?HOLD.
+
+%% The node holds what was not fetched, for another command. Here, none will come for it, or the user has
+%% ended this command at once.
+given_up(disconnected, _, _, _) ->
+    disconnected;
+given_up(Why, Dir, Output, #{node := Node, temporary := Temporary}) ->
+    case is_dropped() orelse Temporary of
+        true ->
+            kymo_attach_copy:remove(Node, Dir, Output),
+            Link = kymo_attach_link:waiting(get({?MODULE, link}), {each, ?DROP_WAIT}),
+            dropped(Why, kymo_attach_link:finish(Link));
+        false ->
+            Why
+    end.
+
+is_dropped() -> receive drop -> true after 0 -> false end.
+
+dropped({held, Why, _}, Finished) -> dropped(Why, Finished);
+dropped(aborted, {error, {no_answer, _}}) -> {dropped, aborted};
+dropped({no_answer, _}, _) -> {no_answer, dropped};
+dropped({stays, {copy, File, Why}, _, _}, _) -> {dropped, {copy, File, Why}};
+dropped({stays, Why, _, _}, _) -> Why;
+dropped(Why, _) -> Why.
 
 work(Main, #{node := Node, os_pid := Pid, watch := Plan}, Link, Dir, Triggered) ->
     #work{main = Main, node = Node, os_pid = Pid, link = Link, dir = Dir, triggered = Triggered, plan = Plan}.
@@ -372,7 +414,10 @@ started(Main, #{node := Node, priv := Priv, folders := Folders, start := Start, 
     Link = step(Main, Node, load, fun() ->
         ok(kymo_attach_room:check(Node, until(Options))),
         ok(kymo_attach_machine:check(Node, Priv, until(Options))),
-        value(kymo_attach_link:open(Node, #{token => token(), folders => Folders}, until(Options)))
+        case kymo_attach_link:open(Node, #{token => token(), folders => Folders}, until(Options)) of
+            {error, busy} -> throw({error, kymo_attach_link:why_busy(Node, {each, min(Wait, ?DROP_WAIT)})});
+            Opened -> value(Opened)
+        end
     end),
     Limited =
         case Options of
@@ -573,7 +618,9 @@ again(Main, Why, #{node := Node, client := Client, os_pid := Pid, wait := Wait})
             {error, Why};
         _ ->
             case kymo_attach_link:again(Node, Client, {until, erlang:monotonic_time(millisecond) + Wait}) of
-                {ok, Link} -> {ok, kymo_attach_link:waiting(Link, {each, Wait})};
+                {ok, Link} ->
+                    _ = put({?MODULE, link}, Link),
+                    {ok, kymo_attach_link:waiting(Link, {each, Wait})};
                 {error, not_attached} -> {error, not_attached};
                 {error, _} -> {error, Why}
             end

@@ -13,7 +13,7 @@
 -import(kymo_cli, [await_text/2, contains/2]).
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([record/1, slow/1, only_otp_stays/1, interrupt/1, kill_command/1, kill_runtime/1, disconnect/1, second_signal/1, guard_killed/1]).
+-export([record/1, slow/1, only_otp_stays/1, interrupt/1, kill_command/1, kill_runtime/1, disconnect/1, second_signal/1, third_signal/1, unfetched/1, guard_killed/1]).
 -export([keep/1, folder_gone/1, something_else/1, several_nodes/1, busy/1, embedded/1, named_protocol/1, long_names/1, no_epmd/1, tls/1, sent_library/1, noexec/1, other_release/1, container/1,
     sidecar/1, other_user/1]).
 -export([keep_for/1, pid_errors/1]).
@@ -24,7 +24,7 @@
 -export([wrong_cookie/1, no_node/1, bad_pattern/1, output_exists/1, no_folder/1, usage/1, no_dump/1, processes_of_nodes/1, strange_cookie_files/1, cookie_of_node/1, option_files/1, no_connections/1, removed_folder/1, foreign_process/1, strange_folders/1, not_allowed/1, tls_refusals/1, other_port/1, epmd_port/1, folder_stays/1, aborted_wait/1, aborted_snapshot/1, first_killed/1, old_code/1, group_leader_of_node/1, hidden_cookie/1, one_name/1, output_full/1, output_full_kept/1, named_runtime/1, no_standard_error/1, no_listener/1, moved_node/1, other_machine/1]).
 
 all() ->
-    [record, slow, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, guard_killed,
+    [record, slow, only_otp_stays, interrupt, kill_command, kill_runtime, disconnect, second_signal, third_signal, unfetched, guard_killed,
         keep, folder_gone, something_else, several_nodes, busy, embedded, named_protocol, long_names, no_epmd, tls, sent_library, noexec, read_only, other_release, container, sidecar,
         other_user, keep_for, pid_errors,
         progress_line, keep_with_snapshots, keep_without_input, keep_lost, triggers, trigger_limits, triggers_flood, keep_with_triggers, trigger_refusals, triggers_unseen,
@@ -163,7 +163,7 @@ disconnect(Config) ->
         contains(Text, ["connection to the node was lost"])
     end).
 
-%% The node does not answer: the first Ctrl-C keeps waiting for it, the second one does not.
+%% The node does not answer: the first Ctrl-C keeps waiting for it, the second one gives up the recording.
 second_signal(Config) ->
     {Peer, Node} = node_with_work(Config, []),
     Before = warm_look(Peer, Node, Config),
@@ -176,11 +176,56 @@ second_signal(Config) ->
     true = kymo_cli:until(fun() -> pending(os_pid(Command)) =:= [] end),
     signal("INT", os_pid(Command)),
     {6, Text} = kymo_ended(Command),
-    contains(Text, ["killed by signal 9"]),
+    contains(Text, ["nothing was fetched; when the node goes on, it removes everything"]),
     ?assertEqual(false, filelib:is_dir("/proc/" ++ Child)),
+    ?assertEqual(false, filelib:is_file(sub(Config, rec))),
     signal("CONT", Pid),
-    %% The command had asked the node to hold the recording.
-    true = kymo_cli:until(fun() -> element(1, run(["--detach", Node])) =:= 0 end),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% The third one kills the part of the command that waits.
+third_signal(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Command = start(["--functions", "lists:seq/2", "-o", sub(Config, rec), Node]),
+    await_text(Command, "recording"),
+    [Child] = children(os_pid(Command)),
+    signal("STOP", Child),
+    [
+        begin
+            signal("INT", os_pid(Command)),
+            true = kymo_cli:until(fun() -> pending(os_pid(Command)) =:= [] end)
+        end
+     || _ <- [1, 2]
+    ],
+    signal("INT", os_pid(Command)),
+    {6, Text} = kymo_ended(Command),
+    contains(Text, ["killed by signal 9"]),
+    same(Before, Peer, Config),
+    peer:stop(Peer).
+
+%% The command was killed when it was about to fetch the recording: the next one says what is in the node.
+unfetched(Config) ->
+    {Peer, Node} = node_with_work(Config, []),
+    Before = warm_look(Peer, Node, Config),
+    Command = start(["--functions", "lists:seq/2", "-o", sub(Config, rec), Node]),
+    await_text(Command, "recording"),
+    Pid = peer:call(Peer, os, getpid, []),
+    signal("STOP", Pid),
+    signal("INT", os_pid(Command)),
+    [Child] = children(os_pid(Command)),
+    true = kymo_cli:until(fun() -> pending(os_pid(Command)) =:= [] end),
+    signal("KILL", os_pid(Command)),
+    true = kymo_cli:until(fun() -> not filelib:is_dir("/proc/" ++ Child) end),
+    signal("CONT", Pid),
+    Again = ["--for", "10ms", "-o", sub(Config, again), Node],
+    true = kymo_cli:until(fun() ->
+        {6, Text} = run(Again),
+        ?assertEqual(nomatch, string:find(Text, "--keep")),
+        string:find(Text, "ended before it had fetched its recording") =/= nomatch
+    end),
+    {0, _} = run(["--detach", Node]),
+    {0, _} = run(Again),
     same(Before, Peer, Config),
     peer:stop(Peer).
 
@@ -351,7 +396,7 @@ busy(Config) ->
     Command = start(["--events", "running", "-o", sub(Config, rec), Node]),
     await_text(Command, "recording"),
     {6, Text} = run(["--events", "running", "--for", "10ms", "-o", sub(Config, second), Node]),
-    contains(Text, ["already attached to the node"]),
+    contains(Text, ["another kymo command is attached to the node"]),
     ?assertEqual(false, filelib:is_file(sub(Config, second))),
     %% Another command does not end it, either.
     {6, Text2} = run(["--detach", Node]),

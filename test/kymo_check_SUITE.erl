@@ -706,6 +706,8 @@ node_interrupted(Config) ->
         {args, ["check" | reached(["--for", "1h", "-o", Out, Name])]}, exit_status, stderr_to_stdout, binary, hide
     ]),
     ok = kymo_cli:await_text(Port, ": recording "),
+    %% This much should be recorded.
+    receive after 1000 -> ok end,
     "" = kymo_hung_attach:interrupt(Port),
     {Status, Text} = kymo_cli:collect(Port, 60000),
     ?assertNotEqual(nomatch, string:find(Text, ["the recording is in ", Out])),

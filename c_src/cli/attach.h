@@ -3,8 +3,8 @@
  * Running the Erlang half of `kymo attach` (src/kymo_attach.erl): one child process, the
  * user's erl, with a pipe as its standard input.
  *
- * The first SIGINT, SIGTERM or SIGHUP makes the child end the recording and fetch it; a
- * second one kills the child. If this process ends for any reason, the pipe is closed, and
+ * The first SIGINT, SIGTERM or SIGHUP makes the child end the recording and fetch it, a second
+ * one give it up and remove it from the node; a third one kills the child. If this process ends for any reason, the pipe is closed, and
  * the child disconnects at once. In all cases the part of kymo in the node cleans up.
  */
 #ifndef KYMO_CLI_ATTACH_H
@@ -35,9 +35,9 @@ char *attach_home(void);
  * input requests a snapshot from the child, and Ctrl-D on a terminal the end. A cookie that is not
  * NULL is passed in the environment, where other users cannot read it. With pid, the child joins the
  * network and host name namespaces of that process; this needs privileges unless they are the
- * namespaces of this process. Returns the exit status of the child, or KYMO_EXIT_NODE after a
- * message if the child cannot be run or was killed. */
-int attach_run(char *const *args, const char *cookie, const char *pid, bool lines);
+ * namespaces of this process. *interrupted becomes true if a signal asked for the end. Returns the exit
+ * status of the child, or KYMO_EXIT_NODE after a message if the child cannot be run or was killed. */
+int attach_run(char *const *args, const char *cookie, const char *pid, bool lines, bool *interrupted);
 
 /* The parts of attach_run, for callers that wait in another way. attach_child starts args[0]
  * with this signal mask and with `fds` as its standard input, output and error (negative: those

@@ -125,6 +125,7 @@ int attach_options_for(struct attach_options *a, const char *value)
                          "--for takes a time from 1ms to 596h, such as 500ms, 10s or 5m, not '%s'", value);
     snprintf(ms, sizeof ms, "%" PRId64, ns / 1000000);
     attach_args_pair(&a->child, "for", ms);
+    a->for_ns = ns;
     a->given = a->selects = true;
     return KYMO_EXIT_OK;
 }
@@ -222,11 +223,12 @@ bool attach_has_modules(const char *home)
 }
 
 int attach_options_run(const struct attach_options *a, const char *action, const char *output, bool quiet,
-                       bool lines, char **nodes)
+                       bool lines, char **nodes, bool *interrupted)
 {
     struct attach_args args = {0};
     int status = KYMO_EXIT_NODE;
     char *home = attach_home();
+    *interrupted = false;
     if (home == NULL)
         return cli_fail(status, "the folder of this program: %s", strerror(errno));
     if (attach_has_modules(home)) {
@@ -235,7 +237,7 @@ int attach_options_run(const struct attach_options *a, const char *action, const
         if (output != NULL)
             attach_args_pair(&args, "output", output);
         status = args.failed ? cli_fail(KYMO_EXIT_MEMORY, "out of memory")
-                             : attach_run(args.list, a->cookie, a->pid, lines);
+                             : attach_run(args.list, a->cookie, a->pid, lines, interrupted);
     }
     attach_args_free(&args);
     free(home);

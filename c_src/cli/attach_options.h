@@ -9,6 +9,7 @@
 #include <getopt.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "attach.h"
 
@@ -21,6 +22,7 @@ struct attach_options {
     bool slow;      /* --slow was given */
     bool events;    /* --events was given */
     bool selects;   /* an option that selects what is recorded was given */
+    int64_t for_ns; /* how long to record; 0: until the end is asked for */
     struct attach_args child;
 };
 
@@ -45,9 +47,10 @@ int attach_options_for(struct attach_options *a, const char *value);
 void attach_options_command(struct attach_args *args, const struct attach_options *a, const char *home,
                             const char *action, char **nodes);
 /* Runs `action` for the nodes until it has ended, as attach_run does. `output` is the folder for
- * recordings, or NULL. Returns an exit status, after a message unless it is KYMO_EXIT_OK. */
+ * recordings, or NULL; *interrupted as of attach_run. Returns an exit status, after a message unless it is
+ * KYMO_EXIT_OK. */
 int attach_options_run(const struct attach_options *a, const char *action, const char *output, bool quiet,
-                       bool lines, char **nodes);
+                       bool lines, char **nodes, bool *interrupted);
 /* True if the Erlang half is installed. Otherwise prints a message. */
 bool attach_has_modules(const char *home);
 

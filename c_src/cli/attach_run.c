@@ -283,19 +283,23 @@ static ssize_t next_signal(int signals, struct signalfd_siginfo *sig, int out, b
 }
 
 /* Forwards signals and lines until the child has ended. */
-static int wait_for(pid_t child, const char *name, int signals, int out, bool lines)
+static int wait_for(pid_t child, const char *name, int signals, int out, bool lines, bool *interrupted)
 {
+    static const char *const wishes[] = {"\n", "q"};
+    enum { WISHES = sizeof wishes / sizeof *wishes };
     int status;
-    bool asked = false;
+    size_t asked = 0;
     for (;;) {
         struct signalfd_siginfo sig;
         if (next_signal(signals, &sig, out, &lines) != (ssize_t)sizeof sig)
             continue;
         if (sig.ssi_signo != SIGCHLD) {
             /* If the child is gone, the code below notices it. */
-            if (asked || write(out, "\n", 1) != 1)
+            if (asked == WISHES || write(out, wishes[asked], 1) != 1)
                 (void)kill(child, SIGKILL);
-            asked = true;
+            else
+                asked++;
+            *interrupted = true;
         } else if (waitpid(child, &status, WNOHANG) == child) {
             break;
         }
@@ -303,10 +307,11 @@ static int wait_for(pid_t child, const char *name, int signals, int out, bool li
     return attach_status(status, name);
 }
 
-int attach_run(char *const *args, const char *cookie, const char *pid, bool lines)
+int attach_run(char *const *args, const char *cookie, const char *pid, bool lines, bool *interrupted)
 {
     int fds[2], fd = -1, status = KYMO_EXIT_NODE;
     sigset_t signals, before;
+    *interrupted = false;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
@@ -323,7 +328,7 @@ int attach_run(char *const *args, const char *cookie, const char *pid, bool line
     if (fd < 0)
         (void)cli_fail(KYMO_EXIT_NODE, "no descriptor for signals: %s", strerror(errno));
     if (child > 0)
-        status = wait_for(child, args[0], fd, fds[1], lines);
+        status = wait_for(child, args[0], fd, fds[1], lines, interrupted);
     if (fd >= 0)
         close(fd);
     close(fds[0]);

@@ -24,6 +24,7 @@ struct run {
     sqlite3 *db;
     struct finding *found;
     size_t n;
+    bool named; /* the name of the recording was printed */
 };
 
 /* ---- functions of SQL ---- */
@@ -252,7 +253,7 @@ static void quote(const char *name, char *to)
 
 /* The command that shows more, with the name of the recording for REC. From malloc; NULL if there is
  * none, none is wanted, or no memory. */
-static char *more_command(const struct run *c, const struct finding *f)
+static char *more_command(struct run *c, const struct finding *f)
 {
     bool shown = f->more != NULL && !c->check->brief;
     const char *at = shown ? strstr(f->more, "REC") : NULL;
@@ -261,6 +262,7 @@ static char *more_command(const struct run *c, const struct finding *f)
     if (text != NULL && dir != NULL && at != NULL) {
         quote(c->dir, dir);
         snprintf(text, size, "kymo %.*s%s%s", (int)(at - f->more), f->more, dir, at + 3);
+        c->named = true;
     } else if (text != NULL) {
         snprintf(text, size, "kymo %s", f->more);
     }
@@ -269,7 +271,7 @@ static char *more_command(const struct run *c, const struct finding *f)
 }
 
 /* Names of processes and functions come from the recording. */
-static void print_text(const struct run *c)
+static void print_text(struct run *c)
 {
     char printable[CLI_NAME_BYTES];
     if (c->n == 0)
@@ -284,10 +286,11 @@ static void print_text(const struct run *c)
     }
 }
 
-static void print_json(const struct run *c)
+static void print_json(struct run *c)
 {
     cli_json_open(NULL, '{');
     cli_json_text("recording", c->dir);
+    c->named = true;
     cli_json_open("findings", '[');
     for (size_t i = 0; i < c->n; i++) {
         char *more = more_command(c, &c->found[i]);
@@ -310,13 +313,36 @@ static void print_json(const struct run *c)
 
 /* ---- a recording ---- */
 
-int check_recording(const struct check *check, const char *dir)
+/* A shorter recording has too few of the node's counters to judge anything. */
+#define SHORTEST_NS INT64_C(250000000)
+
+/* Says so if the recording was interrupted. A signal may also come when it has ended: a recording is a little
+ * shorter than was asked for. */
+static int say_interrupted(const struct check *check, const struct span *span)
+{
+    char length[32], wanted[32];
+    if (check->wanted_ns == 0 || span->length >= check->wanted_ns - check->wanted_ns / 20)
+        return KYMO_EXIT_OK;
+    cli_format_duration(check->wanted_ns, wanted, sizeof wanted);
+    cli_format_duration(span->length, length, sizeof length);
+    if (span->length < SHORTEST_NS)
+        return cli_fail(
+            KYMO_EXIT_NODE,
+            "interrupted after %s of %s: that is too little to judge the node: let it record longer", length,
+            wanted);
+    cli_warn("interrupted after %s of %s: the recording is incomplete", length, wanted);
+    return KYMO_EXIT_OK;
+}
+
+int check_recording(const struct check *check, const char *dir, bool *named)
 {
     struct run run = {.check = check, .dir = dir}, *c = &run;
     struct span span;
     int status = cli_open(dir, &c->r);
     if (status == KYMO_EXIT_OK)
         status = read_span(c->r, dir, &span);
+    if (status == KYMO_EXIT_OK)
+        status = say_interrupted(check, &span);
     if (status == KYMO_EXIT_OK)
         status = cli_sql_open(dir, &c->db);
     if (status == KYMO_EXIT_OK)
@@ -329,6 +355,7 @@ int check_recording(const struct check *check, const char *dir)
         check->json ? print_json(c) : print_text(c);
         status = cli_flush(KYMO_EXIT_OK);
     }
+    *named = c->named && status == KYMO_EXIT_OK;
     if (status == KYMO_EXIT_OK && (check->strict || !check->quiet))
         status = cli_say_incomplete(c->r, check->strict);
     if (status == KYMO_EXIT_OK && c->n > 0)

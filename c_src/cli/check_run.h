@@ -12,9 +12,11 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct check {
     bool json, brief, quiet, strict; /* the options of the same names */
+    int64_t wanted_ns; /* how long a recording that was interrupted should have become; 0: it was not */
     /* Private: the rules of the user's folder. */
     struct check_own {
         char *path, *sql;
@@ -26,9 +28,11 @@ struct check {
  * needs the tables of a recording for that. Returns an exit status, after a message unless it is
  * KYMO_EXIT_OK; call check_free in both cases. */
 int check_read_rules(struct check *c, const char *folder);
-/* Runs all rules on the recording, and prints the findings to standard output. Returns KYMO_EXIT_FINDINGS if
- * there are any, KYMO_EXIT_OK if there is none, or another exit status after a message. */
-int check_recording(const struct check *c, const char *dir);
+/* Runs all rules on the recording, and prints the findings to standard output. *named: whether they name the
+ * recording, and were written. Returns KYMO_EXIT_FINDINGS if there are any, KYMO_EXIT_OK if there is none,
+ * KYMO_EXIT_NODE after a message if the recording was interrupted too early to judge the node, or another exit
+ * status after a message. */
+int check_recording(const struct check *c, const char *dir, bool *named);
 void check_free(struct check *c);
 
 #endif

@@ -218,7 +218,7 @@ int cli_attach(int argc, char **argv)
     int status = options(&a, argc, argv);
     if (status == KYMO_EXIT_OK)
         status = check(&a, argc - optind);
-    bool one = argc - optind <= 1, made = false;
+    bool one = argc - optind <= 1, made = false, interrupted;
     if (status == KYMO_EXIT_OK && !one && a.output != NULL) {
         made = mkdir(a.output, 0700) == 0;
         if (!made && errno != EEXIST)
@@ -226,7 +226,7 @@ int cli_attach(int argc, char **argv)
     }
     if (status == KYMO_EXIT_OK)
         status = attach_options_run(&a.o, action_names[a.action], a.output, a.quiet,
-                                    a.action == KEEP && a.output != NULL, argv + optind);
+                                    a.action == KEEP && a.output != NULL, argv + optind, &interrupted);
     if (made && status != KYMO_EXIT_OK)
         (void)rmdir(a.output); /* succeeds only if it is empty */
     if (status == KYMO_EXIT_OK && a.action != PRINT && a.action != KEEP && a.output != NULL && one &&

@@ -76,28 +76,30 @@ static void remove_folder(const char *dir)
     (void)rmdir(dir);
 }
 
-/* Records the node into the folder, or into a temporary one, which stays if there are findings: their
- * commands read it. */
-static int check_node(const struct check *c, const struct attach_options *o, const char *output, char **nodes)
+/* Records the node into the folder, or into a temporary one, which stays if there are findings and something
+ * names it: their commands read it. */
+static int check_node(struct check *c, struct attach_options *o, const char *output, char **nodes)
 {
     char *own = output == NULL ? temporary_folder() : NULL;
     const char *dir = own != NULL ? own : output;
+    bool interrupted, named = false, remove = true;
     if (dir == NULL)
         return KYMO_EXIT_WRITE;
-    int status = attach_options_run(o, "record", dir, c->quiet, false, nodes);
+    if (own != NULL)
+        attach_args_pair(&o->child, "temporary", "true");
+    int status = attach_options_run(o, "record", dir, c->quiet, false, nodes, &interrupted);
     if (status == KYMO_EXIT_OK) {
-        status = check_recording(c, dir);
-        if (own != NULL && status == KYMO_EXIT_OK)
-            remove_folder(own);
-        else if (!c->quiet)
+        c->wanted_ns = interrupted ? o->for_ns : 0;
+        status = check_recording(c, dir, &named);
+        remove = own != NULL && (status == KYMO_EXIT_OK || status == KYMO_EXIT_NODE ||
+                                 (status == KYMO_EXIT_FINDINGS && c->quiet && !named));
+        if (!remove && (!c->quiet || (own != NULL && !named)))
             cli_warn("the recording is in %s", dir);
-    } else {
-        if (status == KYMO_EXIT_NODE && nodes[0] != NULL && strchr(nodes[0], '@') == NULL)
-            cli_warn("there is no recording '%s', so this is taken for the name of a node", nodes[0]);
-        /* kymo attach removes it, too, if it is empty. */
-        if (own != NULL && rmdir(own) != 0 && errno != ENOENT)
-            cli_warn("what was copied of the recording is in %s", own);
+    } else if (status == KYMO_EXIT_NODE && nodes[0] != NULL && strchr(nodes[0], '@') == NULL) {
+        cli_warn("there is no recording '%s', so this is taken for the name of a node", nodes[0]);
     }
+    if (own != NULL && remove)
+        remove_folder(own);
     free(own);
     return status;
 }
@@ -145,7 +147,7 @@ static int target(const struct attach_options *o, int n, char **args, bool *is_n
 
 static int run(struct arguments *a, int n, char **args)
 {
-    bool is_node = false;
+    bool is_node = false, named;
     if (a->list || a->rule != NULL) {
         if (n > 0 || a->node.given)
             return cli_usage("check", "--list and --print take no recording and no node");
@@ -161,7 +163,8 @@ static int run(struct arguments *a, int n, char **args)
         status = attach_options_for(&a->node, DEFAULT_FOR);
     if (status != KYMO_EXIT_OK)
         return status;
-    return is_node ? check_node(&a->check, &a->node, a->output, args) : check_recording(&a->check, args[0]);
+    return is_node ? check_node(&a->check, &a->node, a->output, args)
+                   : check_recording(&a->check, args[0], &named);
 }
 
 int cli_check(int argc, char **argv)

@@ -305,7 +305,7 @@ static const char attach[] =
     "interrupted, for ten minutes, and --detach -o DIR copies the rest into the same DIR. If\n"
     "the node does not answer, the command prints what its threads do. NODE is name@host, or\n"
     "just the name of a node of this host. Several nodes are recorded into a folder each in\n"
-    "DIR. Ctrl-C ends the recording and copies it.\n"
+    "DIR. Ctrl-C ends the recording and copies it; a second one gives it up.\n"
     "\n"
     "      --for TIME         end the recording after TIME: 10s, 5m, ...\n"
     "      --functions F      record calls of these functions, such as 'lists:_/_', and\n"
