@@ -12,7 +12,7 @@
 
 all() ->
     [nothing, quoted, crash_loop, deadlock, processes, memory, blocked, stuck, pool, slow, port, output, acceptor, literals, collections, copies,
-     inspector, long_runs, atoms, cpu, sender, mailbox, burst, one_long_run, one_step, files, commands_port, own_rules, wrong_rules, usage, documented,
+     inspector, long_runs, atoms, cpu, sender, mailbox, burst, one_long_run, one_step, files, commands_port, one_report, own_rules, wrong_rules, usage, documented,
      node_with_problem, node_without, node_by_pid, node_interrupted, rules_before_node, wrong_node, node_usage].
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -554,17 +554,30 @@ write_to_port(Port) ->
     Port ! {self(), {command, <<"abc">>}},
     receive {Port, {data, _}} -> write_to_port(Port) end.
 
+%% A report that comes once.
+one_report(Config) ->
+    found(<<"reports">>, ["reported large_heap 1 time for check_large"], recorded(grows, Config)).
+
+grows() ->
+    _ = spawn_opt(fun() ->
+        true = register(check_large, self()),
+        true = garbage_collect(),
+        stay()
+    end, [{min_heap_size, 20 bsl 20}]),
+    ok.
+
 %% ---- rules -----------------------------------------------------------------------------
 
 own_rules(Config) ->
     Dir = recorded(idle, Config),
-    Folder = rules(Config, "select 'it took ' || duration(1500000) || ' and ' || bytes(2097152) as finding, "
+    Folder = rules(Config, "select 'it took ' || duration(1500000) || ' and ' || bytes(2097152) || "
+        "' of ' || counted(1, 'process') || ', ' || counted(2.4, 'process') || ', ' || counted(0, 'time') as finding, "
         "recorded_ns() > 5e8 and recording_end_ns() >= recorded_ns() as weight, 'print REC -n 1' as more"),
     Findings = findings(Dir, ["--rules", Folder]),
     Rule = unicode:characters_to_binary(filename:join(Folder, "own.sql")),
     [First] = [F || #{<<"rule">> := R} = F <- Findings, R =:= Rule],
     More = unicode:characters_to_binary(["kymo print ", Dir, " -n 1"]),
-    ?assertMatch(#{<<"finding">> := <<"it took 1.50 ms and 2 MiB">>, <<"weight_percent">> := 100, <<"more">> := More}, First).
+    ?assertMatch(#{<<"finding">> := <<"it took 1.50 ms and 2 MiB of 1 process, 2 processes, 0 times">>, <<"weight_percent">> := 100, <<"more">> := More}, First).
 
 rules(Config, Text) ->
     Folder = filename:join(?config(dir, Config), "rules"),

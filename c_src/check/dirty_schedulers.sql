@@ -12,7 +12,8 @@ with samples as materialized (
            total(duration_ns) / count(distinct thread) as ns
     from running where dirty group by 1
 )
-select printf('%.0f processes wait for a dirty %s scheduler on average', waiting, case counter when 'run_queue_dirty_io' then 'I/O' else 'CPU' end)
+select printf('%s for a dirty %s scheduler on average',
+              case round(waiting) when 1 then '1 process waits' else printf('%.0f processes wait', waiting) end, case counter when 'run_queue_dirty_io' then 'I/O' else 'CPU' end)
            || coalesce('. ' || (select kind from users where users.queue = counter order by ns desc limit 1) || ' uses them most', '') as finding,
        0.7 as weight,
        'stats REC --by role' as more

@@ -15,10 +15,10 @@ with found as materialized (
     where receiver_pid in (select pid from places where function like 'erlang:garbage_collect/_')
     group by collected.kind, receiver_pid
 )
-select printf('%s spend%s %.0f %% of %s running time in garbage collections: %s in %d collections',
+select printf('%s spend%s %.0f %% of %s running time in garbage collections: %s in %s',
               case n when 1 then name else printf('%d processes of %s', n, kind) end, case n when 1 then 's' else '' end,
-              100.0 * gc_ns / running_ns, case n when 1 then 'its' else 'their' end, duration(gc_ns), collections)
-           || coalesce((select printf('. %s asks for collections (erlang:garbage_collect/1), and got %d answers from %s', names.name, asked.n,
+              100.0 * gc_ns / running_ns, case n when 1 then 'its' else 'their' end, duration(gc_ns), counted(collections, 'collection'))
+           || coalesce((select printf('. %s asks for collections (erlang:garbage_collect/1), and got %s from %s', names.name, counted(asked.n, 'answer'),
                                       case found.n when 1 then 'it' else 'them' end)
                         from asked join names using (pid) where asked.kind = found.kind and nth = 1 and asked.n * 2 >= collections), '') as finding,
        min(0.9, gc_ns * 1.0 / recorded_ns()) as weight,

@@ -24,8 +24,8 @@ with heard as materialized (
 ), purged as materialized (
     select total(received) as n from processes where role like 'erts_code_purger%'
 )
-select printf('All processes are searched for old literals, %.0f times per second for %s, with %d answers to erts_literal_area_collector: ',
-              count(*) * 1e9 / (messages_ns - from_ns), duration(avg(took)), avg(answers))
+select printf('All processes are searched for old literals, %.0f times per second for %s, with %s to erts_literal_area_collector: ',
+              count(*) * 1e9 / (messages_ns - from_ns), duration(avg(took)), counted(avg(answers), 'answer'))
            || case when purged.n > 0 then 'code is purged, or persistent terms are replaced or erased'
                    else 'persistent terms are replaced or erased (persistent_term:put/2 or erase/1)' end
            || '. Each process that refers to the old one collects its garbage'

@@ -10,9 +10,9 @@ with long as materialized (
     from running where not dirty and out_function in (select function from long) and pid in (select pid from long)
     group by out_function, in_function
 )
-select printf('%s%s for %s on average without a break, %d times, from %s to %s: in a function that does not yield, such as a NIF or the '
+select printf('%s%s for %s on average without a break, %s, from %s to %s: in a function that does not yield, such as a NIF or the '
               || 'sending of a large message, or in large garbage collections. The scheduler runs nothing else then', name,
-              case processes when 1 then ' runs' else printf(' and %d more run', processes - 1) end, duration(ns / n), n,
+              case processes when 1 then ' runs' else printf(' and %d more run', processes - 1) end, duration(ns / n), counted(n, 'time'),
               coalesce(in_function, 'an unknown function'), coalesce(long.function, 'an unknown function')) as finding,
        min(0.9, 0.3 + 0.5 * most / recorded_ns()) as weight,
        'sql REC "select * from running where duration_ns > 10e6"' as more

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What kymo itself did not record.
 -- Any loss, and any time in which the budget left something out.
-select printf('kymo lost %d events (%s): answers about these times may be incomplete', total(events), cause) as finding,
+select printf('kymo lost %s (%s): answers about these times may be incomplete', counted(total(events), 'event'), cause) as finding,
        0.2 as weight, 'info REC' as more
 from losses where events > 0 group by cause
 union all

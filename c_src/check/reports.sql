@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What the runtime's system monitor reported.
 -- Any report, but for those about processes of kymo, and a single long run below a second, which a busy machine explains.
-select printf('The runtime reported %s %d times for %s%s', kind, count(*), coalesce(process, 'the node'),
+select printf('The runtime reported %s %s for %s%s', kind, counted(count(*), 'time'), coalesce(process, 'the node'),
               case when max(port) is not null then ', port ' || max(port) else '' end)
            || case when max(duration_ns) is null then '' else ', up to ' || duration(max(duration_ns)) end as finding,
        case kind when 'busy_dist_port' then 0.8 when 'busy_port' then 0.7 when 'long_gc' then 0.6 else 0.5 end as weight,

@@ -7,7 +7,9 @@ with samples as materialized (
            max(scheduler) as schedulers
     from counters
 )
-select printf('All %d schedulers are %.0f %% busy, and %.0f processes wait for one on average', schedulers, 100 * busy, waiting) as finding,
+select printf('%s %.0f %% busy, and %s for one on average',
+              case schedulers when 1 then 'The scheduler is' else printf('All %d schedulers are', schedulers) end, 100 * busy,
+              case round(waiting) when 1 then '1 process waits' else printf('%.0f processes wait', waiting) end) as finding,
        min(0.9, busy * waiting / (waiting + schedulers)) as weight,
        'top REC' as more
 from samples

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,23 @@ static void bytes_function(sqlite3_context *ctx, int argc, sqlite3_value **argv)
                         SQLITE_TRANSIENT);
 }
 
+/* counted(n, 'process') is '1 process' or '2 processes'. A number that is not whole is rounded first. */
+static void counted_function(sqlite3_context *ctx, int argc, sqlite3_value **argv)
+{
+    (void)argc;
+    const char *one = (const char *)sqlite3_value_text(argv[1]);
+    if (one == NULL || sqlite3_value_type(argv[0]) == SQLITE_NULL)
+        return;
+    sqlite3_int64 n = llround(sqlite3_value_double(argv[0]));
+    size_t length = strlen(one);
+    bool hisses = length > 0 && strchr("sxh", one[length - 1]) != NULL;
+    char *text = sqlite3_mprintf("%lld %s%s", n, one, n == 1 ? "" : hisses ? "es" : "s");
+    if (text == NULL)
+        sqlite3_result_error_nomem(ctx);
+    else
+        sqlite3_result_text(ctx, text, -1, sqlite3_free);
+}
+
 static void time_function(sqlite3_context *ctx, int argc, sqlite3_value **argv)
 {
     (void)argc;
@@ -82,6 +100,8 @@ static int add_functions(sqlite3 *db, struct span *span)
     int rc = sqlite3_create_function_v2(db, "duration", 1, flags, NULL, duration_function, NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_create_function_v2(db, "bytes", 1, flags, NULL, bytes_function, NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_create_function_v2(db, "counted", 2, flags, NULL, counted_function, NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_create_function_v2(db, "recorded_ns", 0, flags, &span->length, time_function, NULL, NULL,
                                         NULL);

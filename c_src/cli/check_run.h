@@ -5,7 +5,7 @@
  * A rule is a statement of SQL over the tables of a recording. It has the columns finding (a sentence),
  * weight (from 0 to 1, the share of the recording, or of a resource, that is concerned) and more (arguments
  * of kymo that show more; REC stands for the recording). Besides the tables it has the functions of SQLite,
- * and duration(ns), bytes(n), recorded_ns() and recording_end_ns().
+ * and duration(ns), bytes(n), counted(n, word), recorded_ns() and recording_end_ns().
  */
 #ifndef KYMO_CLI_CHECK_RUN_H
 #define KYMO_CLI_CHECK_RUN_H
