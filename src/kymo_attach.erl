@@ -129,7 +129,7 @@ attached(Session, Args) ->
     check_output(Nodes, value("output", Args)),
     Protocol = protocol(Args),
     [check_protocol(Process, Args) || {_, Process} <- Found],
-    Cookies = [{Node, checked(cookie(Process, Args))} || {Node, Process} <- Found],
+    Cookies = [{Node, checked(cookie(Node, Process, Args))} || {Node, Process} <- Found],
     %% Not for the programs that this one starts.
     true = os:unsetenv("KYMO_ATTACH_COOKIE"),
     Client = client(Kind, Protocol, Args),
@@ -264,7 +264,7 @@ check_protocol(#{proto_dist := Protocol, optfile := File}, Args) when Protocol =
 check_protocol(_, _) ->
     ok.
 
-cookie(Process, Args) ->
+cookie(Node, Process, Args) ->
     case {os:getenv("KYMO_ATTACH_COOKIE"), value("cookie_file", Args)} of
         {[_ | _] = Cookie, _} ->
             {Cookie, "--cookie"};
@@ -279,17 +279,43 @@ cookie(Process, Args) ->
                     none -> none;
                     _ -> kymo_attach_proc:cookie(Process)
                 end,
-            first_cookie([Local, kymo_attach_proc:own_cookie()], Process)
+            case [Cookie || Cookie <- [Local, kymo_attach_proc:own_cookie()], Cookie =/= none] of
+                [Cookie | _] -> Cookie;
+                [] -> fail(no_cookie(owner(Node, Process, Args)))
+            end
     end.
 
-first_cookie([none | Others], Process) -> first_cookie(Others, Process);
-first_cookie([Cookie | _], _) -> Cookie;
-first_cookie([], #{uid := Uid}) ->
+no_cookie({ok, Uid}) ->
     case kymo_attach_proc:own_uid() of
-        Uid -> fail(no_cookie);
-        _ -> fail({no_cookie_of, kymo_attach_proc:user(Uid)})
+        Uid -> no_cookie;
+        _ -> {no_cookie_of, kymo_attach_proc:user(Uid)}
     end;
-first_cookie([], none) -> fail(no_cookie).
+no_cookie(none) ->
+    no_cookie.
+
+%% Whose node it is. The process of one that has no name on its command line is found only by its user and root, but its
+%% socket by all.
+owner(_, #{uid := Uid}, _) ->
+    {ok, Uid};
+owner(Node, none, Args) ->
+    [Name, Host] = string:split(atom_to_list(Node), "@"),
+    Found = kymo_attach_link:within(?FOR_ERROR, fun() ->
+        kymo_attach_ports:is_here(Host) andalso
+            case port(Name, Host, Args) of
+                {port, Port, _} -> kymo_attach_ports:owner(Port);
+                _ -> none
+            end
+    end),
+    case Found of
+        {ok, {ok, Uid}} -> {ok, Uid};
+        _ -> none
+    end.
+
+port(Name, Host, Args) ->
+    case value("port", Args) of
+        undefined -> erl_epmd:port_please(Name, Host);
+        Port -> {port, list_to_integer(Port), given}
+    end.
 
 %% What the nodes see of this side. It is not a node (see {@link kymo_attach_wire}).
 client(Kind, Protocol, Args) ->
@@ -445,12 +471,11 @@ failed(Status, #main{status = Before} = S) -> S#main{status = max(Status, Before
 
 session(_, {connected, _}, S) ->
     S;
-session(Node, unloading, S) ->
+session(Node, {unloading, Why}, S) ->
     tell(
         clear(S),
-        "~ts: nothing of kymo runs in the node any more; the node still unloads kymo's modules, for which each of its "
-        "processes must run once per module, and the next 'kymo attach' waits for that",
-        [Node]
+        "~ts: nothing of kymo runs in the node any more; the node still unloads kymo's modules, ~ts, and the next 'kymo attach' waits for that",
+        [Node, kymo_attach_error:unloading(Why)]
     ),
     S;
 session(Node, {silent, Seen}, S) ->

@@ -118,8 +118,8 @@ is_known(system_info, [Key], Number) when
     is_integer(Number) andalso Number >= 0;
 is_known(system_info, _, Text) -> is_text(Text);
 is_known(get_module_info, _, MD5) -> is_binary(MD5);
-is_known(process_info, [_, initial_call], Info) -> 
-    Info =:= undefined orelse (is_tuple(Info) andalso tuple_size(Info) =:= 2 andalso element(1, Info) =:= initial_call);
+is_known(process_info, [_, Item], Info) ->
+    Info =:= undefined orelse (is_tuple(Info) andalso tuple_size(Info) =:= 2 andalso element(1, Info) =:= Item);
 is_known(whereis, _, Registered) -> Registered =:= undefined orelse is_pid(Registered) orelse is_port(Registered);
 is_known(_, _, Value) -> is_boolean(Value).
 

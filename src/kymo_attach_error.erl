@@ -2,7 +2,7 @@
 %% @private Error messages of `kymo attach': the cause and the remedy.
 -module(kymo_attach_error).
 
--export([format/1, status/1, step/1, busy_connect/0]).
+-export([format/1, status/1, step/1, busy_connect/0, unloading/1]).
 
 %% Exit statuses, as documented in kymo.1.
 -define(USAGE, 2).
@@ -81,7 +81,8 @@ format({refused, Node, #{port := Port, tls := Tls}, Source}) ->
         ),
         [io_lib:format("port ~b is that of something else (see --port), ", [Port]) || Port =/= none],
         ["it does not accept the certificate of this command (see --ssl-dist-optfile), " || Tls],
-        "or it has no free process (+P) or file descriptor (ulimit -n) for a connection"
+        "it has no free process (+P) or file descriptor (ulimit -n) for a connection, or something in it ends new processes, "
+        "such as that of a connection"
     ];
 format({ended, Node}) ->
     io_lib:format(
@@ -131,6 +132,12 @@ format({no_answer, epmd}) ->
     );
 format({no_answer, _}) ->
     "the node does not answer";
+format({purger_suspended, Ms}) ->
+    io_lib:format(
+        "the node does not answer (~ts, --timeout ~ts): its process erts_code_purger, which it needs for that, is suspended: resume it, "
+        "or end what has suspended it; ~ts",
+        [step(load), seconds(Ms), left_behind(load)]
+    );
 format({no_answer, Step, Ms, Seen}) ->
     [
         io_lib:format("the node does not answer (~ts, --timeout ~ts): ", [step(Step), seconds(Ms)]),
@@ -244,9 +251,8 @@ format({bad_cookie, Source}) ->
     io_lib:format("the cookie from ~ts is longer than 255 characters: name its file with --cookie-file", [Source]);
 format({internal, Where}) ->
     io_lib:format("internal error, please report it: ~0tp", [Where]);
-format(unloading) ->
-    "the node still unloads the modules of an earlier kymo command, for which each of its processes must run once per "
-    "module: try again later, or raise --timeout";
+format({unloading, Why}) ->
+    ["the node still unloads the modules of an earlier kymo command, ", unloading(Why), [": try again later, or raise --timeout" || Why =:= slow]];
 format(busy) ->
     "kymo is already attached to the node: 'kymo attach --detach NODE' ends a recorder left by --keep";
 format(name_taken) ->
@@ -405,6 +411,11 @@ lost_or_ended() -> "the connection to the node was lost, a process of the node e
 
 seconds(Ms) when Ms rem 1000 =:= 0 -> io_lib:format("~bs", [Ms div 1000]);
 seconds(Ms) -> io_lib:format("~bms", [Ms]).
+
+%% @doc What the node needs to unload modules.
+-spec unloading(kymo_attach_link:unloading()) -> string().
+unloading(slow) -> "for which each of its processes must run once per module";
+unloading(suspended) -> "for which it needs its process erts_code_purger, which is suspended: resume it, or end what has suspended it".
 
 %% @doc Why a busy node takes long to accept a connection.
 -spec busy_connect() -> string().

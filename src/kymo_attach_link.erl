@@ -3,15 +3,18 @@
 %% that runs in the recorded node: loads it there, sends requests, and waits for its end.
 -module(kymo_attach_link).
 
--export([connect/3, open/3, reopen/2, why_busy/2, ask/4, call_there/3, load/2, call/2, cast/2, receive_answer/2, finish/1, again/3, sweep/4]).
+-export([connect/3, open/3, reopen/2, why_busy/2, why_unloading/1, ask/4, call_there/3, load/2, call/2, cast/2, receive_answer/2, finish/1, again/3, sweep/4]).
 -export([within/2, waiting/2]).
--export_type([t/0, wait/0, error/0]).
+-export_type([t/0, wait/0, error/0, unloading/0]).
 
 -type t() :: {node(), First :: pid(), Monitor :: reference(), wait()}.
 
 %% How long to wait for an answer: until a time of erlang:monotonic_time(millisecond), or for so
 %% many milliseconds each time.
 -type wait() :: {until, integer()} | {each, non_neg_integer()}.
+
+%% What removing modules waits for.
+-type unloading() :: slow | suspended.
 
 -type error() ::
     {no_host, Host :: string()}
@@ -32,7 +35,7 @@
     | {bad_node, term()}
     | busy
     %% The node still removes the modules of an earlier command.
-    | unloading
+    | {unloading, unloading()}
     | name_taken
     | in_use
     %% The recording of a command that has ended is still there.
@@ -222,7 +225,7 @@ after_end(Node, Options, Code, Pid, Wait) ->
         ok = kymo_attach_wire:demonitor(Node, Monitor),
         %% It may have just started, and is another command that is attached.
         case left(Wait) of
-            0 -> {error, unloading};
+            0 -> {error, {unloading, why_unloading(Node)}};
             _ -> open(Node, Options, Code, Wait)
         end
     end.
@@ -390,6 +393,20 @@ why_busy(Node, Wait) ->
         %% It is being removed, or has just begun.
         {error, Why} when Why =:= not_attached; element(1, Why) =:= no_answer -> in_use;
         {error, Why} -> Why
+    end.
+
+%% @doc What the node, which removes modules, waits for.
+-spec why_unloading(node()) -> unloading().
+why_unloading(Node) ->
+    Wait = {until, now_ms() + ?RETRY},
+    case ask(Node, whereis, [erts_code_purger], Wait) of
+        {ok, Purger} when is_pid(Purger) ->
+            case ask(Node, process_info, [Purger, status], Wait) of
+                {ok, {status, suspended}} -> suspended;
+                _ -> slow
+            end;
+        _ ->
+            slow
     end.
 
 %% @doc The same connection with another limit for its requests.

@@ -2,7 +2,7 @@
 %% @private The TCP ports on which processes of this machine listen, from `/proc'.
 -module(kymo_attach_ports).
 
--export([listening/0, of_process/2, is_here/1]).
+-export([listening/0, of_process/2, owner/1, is_here/1]).
 -export_type([sockets/0]).
 
 %% By the link in the folder `fd' of a process, such as `socket:[4711]'.
@@ -13,18 +13,28 @@
 
 %% @doc All listening sockets of this network namespace.
 -spec listening() -> sockets().
-listening() ->
-    maps:from_list([
+listening() -> maps:from_list([{"socket:[" ++ Inode ++ "]", Port} || {Port, _, Inode} <- sockets()]).
+
+%% @doc The user id of the process that listens on a port of this network namespace. Every user may see that.
+-spec owner(inet:port_number()) -> {ok, non_neg_integer()} | none.
+owner(Port) ->
+    case lists:keyfind(Port, 1, sockets()) of
+        {Port, Uid, _} -> {ok, list_to_integer(Uid)};
+        false -> none
+    end.
+
+sockets() ->
+    [
         Socket
      || File <- ["/proc/self/net/tcp", "/proc/self/net/tcp6"],
         {ok, Text} <- [file:read_file(File)],
         Line <- string:lexemes(binary_to_list(Text), "\n"),
         Socket <- socket(string:lexemes(Line, " "))
-    ]).
+    ].
 
-socket([_, Local, _, ?LISTEN, _, _, _, _, _, Inode | _]) ->
+socket([_, Local, _, ?LISTEN, _, _, _, Uid, _, Inode | _]) ->
     [_, Port] = string:split(Local, ":"),
-    [{"socket:[" ++ Inode ++ "]", list_to_integer(Port, 16)}];
+    [{list_to_integer(Port, 16), Uid, Inode}];
 socket(_) ->
     [].
 

@@ -6,7 +6,7 @@
 %% Release}', `{started, Result}', `{shown, Dir, new | kept}', `{stays, Output}', `{progress,
 %% Info}', `{snapshot, Dir}', `{fired, Firing, Dir}', `{limited, Max}' (the triggers take no more
 %% snapshots), `{left_out, N}' (firings without a snapshot), `{warning, Error}', `{fetching,
-%% Info}', `unloading' (nothing of kymo is left but modules, which the node removes by itself), `interrupted' (it connects again to fetch the rest), and last `{done, Result}' or
+%% Info}', `{unloading, Why}' (nothing of kymo is left but modules, which the node removes by itself), `interrupted' (it connects again to fetch the rest), and last `{done, Result}' or
 %% `{failed, Error}'. Receives the messages `stop' (end the recording and fetch it), `snapshot' (of a
 %% recorder that stays) and `abort' (leave at once; after `drop', without leaving a recording that this command has
 %% begun in the node).
@@ -145,7 +145,7 @@ finish(Main, {Node, _, _, _} = Link) ->
     step(Main, Node, finish, fun() ->
         case kymo_attach_link:finish(Link) of
             {error, {left, Folders}} -> tell(Main, Node, {left, Folders});
-            unloading -> tell(Main, Node, unloading);
+            unloading -> tell(Main, Node, {unloading, kymo_attach_link:why_unloading(Node)});
             Result -> ok(Result)
         end
     end).
@@ -320,6 +320,7 @@ run(Main, #{node := Node, client := Client, os_pid := Pid, wait := Wait} = Optio
             {done, Fun()}
         catch
             throw:{error, {no_answer, epmd}} -> {failed, {no_answer, epmd}};
+            throw:{error, {no_answer, load}} -> {failed, not_loaded(Options)};
             throw:{error, {no_answer, Step}} -> {failed, at_port({no_answer, Step, Wait, kymo_attach_outside:look(Pid)}, Client, Pid)};
             throw:{error, {refused, _, _} = Why} -> {failed, at_port(Why, Client, Pid)};
             throw:{error, no_file_operations} -> {failed, {no_file_operations, kymo_attach_outside:look(Pid)}};
@@ -330,6 +331,15 @@ run(Main, #{node := Node, client := Client, os_pid := Pid, wait := Wait} = Optio
         end,
     Main ! {session, Node, Result},
     ok.
+
+%% Loading a module with a library needs a process of the node.
+not_loaded(#{node := Node, wait := Wait, os_pid := Pid}) ->
+    try kymo_attach_link:why_unloading(Node) of
+        suspended -> {purger_suspended, Wait};
+        slow -> {no_answer, load, Wait, kymo_attach_outside:look(Pid)}
+    catch
+        throw:{error, aborted} -> aborted
+    end.
 
 %% What listens on the port that the user has named may be something else.
 at_port(Why, #{port := Port}, Pid) when Port =/= none, element(1, Why) =:= refused; Port =/= none, element(2, Why) =:= connect ->

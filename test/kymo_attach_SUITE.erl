@@ -1216,7 +1216,17 @@ node_of_other_user(Config) ->
                 SetPriv ++ ["env", "HOME=/nowhere", kymo:cli_path(), "attach", "--erl", erl(),
                             "-o", "/tmp/kymo_no_such_folder", atom_to_list(Node)]),
             contains(Text, ["the node belongs to the user root", "--cookie-file"]),
-            peer:stop(Peer);
+            peer:stop(Peer),
+            %% A name that is not on its command line.
+            {ok, Late, nonode@nohost} = peer:start(#{
+                connection => standard_io, env => [{"ERL_LIBS", ""}, {"HOME", Home}], wait_boot => 60000
+            }),
+            Name = "kymo_late_" ++ os:getpid() ++ "@localhost",
+            {ok, _} = peer:call(Late, net_kernel, start, [[list_to_atom(Name), shortnames]]),
+            {6, Text2} = kymo_cli:command(os:find_executable("setpriv"),
+                SetPriv ++ ["env", "HOME=/nowhere", kymo:cli_path(), "attach", "--erl", erl(), "-o", "/tmp/kymo_no_such_folder", Name]),
+            contains(Text2, ["the node belongs to the user root", "--cookie-file"]),
+            peer:stop(Late);
         _ ->
             {skip, "this user may not run commands as another one, or that one may not run Erlang"}
     end.

@@ -12,7 +12,7 @@
 -import(kymo_hung_attach, [run/1, attach/3, records/2, start/3, interrupt/1, warm/1, look/2, same/3]).
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([normal_hogs/1, high_hogs/1, one_high_hog/1, max_hogs/1, many_processes/1, asked_at_once/1, unloading/1, dirty_io/1, file_server/1, dirty_cpu/1, rex/1, net_kernel/1,
+-export([normal_hogs/1, high_hogs/1, one_high_hog/1, max_hogs/1, many_processes/1, asked_at_once/1, unloading/1, purger/1, dirty_io/1, file_server/1, dirty_cpu/1, rex/1, net_kernel/1,
     code_server/1, cold/1]).
 -export([stopped_before/1, stopped_connected/1, stopped_loading/1, stopped_starting/1, stopped_recording/1, stopped_and_goes_on/1,
     stopped_fetching/1, stopped_top/1, killed/1, interrupted_fetch/1]).
@@ -20,7 +20,7 @@
 -export([seen_throttled/1, seen_frozen/1, seen_old_cgroup/1, seen_blocked/1, seen_busy/1, seen_gone/1, throttled/1, recorder_there/1]).
 
 all() ->
-    [normal_hogs, high_hogs, one_high_hog, max_hogs, many_processes, asked_at_once, unloading, dirty_io, file_server, dirty_cpu, rex, net_kernel, code_server, cold,
+    [normal_hogs, high_hogs, one_high_hog, max_hogs, many_processes, asked_at_once, unloading, purger, dirty_io, file_server, dirty_cpu, rex, net_kernel, code_server, cold,
         stopped_before, stopped_connected, stopped_loading, stopped_starting, stopped_recording, stopped_and_goes_on, stopped_fetching,
         stopped_top, killed, interrupted_fetch, full_disk, hung_epmd, no_epmd, wrong_cookie, usage,
         seen_throttled, seen_frozen, seen_old_cgroup, seen_blocked, seen_busy, seen_gone, throttled, recorder_there].
@@ -129,18 +129,31 @@ unloading(Config) ->
     true = call(Node, suspend, [erts_code_purger]),
     interrupt(Command),
     {0, Text} = ended(Command),
-    contains(Text, ["nothing of kymo runs in the node any more", "still unloads kymo's modules"]),
+    contains(Text, ["nothing of kymo runs in the node any more", "still unloads kymo's modules", "process erts_code_purger, which is suspended"]),
     {0, _} = kymo_cli:run(["info", out(Config)]),
     "" = os:cmd("rm -r " ++ out(Config)),
     #{files := Files} = Before,
     ?assertMatch(#{files := Files}, glance(Node, Config)),
     {6, Busy} = attach(["--timeout", "3s"], Node, Config),
-    contains(Busy, ["still unloads the modules of an earlier kymo command", "raise --timeout"]),
+    contains(Busy, ["still unloads the modules of an earlier kymo command", "process erts_code_purger, which is suspended"]),
     Next = start(["--for", "100ms"], Node, Config),
     true = call(Node, resume, [erts_code_purger]),
     {0, _} = ended(Next),
     {0, _} = kymo_cli:run(["info", out(Config)]),
     same(Before, Node, Config),
+    kymo_hung_node:stop(Node).
+
+%% It is needed before the recording, too.
+purger(Config) ->
+    Node = node(Config, []),
+    warm(Node),
+    Before = look(Node, Config),
+    true = call(Node, suspend, [erts_code_purger]),
+    {6, Text} = attach(["--timeout", "4s", "--for", "100ms"], Node, Config),
+    contains(Text, ["does not answer (loading kymo, --timeout 4s)", "erts_code_purger", "is suspended", "the node removes everything"]),
+    true = call(Node, resume, [erts_code_purger]),
+    same(Before, Node, Config),
+    records(Node, Config),
     kymo_hung_node:stop(Node).
 
 %% All threads for file operations wait for a pipe that nobody writes.

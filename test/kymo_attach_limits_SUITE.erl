@@ -13,9 +13,9 @@
 -import(kymo_hung_attach, [attach/3, records/2, start/3, interrupt/1, warm/1, look/2, same/3]).
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([room/1, atoms/1, processes/1, processes_full/1, ports/1, tables/1, no_process/1, processes_meanwhile/1, files/1, few_files/1, no_file_at_end/1, size_of_files/1, memory/1, linked/1, killed/1, deleted/1, deleted_with_others/1, deleted_kept/1, name_taken/1, still_unloading/1]).
+-export([room/1, atoms/1, processes/1, processes_full/1, ports/1, tables/1, no_process/1, processes_meanwhile/1, files/1, few_files/1, no_file_at_end/1, size_of_files/1, memory/1, linked/1, killed/1, deleted/1, deleted_with_others/1, deleted_kept/1, name_taken/1, still_unloading/1, all_killed/1]).
 
-all() -> [room, atoms, processes, processes_full, ports, tables, no_process, processes_meanwhile, files, few_files, no_file_at_end, size_of_files, memory, linked, killed, deleted, deleted_with_others, deleted_kept, name_taken, still_unloading].
+all() -> [room, atoms, processes, processes_full, ports, tables, no_process, processes_meanwhile, files, few_files, no_file_at_end, size_of_files, memory, linked, killed, deleted, deleted_with_others, deleted_kept, name_taken, still_unloading, all_killed].
 
 suite() -> [{timetrap, {minutes, 4}}].
 
@@ -284,6 +284,15 @@ still_unloading(Config) ->
     warm(Node),
     ok = call(Node, unload_slowly, []),
     {0, _} = attach(["--for", "100ms"], Node, Config),
+    kymo_hung_node:stop(Node).
+
+%% A process kills all new ones, such as those of each connection.
+all_killed(Config) ->
+    Node = node(Config, []),
+    warm(Node),
+    _ = call(Node, kill_all_new, []),
+    {6, Text} = attach(["--timeout", "5s"], Node, Config),
+    contains(Text, ["something in it ends new processes"]),
     kymo_hung_node:stop(Node).
 
 %% ---- helpers -------------------------------------------------------------------------

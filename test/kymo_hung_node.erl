@@ -9,7 +9,7 @@
 %% In the node.
 -export([main/0, seen/0, glanced/0, spin/1, hogs/2, many/1, opened/2, dirty/1, fill/2, suspend/1, resume/1, on/2, kill_all/1]).
 -export([traces/1, traced/1, traces_new/0, watch_limit/0, limits_seen/0]).
--export([fill_atoms/1, fill_processes/1, fill_ports/1, fill_tables/1, fill_files/1, hold_files/0, named/1, unload_slowly/0, known/0, link_new/1, kill_new/1, delete_kymo/1, collect/0, connections/0]).
+-export([fill_atoms/1, fill_processes/1, fill_ports/1, fill_tables/1, fill_files/1, hold_files/0, named/1, unload_slowly/0, known/0, link_new/1, kill_new/1, kill_all_new/0, delete_kymo/1, collect/0, connections/0]).
 
 -record(hung, {port :: port(), name :: string(), pid :: string(), socket :: gen_udp:socket(), to :: inet:port_number()}).
 
@@ -320,6 +320,16 @@ link_new(Reason) ->
 kill_new(_) ->
     _ = [exit(P, kill) || P <- erlang:processes() -- persistent_term:get(?MODULE)],
     ok.
+
+%% A process that does so all the time.
+kill_all_new() ->
+    ok = known(),
+    Pid = spawn_opt(fun() -> persistent_term:put(?MODULE, [self() | persistent_term:get(?MODULE)]), keep_killing() end, [{priority, high}]),
+    [Pid].
+
+keep_killing() ->
+    ok = kill_new(killed),
+    receive stop -> ok after 0 -> keep_killing() end.
 
 %% As somebody does who finds modules that belong to no application. A purge ends the processes that execute them, but
 %% not those of gen_server, which ignore what their module would have handled.
