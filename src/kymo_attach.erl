@@ -482,8 +482,8 @@ session(Node, {silent, Seen}, S) ->
     tell(clear(S), "~ts: the node does not answer, and is still recorded: ~ts", [Node, kymo_attach_outside:summary(Seen)]),
     S;
 session(Node, {started, #{functions := Functions, processes := Processes} = Started}, S) ->
-    tell(clear(S), "~ts: recording ~b processes, ~b functions in ~ts", [
-        Node, Processes, Functions, maps:get(dir, Started)
+    tell(clear(S), "~ts: recording ~ts, ~ts in ~ts", [
+        Node, counted(Processes, "process"), counted(Functions, "function"), maps:get(dir, Started)
     ]),
     S;
 session(Node, {shown, Dir, Whose}, S) ->
@@ -503,10 +503,12 @@ session(Node, {fired, #{<<"trigger">> := Trigger}, To}, S) ->
     tell(clear(S), "~ts: ~ts fired; snapshot in ~ts", [Node, Trigger, To]),
     S;
 session(Node, {limited, Max}, S) ->
-    tell(clear(S), "~ts: the triggers have taken ~b snapshots and take no more (--max)", [Node, Max]),
+    tell(clear(S), "~ts: the triggers have taken ~ts and take no more (--max)", [Node, counted(Max, "snapshot")]),
     S;
 session(Node, {left_out, N}, S) ->
-    tell(clear(S), "~ts: ~b firings came faster than snapshots can be copied and have none (see --cooldown)", [Node, N]),
+    tell(clear(S), "~ts: no snapshot was taken of ~ts, because firings came faster than snapshots can be copied (see --cooldown)", [
+        Node, counted(N, "firing")
+    ]),
     S;
 session(Node, {warning, Why}, S) ->
     Cleared = clear(S),
@@ -515,7 +517,7 @@ session(Node, {warning, Why}, S) ->
 session(Node, {progress, Info}, #main{infos = Infos} = S) ->
     show(S#main{infos = Infos#{Node => Info}});
 session(Node, {fetching, #{events := Events, lost := Lost}}, S) ->
-    tell(clear(S), "~ts: ~b events, ~b lost; fetching the recording", [Node, Events, sum(Lost)]),
+    tell(clear(S), "~ts: ~ts, ~b lost; fetching the recording", [Node, counted(Events, "event"), sum(Lost)]),
     S;
 session(Node, {left, Folders}, S) ->
     Cleared = clear(S),
@@ -568,6 +570,10 @@ clear(S) ->
     S.
 
 sum(Lost) -> lists:sum(maps:values(Lost)).
+
+counted(1, One) -> ["1 ", One];
+counted(N, "process") -> io_lib:format("~b processes", [N]);
+counted(N, One) -> io_lib:format("~b ~tss", [N, One]).
 
 %% An error of the node may have any form.
 explained(Why) ->

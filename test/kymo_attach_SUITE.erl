@@ -58,7 +58,7 @@ record(Config) ->
     Before = warm_look(Peer, Node, Config),
     Out = sub(Config, rec),
     {0, Text} = run(["--functions", "lists:seq/2", "--for", "300ms", "-o", Out, Node]),
-    contains(Text, [Node, "recording", "closed: stopped", "lost         nothing", "kymo why",
+    contains(Text, [Node, "recording", ", 1 function in ", "closed: stopped", "lost         nothing", "kymo why",
                     "kymo: not recorded: messages, scheduling; add --events messages,running\n"]),
     {0, Print} = kymo_cli:run(["print", "-n", "3", "--events", "call", Out]),
     contains(Print, ["lists:seq/2"]),
