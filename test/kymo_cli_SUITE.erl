@@ -15,7 +15,7 @@
 all() ->
     [
         help, wrong_usage, not_a_recording,
-        info_text, info_json, info_top,
+        info_text, info_one, info_json, info_top,
         print_lines, print_clocks, print_limit, print_pids, print_tags, print_modules, print_times,
         export_filters, export_refusals,
         terms_like_the_shell, arguments, cut_terms, elixir_names, names_are_safe,
@@ -212,6 +212,15 @@ info_text(Config) ->
         W <- [Dir, "closed: stopped", atom_to_list(node()), "OTP " ++ erlang:system_info(otp_release),
               os:getpid(), "policy       discard", "lost         nothing", "damage       none",
               "kymo_cli_SUITE:traced/1", "lists:nth/2", "call", "send", pid_to_list(?config(worker, Config))]].
+
+info_one(Config) ->
+    Dir = filename:join(?config(dir, Config), "one"),
+    {ok, R} = kymo:start(#{dir => Dir, policy => discard, limit => #{events => 1}}),
+    {ok, _} = kymo:trace(R, #{functions => "kymo_cli_SUITE:traced/1", processes => [self()]}),
+    one = ?MODULE:traced(one),
+    {ok, _} = kymo:stop(R),
+    {0, Text} = kymo_cli:run(["info", Dir]),
+    kymo_cli:contains(Text, ["limit        1 event\n", " in 1 data file, "]).
 
 info_json(Config) ->
     Dir = ?config(recording, Config),

@@ -358,7 +358,7 @@ int cli_mailboxes(int argc, char **argv)
     if (status == KYMO_EXIT_OK) {
         cli_lacks(&a, a.result.has_messages, "messages", "mailboxes cannot be shown");
         if (x.left_out > 0)
-            cli_warn("the senders of %s messages are left out", CLI_COUNT(x.left_out));
+            cli_warn("the senders of %s message%s are left out", CLI_COUNT(x.left_out), CLI_S(x.left_out));
         status = cli_mailboxes_show(&x, by_wait);
         if (a.json && status == KYMO_EXIT_OK)
             cli_json_end();

@@ -354,7 +354,8 @@ static void say_what_lacks(const struct cli_requests *c)
     if (c->casts)
         cli_casts_unplaced(c->a);
     if (c->kept.left_out > 0)
-        cli_warn("%s requests are left out of the tree", CLI_COUNT(c->kept.left_out));
+        cli_warn("%s request%s left out of the tree", CLI_COUNT(c->kept.left_out),
+                 c->kept.left_out == 1 ? " is" : "s are");
 }
 
 int cli_requests_init(struct cli_requests *c, struct cli_analysis *a)

@@ -231,8 +231,9 @@ int cli_watch(int argc, char **argv)
         status = follow(&w, argv[optind]);
     status = cli_flush(status);
     if (status == KYMO_EXIT_OK && !w.quiet && kymo_triggers_unwatched(w.t) > 0)
-        cli_warn("%" PRIu64 " calls could be examined only when they ended: too many were open",
-                 kymo_triggers_unwatched(w.t));
+        cli_warn("%" PRIu64 " call%s ended: too many were open", kymo_triggers_unwatched(w.t),
+                 kymo_triggers_unwatched(w.t) == 1 ? " could be examined only when it"
+                                                   : "s could be examined only when they");
     kymo_triggers_free(w.t);
     kymo_reader_close(w.r);
     return status;

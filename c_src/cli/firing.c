@@ -280,7 +280,7 @@ void cli_firing_text(const struct cli_firing *f, const struct kymo_reader *r)
     else if (is_kind(f, "reported"))
         put_report(f);
     else if (is_kind(f, "mailbox"))
-        printf(": %" PRId64 " messages", f->value);
+        printf(": %" PRId64 " message%s", f->value, CLI_S(f->value));
     else if (f->value > 0)
         printf(": %s%s", CLI_DURATION(f->value), f->open ? ", and was not over" : "");
     else if (f->reason[0] != '\0')

@@ -64,7 +64,8 @@ void cli_follow_round(struct cli_follow *f, struct kymo_reader *r, bool quiet)
             cli_warn("events were overwritten or removed before they could be printed");
     }
     if (lost > f->lost && !quiet)
-        cli_warn("%s events were lost", cli_format_count(lost - f->lost, n, sizeof n));
+        cli_warn("%s event%s lost", cli_format_count(lost - f->lost, n, sizeof n),
+                 lost - f->lost == 1 ? " was" : "s were");
     f->lost = lost;
     for (uint32_t i = 0; i < f->n_slots; i++) {
         f->places[i].left = f->places[i].n;

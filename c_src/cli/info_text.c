@@ -34,14 +34,15 @@ static void head(const struct cli_info *in)
     printf("policy       %s, clock %s", m->policy == KYMO_DISCARD ? "discard" : "overwrite",
            m->clock == KYMO_CLOCK_COUNTER ? "counter" : "monotonic");
     if (m->epochs != 0)
-        printf(", set %" PRIu32 " times", m->epochs);
+        printf(", set %" PRIu32 " time%s", m->epochs, CLI_S(m->epochs));
     if (kymo_reader_jumps(in->r) != 0)
-        printf(", %s segments with corrected times", COUNT(kymo_reader_jumps(in->r)));
+        printf(", %s segment%s with corrected times", COUNT(kymo_reader_jumps(in->r)),
+               CLI_S(kymo_reader_jumps(in->r)));
     putchar('\n');
     if (m->limit_bytes != 0)
         printf("limit        %s\n", BYTES(m->limit_bytes));
     if (m->limit_events != 0)
-        printf("limit        %s events\n", COUNT(m->limit_events));
+        printf("limit        %s event%s\n", COUNT(m->limit_events), CLI_S(m->limit_events));
     if (m->limit_ns != 0) {
         cli_format_seconds((int64_t)m->limit_ns, text, sizeof text);
         printf("limit        %s s\n", text);
@@ -110,19 +111,21 @@ static void span(const struct cli_info *in)
 
 static void storage(const struct cli_info *in)
 {
-    printf("files        %s in %s data files, ring %s", BYTES(in->file_bytes), COUNT(in->files),
-           BYTES(in->ring_bytes));
+    printf("files        %s in %s data file%s, ring %s", BYTES(in->file_bytes), COUNT(in->files),
+           CLI_S(in->files), BYTES(in->ring_bytes));
     if (in->ring_disk_bytes < in->ring_bytes)
         printf(", %s of it on disk", BYTES(in->ring_disk_bytes));
     putchar('\n');
-    printf("dictionary   %s of %s used: %s functions, %s atoms, %s terms, %s processes\n",
+    const uint64_t mfas = in->defs[KYMO_DICT_MFA], atoms = in->defs[KYMO_DICT_ATOM],
+                   terms = in->defs[KYMO_DICT_TERM], processes = in->defs[KYMO_DICT_PROC];
+    printf("dictionary   %s of %s used: %s function%s, %s atom%s, %s term%s, %s process%s\n",
            BYTES(in->meta->dict_used),
-           BYTES(in->meta->dict_bytes != 0 ? in->meta->dict_bytes : in->dict_bytes),
-           COUNT(in->defs[KYMO_DICT_MFA]), COUNT(in->defs[KYMO_DICT_ATOM]), COUNT(in->defs[KYMO_DICT_TERM]),
-           COUNT(in->defs[KYMO_DICT_PROC]));
+           BYTES(in->meta->dict_bytes != 0 ? in->meta->dict_bytes : in->dict_bytes), COUNT(mfas), CLI_S(mfas),
+           COUNT(atoms), CLI_S(atoms), COUNT(terms), CLI_S(terms), COUNT(processes),
+           processes == 1 ? "" : "es");
     if (in->meta->dict_full != 0)
-        printf("             full: %s definitions did not fit, so their events have no names\n",
-               COUNT(in->meta->dict_full));
+        printf("             full: %s definition%s did not fit, so their events have no names\n",
+               COUNT(in->meta->dict_full), CLI_S(in->meta->dict_full));
 }
 
 static void loss(const struct cli_info *in)
@@ -130,7 +133,7 @@ static void loss(const struct cli_info *in)
     if (in->lost_total == 0) {
         printf("lost         nothing\n");
     } else {
-        printf("lost         %s events:", COUNT(in->lost_total));
+        printf("lost         %s event%s:", COUNT(in->lost_total), CLI_S(in->lost_total));
         for (unsigned c = 0; c < KYMO_LOSS_CAUSES; c++) {
             if (in->lost[c] != 0)
                 printf(" %s %s", kymo_loss_name(c), COUNT(in->lost[c]));

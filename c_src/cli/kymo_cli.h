@@ -174,6 +174,8 @@ void cli_format_local(int64_t unix_ns, char *buf, size_t size);
 void cli_format_seconds(int64_t ns, char *buf, size_t size);
 /* 1234567 as "1,234,567", 65536 as "64 KiB". buf of at least 32 bytes; returns buf. */
 const char *cli_format_count(uint64_t n, char *buf, size_t size);
+/* The ending of the word after a number. */
+#define CLI_S(n) ((n) == 1 ? "" : "s")
 const char *cli_format_bytes(uint64_t n, char *buf, size_t size);
 /* Prints the ident of a process, its name and its initial function to standard output. */
 void cli_print_process(const struct kymo_reader *r, uint64_t ident);
