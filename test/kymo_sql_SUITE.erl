@@ -15,7 +15,7 @@
 
 all() ->
     [
-        truth, equals_info, equals_stats, equals_calls, equals_print,
+        truth, equals_info, equals_stats, equals_calls, equals_print, equals_running, equals_sizes,
         pushed_down, joins, many_rows, windows,
         documented_queries, documented_queries_in_duckdb, documented_tables, formats, mistakes, read_only,
         other_programs, sqlite3_command, two_recordings, living
@@ -120,9 +120,45 @@ text(Args) ->
 pid(Pid) -> list_to_binary(pid_to_list(Pid)).
 
 tables() ->
-    ["events", "spans", "messages", "requests", "processes", "collections", "running", "functions", "losses", "shed", "counters", "system_monitor", "observed"].
+    ["events", "spans", "messages", "requests", "processes", "collections", "running", "waits", "functions", "losses", "shed", "counters", "system_monitor", "observed"].
 
 extension() -> filename:join(code:priv_dir(kymo), "kymo_sqlite").
+
+%% ---- sums and their parts ----
+
+%% waits is what SQL adds up from running: a wait lasts from the end of a run to the beginning of the next one of the
+%% process, or to the end of the recording, which is known to a millisecond here.
+equals_running(Config) ->
+    Dir = ?config(recording, Config),
+    Sums = "with outs as (select pid, out_function as function, duration_ns, end_ns, exited, "
+        "lead(start_ns, 1, (select max(time_ns) from events)) over (partition by pid order by start_ns) - end_ns as wait "
+        "from running where not dirty and out_reason is not 'port' and pid not in (select pid from running where dirty)) "
+        "select pid, function, count(*) as runs, sum(duration_ns) as running_ns, count(*) filter (where not exited and wait > 0) as waits, "
+        "total(wait) filter (where not exited) as waiting_ns, max(wait) filter (where not exited and wait > 0) as longest_ns "
+        "from outs where end_ns is not null group by pid, function",
+    [#{<<"n">> := N, <<"same">> := Same, <<"far">> := Far, <<"most">> := Most}] = rows(
+        Dir,
+        ["with s as materialized (", Sums, "), w as materialized (select * from waits) "
+         "select count(*) as n, sum(w.runs = s.runs and w.running_ns = s.running_ns and abs(w.waits - s.waits) <= 1) as same, "
+         "sum(abs(w.waiting_ns - s.waiting_ns) > 1e6 or abs(coalesce(w.longest_ns, 0) - coalesce(s.longest_ns, 0)) > 1e6) as far, "
+         "max(w.waiting_ns) / 1000000 as most from s left join w on w.pid = s.pid and w.function is s.function"]),
+    ?assertEqual({N, 0}, {Same, Far}),
+    ?assert(N > 5 andalso Most > 10),
+    %% One row for each function.
+    ?assertEqual(0, value(Dir, "select count(*) - count(distinct pid || ' ' || coalesce(function, '')) as n from waits")),
+    ?assertMatch([_ | _], rows(Dir, "select * from waits where idle and function like 'gen_server:loop/%'")).
+
+%% Sizes of a collection are those of its two events.
+equals_sizes(Config) ->
+    Dir = ?config(recording, Config),
+    Sizes = fun(Event, Side) ->
+        {rows(Dir, ["select pid, time_ns as ns, details ->> '$.mbuf_size' as fragments, "
+                    "(details ->> '$.bin_vheap_size') + (details ->> '$.bin_old_vheap_size') as binaries "
+                    "from events where event in ('gc_minor_", Event, "', 'gc_major_", Event, "') order by time_ns, pid"]),
+         rows(Dir, ["select pid, ", Event, "_ns as ns, fragments_", Side, " as fragments, binaries_", Side, " as binaries "
+                    "from collections where ", Event, "_ns is not null order by 2, pid"])}
+    end,
+    [begin ?assertMatch([_ | _], Rows), ?assertEqual(Events, Rows) end || {Events, Rows} <- [Sizes("start", "before"), Sizes("end", "after")]].
 
 %% ---- what the program did ----
 
@@ -514,7 +550,7 @@ sqlite3_command(Config) ->
     Open = ["select kymo_open('", Dir, "')"],
     try
         Count = integer_to_list(value(Dir, "select count(*) from spans")),
-        ?assertEqual({0, list_to_binary(["13\n", Count, "\n"])}, sqlite3([Open, "select count(*) from spans"])),
+        ?assertEqual({0, list_to_binary(["14\n", Count, "\n"])}, sqlite3([Open, "select count(*) from spans"])),
         %% A table created under another name, then dropped.
         Create = ["create virtual table mine using kymo('", Dir, "', \"spans\")"],
         ?assertEqual({0, list_to_binary([Count, "\n"])}, sqlite3([Create, "select count(*) from mine", "drop table mine"])),
@@ -545,7 +581,7 @@ two_recordings(Config) ->
     Other = filename:join(?config(dir, Config), "other"),
     ok = record(Other, [return_to], fun() -> ?MODULE:many(10) end),
     ?assertEqual(
-        [#{<<"opened">> => 13}, #{<<"here">> => 0, <<"there">> => 10}, #{<<"left">> => 11}],
+        [#{<<"opened">> => 14}, #{<<"here">> => 0, <<"there">> => 10}, #{<<"left">> => 11}],
         rows(Dir, ["select kymo_open('", Other, "', 'b_') as opened; "
             "select (select count(*) from spans where function like '%:one/1') as here, "
             "(select count(*) from b_spans where function like '%:one/1') as there; "

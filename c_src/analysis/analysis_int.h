@@ -60,7 +60,7 @@ struct kymo_an_open {
     int64_t gc;                /* time in collections when it began */
     int64_t below, below_busy; /* times of calls and collections that have ended in it */
     uint64_t loss_epoch;       /* when it began */
-    uint64_t heap;             /* collections: words before */
+    struct kymo_heap heap;     /* collections: before */
     uint32_t sched;            /* kymo_an_process.sched when it began */
     bool inner_unknown;        /* something in it has ended at an unknown time */
 };

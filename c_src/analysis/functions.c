@@ -3,7 +3,7 @@
  * The role of a function, derived from its name once per function.
  */
 #include "analysis_int.h"
-#include "server_loop.h"
+#include "kymo_server_loop.h"
 
 static uint8_t by_name(const struct kymo_an *x, uint32_t id)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  */
-#include "server_loop.h"
+#include "kymo_server_loop.h"
 
 bool kymo_is_server_loop(const struct kymo_reader *r, uint32_t mfa)
 {

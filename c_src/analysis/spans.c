@@ -84,6 +84,16 @@ static void add_to_below(struct kymo_an_process *p, uint32_t depth, int64_t tota
     }
 }
 
+static struct kymo_heap heap_of(const struct kymo_event *ev)
+{
+    if (ev->n_gc != KYMO_GC_SIZES)
+        return (struct kymo_heap){0};
+    return (struct kymo_heap){.heap = ev->gc[KYMO_GC_heap_size] + ev->gc[KYMO_GC_old_heap_size],
+                              .fragments = ev->gc[KYMO_GC_mbuf_size],
+                              .binaries =
+                                  ev->gc[KYMO_GC_bin_vheap_size] + ev->gc[KYMO_GC_bin_old_vheap_size]};
+}
+
 static void end_collection(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_an_open *o,
                            int64_t end, uint32_t depth, const struct kymo_event *cause)
 {
@@ -91,10 +101,10 @@ static void end_collection(struct kymo_an *x, struct kymo_an_process *p, const s
                                 .span = depth > 0 ? p->open[depth - 1].span.id : 0,
                                 .start = o->span.start,
                                 .end = end,
-                                .heap_before = o->heap,
+                                .before = o->heap,
                                 .major = o->span.mfa == KYMO_FRAME_GC_MAJOR};
-    if (cause != NULL && cause->n_gc == KYMO_GC_SIZES && end != KYMO_NO_TIME)
-        c.heap_after = cause->gc[KYMO_GC_heap_size] + cause->gc[KYMO_GC_old_heap_size];
+    if (cause != NULL && end != KYMO_NO_TIME)
+        c.after = heap_of(cause);
     if (end != KYMO_NO_TIME)
         p->life.gc += end - o->span.start;
     p->life.collections++;
@@ -185,8 +195,7 @@ static void begin(struct kymo_an *x, struct kymo_an_process *p, const struct kym
                                  .slot = ev->slot};
     if (f->kind >= KYMO_FRAME_GC_MINOR) {
         o->span.mfa = f->kind;
-        if (ev->n_gc == KYMO_GC_SIZES)
-            o->heap = ev->gc[KYMO_GC_heap_size] + ev->gc[KYMO_GC_old_heap_size];
+        o->heap = heap_of(ev);
         return;
     }
     o->span.id = ++x->calls;

@@ -3,8 +3,8 @@
  * What the messages of a process tell about its waits: which message ended a wait, and which runs
  * did not end it.
  */
+#include "kymo_server_loop.h"
 #include "kymo_timeline.h"
-#include "server_loop.h"
 #include "why_int.h"
 
 /* A shorter run in which the process did nothing does not end a wait: the process handled a

@@ -23,6 +23,7 @@ with known(function, what) as materialized (
            ('gen:do_call/3', 'for the answer to a call of a server')
 ), waits as materialized (
     select pid, process, function as out_function, waiting_ns + dirty_ns as ns from places join names using (pid)
+    where function in (select function from known) and waiting_ns + dirty_ns >= 5e8
 ), long as materialized (
     select function, what, process, count(*) as n, max(ns) as ns
     from waits join known on out_function = function

@@ -3,10 +3,10 @@
 -- At least 64 MiB per second to the processes of one role, and 64 KiB per collection that has any.
 -- Terms that do not fit in the heap are added to it in fragments, which the next collection counts.
 with copied as materialized (
-    select kind, max(name) as name, count(distinct pid) as processes, total(fragments - fragments_next) * 8 as size, count(*) as n
-    from heaps join names using (pid) where not ended and fragments - fragments_next > 1024
+    select kind, max(name) as name, count(distinct pid) as processes, total(fragments_before - fragments_after) * 8 as size, count(*) as n
+    from collections join names using (pid) where fragments_before - fragments_after > 1024
     group by kind
-    having total(fragments - fragments_next) * 8 >= 67108864.0 * recorded_ns() / 1e9 and avg(fragments - fragments_next) * 8 >= 65536
+    having total(fragments_before - fragments_after) * 8 >= 67108864.0 * recorded_ns() / 1e9 and avg(fragments_before - fragments_after) * 8 >= 65536
 ), carried as materialized (
     select copied.kind, sender_pid, max(messages.kind) as what, total(words is null) as large, count(*) as all_of_it,
            total(words) * 8 as size, count(distinct receiver_pid) as receivers

@@ -6,6 +6,7 @@ with used as materialized (
 ), ran as materialized (
     select kind, function, total(running_ns) as ns from places join names using (pid)
     where role not like 'erts_trace_cleaner:%' -- ends the session of kymo
+          and (select busy * schedulers from used) >= 0.25
     group by kind, function
 ), kinds as materialized (
     select kind, total(ns) as ns, total(ns) / (select total(ns) from ran) as part from ran group by kind

@@ -34,7 +34,7 @@ select case n when 1 then client || ' waits'
                         from observed where pid = server_pid and kind in ('suspended', 'waits')),
                        (select case when share > 0.1 then printf('. %s runs for %.0f %% of the time', server, 100 * share)
                                                           || coalesce(', at last in ' || last.function, '')
-                                    when last.function like 'gen_server:loop/%' or last.function like 'gen_statem:loop_receive/%'
+                                    when exists (select 1 from places where places.pid = last.pid and places.function = last.function and idle)
                                         then printf('. %s has no reply for them yet: it has taken the requests and waits for other messages, '
                                                     || 'as a pool does whose resources are all in use', server)
                                     else printf('. %s waits in %s', server, last.function) end

@@ -91,7 +91,7 @@ static void keep_collection(struct report_largest *rows, const struct kymo_colle
         return;
     struct report_stretch x = {.start = c->start,
                                .end = c->end,
-                               .middle = {(int64_t)c->heap_before, (int64_t)c->heap_after},
+                               .middle = {(int64_t)c->before.heap, (int64_t)c->after.heap},
                                .process = c->process,
                                .other = KYMO_IDENT_NONE,
                                .depth = c->major};

@@ -35,6 +35,7 @@ static double likely_rows(enum kymo_table_id id)
     case KYMO_TABLE_RUNNING: return 1e6;
     case KYMO_TABLE_COUNTERS:
     case KYMO_TABLE_REQUESTS:
+    case KYMO_TABLE_WAITS:
     case KYMO_TABLE_COLLECTIONS: return 1e5;
     default: return 1e3;
     }

@@ -138,7 +138,11 @@
     X(duration_ns,      INTEGER, "from start to end") \
     X(major,            BOOLEAN, "a full collection") \
     X(words_before,     INTEGER, "size of the heap before it, including the old heap") \
-    X(words_after,      INTEGER, "size of the heap after it")
+    X(words_after,      INTEGER, "size of the heap after it") \
+    X(fragments_before, INTEGER, "words in fragments outside of the heap before it: terms that were copied to the process") \
+    X(fragments_after,  INTEGER, "words in fragments after it") \
+    X(binaries_before,  INTEGER, "words of the binaries to which the process referred before it") \
+    X(binaries_after,   INTEGER, "words of the binaries to which it refers after it")
 
 #define KYMO_RUNNING_COLUMNS(X) \
     X(process,          TEXT,    "name of the process or port") \
@@ -157,6 +161,20 @@
     X(dirty,            BOOLEAN, "on a dirty scheduler") \
     X(hibernated,       BOOLEAN, "it was scheduled out to hibernate") \
     X(exited,           BOOLEAN, "it was scheduled out because it exited")
+
+#define KYMO_WAITS_COLUMNS(X) \
+    X(process,          TEXT,    "name of the process") \
+    X(pid,              TEXT,    "its pid") \
+    X(role,             TEXT,    "what it has in common with processes of its kind") \
+    X(function,         TEXT,    "function in which it stopped, or that it called on a dirty scheduler; NULL: unknown, or the command of a port") \
+    X(idle,             BOOLEAN, "the loop in which a behaviour, such as gen_server, waits for any message") \
+    X(runs,             INTEGER, "number of times that it stopped there") \
+    X(running_ns,       INTEGER, "duration of these runs on normal schedulers") \
+    X(dirty_ns,         INTEGER, "duration of these runs on dirty schedulers") \
+    X(waits,            INTEGER, "number of times that it was scheduled out there until it continued, the recording ended or runs were left out") \
+    X(waiting_ns,       INTEGER, "duration of these") \
+    X(longest_ns,       INTEGER, "longest of them") \
+    X(longest_start_ns, INTEGER, "when that began")
 
 #define KYMO_FUNCTIONS_COLUMNS(X) \
     X(function,         TEXT,    "name of the function") \
@@ -237,6 +255,7 @@
     X(PROCESSES,   processes,   -1,          -1,                   "A process or port, as far as it was recorded.") \
     X(COLLECTIONS, collections, -1,          COLLECTIONS_start_ns, "A garbage collection.") \
     X(RUNNING,     running,     -1,          RUNNING_start_ns,     "A period in which a process was scheduled in.") \
+    X(WAITS,       waits,       -1,          -1,                   "A function in which a process stopped running, with sums over its runs and waits there.") \
     X(FUNCTIONS,   functions,   -1,          -1,                   "A function, with sums over its calls.") \
     X(LOSSES,      losses,      -1,          -1,                   "Events that one thread lost for one cause.") \
     X(SHED,        shed,        -1,          -1,                   "A function or kind of events that the recorder left out to keep its budget, and when.") \
@@ -259,6 +278,7 @@
 #define KYMO_X_PROCESSES(name, type, says) PROCESSES_##name,
 #define KYMO_X_COLLECTIONS(name, type, says) COLLECTIONS_##name,
 #define KYMO_X_RUNNING(name, type, says) RUNNING_##name,
+#define KYMO_X_WAITS(name, type, says) WAITS_##name,
 #define KYMO_X_FUNCTIONS(name, type, says) FUNCTIONS_##name,
 #define KYMO_X_LOSSES(name, type, says) LOSSES_##name,
 #define KYMO_X_SHED(name, type, says) SHED_##name,
@@ -272,6 +292,7 @@ KYMO_COLUMN_NUMBERS(REQUESTS);
 KYMO_COLUMN_NUMBERS(PROCESSES);
 KYMO_COLUMN_NUMBERS(COLLECTIONS);
 KYMO_COLUMN_NUMBERS(RUNNING);
+KYMO_COLUMN_NUMBERS(WAITS);
 KYMO_COLUMN_NUMBERS(FUNCTIONS);
 KYMO_COLUMN_NUMBERS(LOSSES);
 KYMO_COLUMN_NUMBERS(SHED);

@@ -5,11 +5,17 @@
 #include "cells.h"
 #include "columns.h"
 #include "kymo_names.h"
+#include "kymo_server_loop.h"
 
 /* A sum of durations, of which `known` were known; NULL if none was. */
 static int sum(struct kymo_cell *c, int64_t ns, uint64_t known)
 {
     return kymo_cell_duration(c, known > 0 ? ns : KYMO_NO_TIME);
+}
+
+static int size(struct kymo_cell *c, const struct kymo_heap *heap, uint64_t words)
+{
+    return heap->heap != 0 ? kymo_cell_count(c, words) : kymo_cell_null(c);
 }
 
 static int words(struct kymo_cell *c, uint32_t size)
@@ -156,8 +162,12 @@ static int collection(const struct kymo_table_source *s, const struct kymo_colle
     case COLLECTIONS_duration_ns: return kymo_cell_duration(c, kymo_since(row->start, row->end));
     case COLLECTIONS_major: return kymo_cell_bool(c, row->major);
     /* 0 means not recorded, because no heap is empty. */
-    case COLLECTIONS_words_before: return kymo_cell_id(c, row->heap_before);
-    case COLLECTIONS_words_after: return kymo_cell_id(c, row->heap_after);
+    case COLLECTIONS_words_before: return kymo_cell_id(c, row->before.heap);
+    case COLLECTIONS_words_after: return kymo_cell_id(c, row->after.heap);
+    case COLLECTIONS_fragments_before: return size(c, &row->before, row->before.fragments);
+    case COLLECTIONS_fragments_after: return size(c, &row->after, row->after.fragments);
+    case COLLECTIONS_binaries_before: return size(c, &row->before, row->before.binaries);
+    case COLLECTIONS_binaries_after: return size(c, &row->after, row->after.binaries);
     case COLLECTIONS_COUNT: break;
     }
     return kymo_cell_null(c);
@@ -186,6 +196,27 @@ static int run(const struct kymo_table_source *s, const struct kymo_run *row, un
     case RUNNING_hibernated: return kymo_cell_bool(c, row->hibernated);
     case RUNNING_exited: return kymo_cell_bool(c, row->exited);
     case RUNNING_COUNT: break;
+    }
+    return kymo_cell_null(c);
+}
+
+static int wait(const struct kymo_table_source *s, const struct kymo_wait_row *row, unsigned column,
+                struct kymo_cell *c)
+{
+    switch ((enum WAITS_columns)column) {
+    case WAITS_process: return kymo_cell_process(c, s, row->process);
+    case WAITS_pid: return kymo_cell_pid(c, s, row->process);
+    case WAITS_role: return kymo_cell_role(c, s, row->process);
+    case WAITS_function: return kymo_cell_function(c, s, row->mfa);
+    case WAITS_idle: return kymo_cell_bool(c, kymo_is_server_loop(s->r, row->mfa));
+    case WAITS_runs: return kymo_cell_count(c, row->runs);
+    case WAITS_running_ns: return kymo_cell_duration(c, row->running);
+    case WAITS_dirty_ns: return kymo_cell_duration(c, row->dirty);
+    case WAITS_waits: return kymo_cell_count(c, row->waits);
+    case WAITS_waiting_ns: return kymo_cell_duration(c, row->waiting);
+    case WAITS_longest_ns: return kymo_cell_duration(c, row->waits > 0 ? row->longest : KYMO_NO_TIME);
+    case WAITS_longest_start_ns: return kymo_cell_moment(c, s, row->longest_start);
+    case WAITS_COUNT: break;
     }
     return kymo_cell_null(c);
 }
@@ -325,6 +356,7 @@ int kymo_table_cell(const struct kymo_table_source *s, enum kymo_table_id table,
     case KYMO_TABLE_PROCESSES: return life(s, row, column, cell);
     case KYMO_TABLE_COLLECTIONS: return collection(s, row, column, cell);
     case KYMO_TABLE_RUNNING: return run(s, row, column, cell);
+    case KYMO_TABLE_WAITS: return wait(s, row, column, cell);
     case KYMO_TABLE_FUNCTIONS: return function(s, row, column, cell);
     case KYMO_TABLE_LOSSES: return loss(s, row, column, cell);
     case KYMO_TABLE_SHED: return shed(s, row, column, cell);

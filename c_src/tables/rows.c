@@ -10,6 +10,7 @@
 #include "kymo_call_sums.h"
 #include "kymo_map.h"
 #include "kymo_tables.h"
+#include "waits.h"
 
 /* Times of the notes of loss of one thread and cause. */
 struct noted {
@@ -22,6 +23,7 @@ struct run {
     struct kymo_map functions; /* mfa -> struct kymo_call_sums */
     struct kymo_gauges gauges;
     struct kymo_map notes; /* slot * KYMO_LOSS_CAUSES + cause -> struct noted */
+    struct kymo_waits waits;
     uint64_t events;
     int error;
 };
@@ -133,7 +135,10 @@ static void on_request(void *arg, const struct kymo_request *request)
 
 static void on_run(void *arg, const struct kymo_run *run)
 {
-    give(arg, KYMO_TABLE_RUNNING, run);
+    struct run *x = arg;
+    give(x, KYMO_TABLE_RUNNING, run);
+    if (x->error == 0 && wanted(x, KYMO_TABLE_WAITS))
+        x->error = kymo_waits_run(&x->waits, run);
 }
 
 static void on_collection(void *arg, const struct kymo_collection *collection)
@@ -143,7 +148,10 @@ static void on_collection(void *arg, const struct kymo_collection *collection)
 
 static void on_life(void *arg, const struct kymo_life *life)
 {
-    give(arg, KYMO_TABLE_PROCESSES, life);
+    struct run *x = arg;
+    give(x, KYMO_TABLE_PROCESSES, life);
+    if (x->error == 0 && life->end != KYMO_NO_TIME && wanted(x, KYMO_TABLE_WAITS))
+        x->error = kymo_waits_exit(&x->waits, life->process, life->end);
 }
 
 /* ---- sums ---- */
@@ -214,6 +222,12 @@ static void give_losses(struct run *x)
     give_no_slot(x);
 }
 
+static void give_waits(struct run *x, int64_t end)
+{
+    if (x->error == 0 && wanted(x, KYMO_TABLE_WAITS))
+        x->error = kymo_waits_end(&x->waits, end);
+}
+
 static void give_shed(struct run *x)
 {
     size_t n;
@@ -230,6 +244,9 @@ int kymo_tables_run(struct kymo_table_source *s, const struct kymo_table_rows *r
     struct run x = {.s = s, .rows = rows};
     kymo_map_init(&x.functions, sizeof(struct kymo_call_sums));
     kymo_map_init(&x.notes, sizeof(struct noted));
+    size_t n_shed;
+    const struct kymo_shed *shed = kymo_reader_shed(s->r, &n_shed);
+    kymo_waits_init(&x.waits, shed, n_shed, rows->row, rows->arg);
     struct kymo_analysis_sink sink = {.arg = &x,
                                       .event = on_event,
                                       .span = on_span,
@@ -242,6 +259,7 @@ int kymo_tables_run(struct kymo_table_source *s, const struct kymo_table_rows *r
     if (rc == 0) {
         s->has_gc = s->has_gc || res->has_gc;
         give_functions(&x);
+        give_waits(&x, res->last);
         give_losses(&x);
         give_shed(&x);
         rc = x.error;
@@ -253,6 +271,7 @@ int kymo_tables_run(struct kymo_table_source *s, const struct kymo_table_rows *r
         kymo_call_sums_free(f);
     kymo_map_free(&x.functions);
     kymo_map_free(&x.notes);
+    kymo_waits_free(&x.waits);
     kymo_gauges_free(&x.gauges);
     return rc;
 }

@@ -41,6 +41,7 @@ static const size_t row_sizes[KYMO_TABLES] = {
     [KYMO_TABLE_PROCESSES] = sizeof(struct kymo_life),
     [KYMO_TABLE_COLLECTIONS] = sizeof(struct kymo_collection),
     [KYMO_TABLE_RUNNING] = sizeof(struct kymo_run),
+    [KYMO_TABLE_WAITS] = sizeof(struct kymo_wait_row),
     [KYMO_TABLE_FUNCTIONS] = sizeof(struct kymo_function_row),
     [KYMO_TABLE_LOSSES] = sizeof(struct kymo_loss_row),
     [KYMO_TABLE_SHED] = sizeof(struct kymo_shed),

@@ -448,8 +448,8 @@ static uint64_t sql(const char *query)
 static void tabled(uint64_t events)
 {
     static const char *const tables[] = {
-        "events",    "spans",  "messages", "requests", "processes",      "collections", "running",
-        "functions", "losses", "shed",     "counters", "system_monitor", "observed"};
+        "events", "spans",     "messages", "requests", "processes", "collections",    "running",
+        "waits",  "functions", "losses",   "shed",     "counters",  "system_monitor", "observed"};
     struct text t;
     char path[512], all[512] = "";
     uint64_t rows = 0;

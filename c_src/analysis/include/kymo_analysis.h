@@ -215,9 +215,13 @@ static inline enum kymo_run_state kymo_run_state(const struct kymo_run *run)
 
 struct kymo_collection {
     uint64_t process;
-    uint64_t span;                    /* innermost open span, 0 = none */
-    int64_t start, end;               /* KYMO_NO_TIME if it was not recorded */
-    uint64_t heap_before, heap_after; /* words, old heap included; 0 = not recorded */
+    uint64_t span;      /* innermost open span, 0 = none */
+    int64_t start, end; /* KYMO_NO_TIME if it was not recorded */
+    struct kymo_heap {
+        uint64_t heap;      /* words, old heap included; 0 = none of these was recorded */
+        uint64_t fragments; /* words outside of it */
+        uint64_t binaries;  /* words of the binaries to which the process refers */
+    } before, after;
     bool major;
 };
 

@@ -27,6 +27,7 @@ enum kymo_table_id {
     KYMO_TABLE_PROCESSES,
     KYMO_TABLE_COLLECTIONS,
     KYMO_TABLE_RUNNING,
+    KYMO_TABLE_WAITS,
     KYMO_TABLE_FUNCTIONS,
     KYMO_TABLE_LOSSES,
     KYMO_TABLE_SHED,
@@ -67,6 +68,14 @@ const char *kymo_column_type_name(enum kymo_column_type type);
 struct kymo_event_row {
     uint64_t id; /* from 1 */
     const struct kymo_event *event;
+};
+/* A function in which runs of a process stopped. */
+struct kymo_wait_row {
+    uint64_t process; /* ident */
+    uint32_t mfa;     /* 0 = unknown */
+    uint64_t runs, waits;
+    int64_t running, dirty, waiting, longest;
+    int64_t longest_start; /* KYMO_NO_TIME = no wait */
 };
 struct kymo_function_row {
     uint32_t mfa;
