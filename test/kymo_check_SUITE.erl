@@ -512,7 +512,7 @@ grows_once() ->
 files(Config) ->
     Dir = recorded(reads_files, Config),
     [Finding] = of_rule(<<"queueing">>, findings(Dir)),
-    ?assertMatch({match, _}, re:run(Finding, "check_files.* spends .* in prim_file:read_info_nif/2, on a dirty scheduler or waiting for one")).
+    ?assertMatch({match, _}, re:run(Finding, "check_files.* spends .* in prim_file:read_info_nif/2, on a dirty scheduler .*or waiting for one")).
 
 reads_files() ->
     {ok, File} = file:get_cwd(),

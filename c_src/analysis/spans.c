@@ -90,8 +90,8 @@ static struct kymo_heap heap_of(const struct kymo_event *ev)
         return (struct kymo_heap){0};
     return (struct kymo_heap){.heap = ev->gc[KYMO_GC_heap_size] + ev->gc[KYMO_GC_old_heap_size],
                               .fragments = ev->gc[KYMO_GC_mbuf_size],
-                              .binaries =
-                                  ev->gc[KYMO_GC_bin_vheap_size] + ev->gc[KYMO_GC_bin_old_vheap_size]};
+                              .binaries = ev->gc[KYMO_GC_bin_vheap_size] + ev->gc[KYMO_GC_bin_old_vheap_size],
+                              .known = true};
 }
 
 static void end_collection(struct kymo_an *x, struct kymo_an_process *p, const struct kymo_an_open *o,

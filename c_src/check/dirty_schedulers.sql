@@ -1,15 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Work waits for a dirty scheduler, because others occupy all of them.
--- One process or more waits for one on average, and those that were used are occupied for four fifths of the time.
+-- One process or more waits for one on average, for a millisecond or more if waits were recorded.
 with samples as materialized (
     select counter, avg(value) as waiting from counters where counter in ('run_queue_dirty_cpu', 'run_queue_dirty_io') group by counter
 ), users as materialized (
     select case substr(thread, 1, 1) when 'i' then 'run_queue_dirty_io' else 'run_queue_dirty_cpu' end as queue, kind,
            total(duration_ns) as ns
     from running join names using (pid) where dirty group by 1, 2
-), threads as materialized (
-    select case substr(thread, 1, 1) when 'i' then 'run_queue_dirty_io' else 'run_queue_dirty_cpu' end as queue,
-           total(duration_ns) / count(distinct thread) as ns
+), waits as materialized (
+    select case substr(thread, 1, 1) when 'i' then 'run_queue_dirty_io' else 'run_queue_dirty_cpu' end as queue, avg(waited_ns) as ns
     from running where dirty group by 1
 )
 select printf('%s for a dirty %s scheduler on average',
@@ -17,5 +16,5 @@ select printf('%s for a dirty %s scheduler on average',
            || coalesce('. ' || (select kind from users where users.queue = counter order by ns desc limit 1) || ' uses them most', '') as finding,
        0.7 as weight,
        'stats REC --by role' as more
-from samples left join threads on threads.queue = counter, complete
-where waiting >= 1 and (threads.ns is null or threads.ns >= 0.8 * (running_ns - from_ns));
+from samples left join waits on waits.queue = counter
+where waiting >= 1 and (ns is null or ns >= 1e6);

@@ -2,7 +2,7 @@
 -- Processes that are suspended.
 -- Suspended when tracing began, and scheduled out in one function only (where it handles signals).
 with still as materialized (
-    select process, function, called_from, mailbox from observed, complete
+    select process, function, idle, called_from, mailbox from observed, complete
     where kind = 'suspended' and running_ns >= recording_end_ns()
       and (select count(distinct out_function) from running where running.pid = observed.pid) < 2
 )
@@ -11,8 +11,7 @@ select case count(*) when 1 then process || ' is' else printf('%d processes, suc
            || coalesce(', in ' || function, '') || coalesce(', called from ' || nullif(called_from, function), '')
            || case when function like 'erlang:port_command/%' or function like 'prim_inet:send%'
                    then ': the port that it sends to is busy, since the program or peer behind it does not read'
-                when function like 'gen_server:loop/%' or function like 'gen_statem:loop_receive/%'
-                   then ': by erlang:suspend_process/1'
+                when idle then ': by erlang:suspend_process/1'
                 else ': by erlang:suspend_process/1, or since it sends to a port that is busy' end
            || printf('. Messages in its mailbox: %d', max(mailbox)) as finding,
        0.95 as weight,

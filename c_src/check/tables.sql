@@ -77,6 +77,6 @@ with sums as materialized (
     from places where not idle and function is not null and pid in (select server_pid from requests)
 )
 select sums.pid, sums.ns,
-       case when dirty then printf('spends %.0f %% of the time in %s, on a dirty scheduler or waiting for one', 100.0 * sums.ns / recorded_ns(), function)
+       case when dirty then printf('spends %.0f %% of the time in %s, on a dirty scheduler (a NIF, or a large garbage collection) or waiting for one', 100.0 * sums.ns / recorded_ns(), function)
             else printf('waits in %s for %.0f %% of the time', function, 100.0 * sums.ns / recorded_ns()) || coalesce(', ' || by, '') end as words
 from sums left join woken using (pid, function) where nth = 1;

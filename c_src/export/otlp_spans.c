@@ -240,9 +240,9 @@ static void on_collection(void *arg, const struct kymo_collection *c)
     begin(x, c->process, &span);
     put_own(x, c->process);
     kymo_otlp_text(x->w, "erlang.gc.kind", c->major ? "major" : "minor");
-    if (c->before.heap != 0)
+    if (c->before.known)
         kymo_otlp_int(x->w, "erlang.gc.heap_before_words", (int64_t)c->before.heap);
-    if (c->after.heap != 0)
+    if (c->after.known)
         kymo_otlp_int(x->w, "erlang.gc.heap_after_words", (int64_t)c->after.heap);
     kymo_otlp_span_end(x->w, &span, 0);
 }

@@ -240,6 +240,7 @@
     X(process,          TEXT,    "name of the process") \
     X(pid,              TEXT,    "its pid") \
     X(function,         TEXT,    "function in which it waited, or was suspended") \
+    X(idle,             BOOLEAN, "that is the loop in which a behaviour, such as gen_server, waits for any message") \
     X(called_from,      TEXT,    "the first function on its stack that is not part of OTP") \
     X(waits_for,        TEXT,    "name of the process that it waited for, if that is known") \
     X(waits_for_pid,    TEXT,    "its pid") \

@@ -15,7 +15,7 @@ static int sum(struct kymo_cell *c, int64_t ns, uint64_t known)
 
 static int size(struct kymo_cell *c, const struct kymo_heap *heap, uint64_t words)
 {
-    return heap->heap != 0 ? kymo_cell_count(c, words) : kymo_cell_null(c);
+    return heap->known ? kymo_cell_count(c, words) : kymo_cell_null(c);
 }
 
 static int words(struct kymo_cell *c, uint32_t size)
@@ -161,9 +161,8 @@ static int collection(const struct kymo_table_source *s, const struct kymo_colle
     case COLLECTIONS_end_ns: return kymo_cell_moment(c, s, row->end);
     case COLLECTIONS_duration_ns: return kymo_cell_duration(c, kymo_since(row->start, row->end));
     case COLLECTIONS_major: return kymo_cell_bool(c, row->major);
-    /* 0 means not recorded, because no heap is empty. */
-    case COLLECTIONS_words_before: return kymo_cell_id(c, row->before.heap);
-    case COLLECTIONS_words_after: return kymo_cell_id(c, row->after.heap);
+    case COLLECTIONS_words_before: return size(c, &row->before, row->before.heap);
+    case COLLECTIONS_words_after: return size(c, &row->after, row->after.heap);
     case COLLECTIONS_fragments_before: return size(c, &row->before, row->before.fragments);
     case COLLECTIONS_fragments_after: return size(c, &row->after, row->after.fragments);
     case COLLECTIONS_binaries_before: return size(c, &row->before, row->before.binaries);
@@ -335,6 +334,7 @@ static int observed(const struct kymo_table_source *s, const struct kymo_observe
     case OBSERVED_process: return kymo_cell_process(c, s, row->process);
     case OBSERVED_pid: return kymo_cell_pid(c, s, row->process);
     case OBSERVED_function: return kymo_cell_function(c, s, row->function);
+    case OBSERVED_idle: return kymo_cell_bool(c, kymo_is_server_loop(s->r, row->function));
     case OBSERVED_called_from: return kymo_cell_function(c, s, row->called_from);
     case OBSERVED_waits_for: return kymo_cell_process(c, s, row->waits_for);
     case OBSERVED_waits_for_pid: return kymo_cell_pid(c, s, row->waits_for);

@@ -218,9 +218,10 @@ struct kymo_collection {
     uint64_t span;      /* innermost open span, 0 = none */
     int64_t start, end; /* KYMO_NO_TIME if it was not recorded */
     struct kymo_heap {
-        uint64_t heap;      /* words, old heap included; 0 = none of these was recorded */
+        uint64_t heap;      /* words, old heap included */
         uint64_t fragments; /* words outside of it */
         uint64_t binaries;  /* words of the binaries to which the process refers */
+        bool known;         /* the sizes were recorded */
     } before, after;
     bool major;
 };
