@@ -10,9 +10,9 @@
 -import(kymo_check_SUITE, [check/2, node_with/2, reached/1, rules/2, sub/2, temporary/1]).
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
--export([interrupted/1, interrupted_at_once/1, interrupted_twice/1, full_disk/1, unnamed/1, unwritten/1]).
+-export([interrupted/1, interrupted_at_once/1, interrupted_twice/1, ended_while_judging/1, full_disk/1, unnamed/1, unwritten/1]).
 
-all() -> [interrupted, interrupted_at_once, interrupted_twice, full_disk, unnamed, unwritten].
+all() -> [interrupted, interrupted_at_once, interrupted_twice, ended_while_judging, full_disk, unnamed, unwritten].
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -74,6 +74,27 @@ interrupted_twice(Config) ->
     ?assertNotEqual(nomatch, string:find(Ended, "ended early; nothing was fetched\n"), Ended),
     ?assertEqual([], temporary(Config)),
     ?assertMatch({0, _, _}, check(reached(["-q", "--for", "300ms", Name]), Config)),
+    left_nothing(Node, Tmp),
+    kymo_hung_node:stop(Node).
+
+%% A rule that never ends is ended by a signal. The recording has been copied, so it stays.
+ended_while_judging(Config) ->
+    {Node, Name, Tmp} = node_with(idle, Config),
+    Rules = rules(Config, "with recursive n(i) as (values (1) union all select i + 1 from n) select i as finding, 1.0 as weight, '' as more from n where i < 0"),
+    [
+        begin
+            Before = temporary(Config),
+            Port = started(["--for", "500ms", "--rules", Rules, Name], Config),
+            {os_pid, Pid} = erlang:port_info(Port, os_pid),
+            Children = "/proc/" ++ integer_to_list(Pid) ++ "/task/" ++ integer_to_list(Pid) ++ "/children",
+            true = kymo_cli:until(fun() -> file:read_file(Children) =:= {ok, <<>>} end),
+            signal(Signal, Port),
+            {Status, Text} = kymo_cli:collect(Port, 60000),
+            [Rec] = temporary(Config) -- Before,
+            ?assertEqual({128 + Number, true}, {Status, string:find(Text, ["what was recorded is in ", Rec, "\n"]) =/= nomatch}, Text)
+        end
+     || {Signal, Number} <- [{"INT", 2}, {"TERM", 15}, {"HUP", 1}]
+    ],
     left_nothing(Node, Tmp),
     kymo_hung_node:stop(Node).
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,27 @@ static void remove_folder(const char *dir)
     (void)rmdir(dir);
 }
 
+/* What a signal that ends the command says, so that the folder has a name. */
+static char kept[4096];
+
+static void on_signal(int signal)
+{
+    (void)!write(STDERR_FILENO, kept, strlen(kept));
+    raise(signal); /* is handled as usual when this function has returned */
+}
+
+/* From here on, signals that end the command name the folder. Those that are ignored stay so. */
+static void name_when_ended(const char *dir)
+{
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction now, then = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    snprintf(kept, sizeof kept, "kymo: ended early; what was recorded is in %s\n", dir);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
+        if (sigaction(ending[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            (void)sigaction(ending[i], &then, NULL);
+    }
+}
+
 /* Records the node into the folder, or into a temporary one, which stays if there are findings and something
  * names it: their commands read it. */
 static int check_node(struct check *c, struct attach_options *o, const char *output, char **nodes)
@@ -87,6 +109,7 @@ static int check_node(struct check *c, struct attach_options *o, const char *out
         return KYMO_EXIT_WRITE;
     if (own != NULL)
         attach_args_pair(&o->child, "temporary", "true");
+    name_when_ended(dir); /* while kymo attach runs, it handles them */
     int status = attach_options_run(o, "record", dir, c->quiet, false, nodes, &interrupted);
     if (status == KYMO_EXIT_OK) {
         c->wanted_ns = interrupted ? o->for_ns : 0;
