@@ -15,6 +15,7 @@
 #include "kymo_timeline.h"
 #include "request_list.h"
 #include "why.h"
+#include "why_all.h"
 
 enum { TOP_MAX = 1000 };
 
@@ -577,29 +578,43 @@ static bool is_narrowed(const struct cli_analysis *a)
            f->to_text != NULL;
 }
 
+static bool excludes_all(const struct why *w)
+{
+    return w->at_text != NULL || w->path || w->casts || w->a.n_functions != 0 || w->a.filter.n_modules != 0;
+}
+
 int cli_why(int argc, char **argv)
 {
-    enum { OPT_AT = 1, OPT_PATH, OPT_CASTS };
+    enum { OPT_AT = 1, OPT_PATH, OPT_CASTS, OPT_ALL, KINDS = 3 };
+    const uint64_t not_given = UINT64_MAX;
     static const struct option options[] = {CLI_ANALYSIS_OPTIONS,
                                             {"at", required_argument, NULL, OPT_AT},
                                             {"path", no_argument, NULL, OPT_PATH},
                                             {"casts", no_argument, NULL, OPT_CASTS},
+                                            {"all", no_argument, NULL, OPT_ALL},
                                             {NULL, 0, NULL, 0}};
     struct why w = {.slowest_cast = KYMO_NO_TIME, .slowest_call = KYMO_NO_TIME};
     int status = KYMO_EXIT_OK;
     int64_t at;
-    cli_analysis_init(&w.a, "why", 1);
+    bool all = false;
+    cli_analysis_init(&w.a, "why", not_given);
     for (int o;
          status == KYMO_EXIT_OK && (o = getopt_long(argc, argv, CLI_ANALYSIS_SHORT, options, NULL)) != -1;) {
         switch (o) {
         case OPT_AT: w.at_text = optarg; break;
         case OPT_PATH: w.path = true; break;
         case OPT_CASTS: w.casts = true; break;
+        case OPT_ALL: all = true; break;
         default: status = cli_analysis_option(&w.a, o, optarg);
         }
     }
     if (status == KYMO_EXIT_OK && w.at_text != NULL && !cli_parse_time(w.at_text, NULL, &at))
         status = cli_usage("why", "--at: '%s' is not a time", w.at_text);
+    if (w.a.top == not_given)
+        w.a.top = all ? KINDS : 1;
+    if (status == KYMO_EXIT_OK && all && excludes_all(&w))
+        status = cli_usage("why", "--all explains requests of any time: it excludes --at, --path, --casts, "
+                                  "--function and --module");
     if (status == KYMO_EXIT_OK && (w.a.top == 0 || w.a.top > TOP_MAX))
         status = cli_usage("why", "--top: %" PRIu64 " is not a number from 1 to %d", w.a.top, TOP_MAX);
     if (status == KYMO_EXIT_OK)
@@ -608,10 +623,10 @@ int cli_why(int argc, char **argv)
         (void)cli_parse_time(w.at_text, w.a.r, &at);
         w.at = (int64_t)((uint64_t)w.a.t0 + (uint64_t)at);
     }
-    if (status == KYMO_EXIT_OK && w.at_text == NULL && !is_narrowed(&w.a))
+    if (status == KYMO_EXIT_OK && w.at_text == NULL && !all && !is_narrowed(&w.a))
         w.has_firing = cli_firing_read(argv[optind], &w.firing);
     if (status == KYMO_EXIT_OK)
-        status = run(&w);
+        status = all ? cli_why_all(&w.a) : run(&w);
     free(w.targets);
     return cli_analysis_close(&w.a, status);
 }

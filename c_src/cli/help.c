@@ -148,7 +148,11 @@ static const char why[] =
     "      --at TIME          explain the slowest one in progress at TIME\n"
     "      --path             also print the path, in order of time, and all small parts\n"
     "      --casts            include casts, from sending until they were handled\n"
-    "  -n, --top N            explain the N slowest (1), at most 1000\n" ANALYSIS FUNCTIONS COMMON;
+    "      --all              compare the slowest hundredth of all requests to a server\n"
+    "                         with normal ones, by cause, and what the 99th percentile\n"
+    "                         would be without each\n"
+    "  -n, --top N            explain the N slowest (1), at most 1000; with --all the N\n"
+    "                         servers whose slow requests took most (3)\n" ANALYSIS FUNCTIONS COMMON;
 
 #define OF_A_NODE(port_note, port) \
     "\n" \

@@ -409,6 +409,9 @@ static void analysed(uint64_t events)
     ENSURE(RUN(&t, cli_why, "-q", "--json", "-n2") == 0);
     ENSURE(strcmp(json(t.p, 0), "\n") == 0);
     free(t.p);
+    ENSURE(RUN(&t, cli_why, "-q", "--json", "--all") == 0);
+    ENSURE(strcmp(json(t.p, 0), "\n") == 0);
+    free(t.p);
     status = RUN(&t, cli_check, "-q", "--json");
     ENSURE(status == KYMO_EXIT_OK || status == KYMO_EXIT_FINDINGS);
     ENSURE(strcmp(json(t.p, 0), "\n") == 0);
