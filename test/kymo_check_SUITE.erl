@@ -539,7 +539,7 @@ read_files(File) ->
 commands_port(Config) ->
     Dir = recorded(writes_to_port, Config),
     [Finding] = of_rule(<<"cpu_hog">>, findings(Dir)),
-    ?assertMatch({match, _}, re:run(Finding, "check_writer uses .* its runs end mostly in ")),
+    ?assertMatch({match, _}, re:run(Finding, "check_writer uses .* its runs end mostly in functions that are not known")),
     ?assertEqual(nomatch, string:find(Finding, "erlang:put/2")).
 
 writes_to_port() ->
@@ -550,7 +550,7 @@ writes_to_port() ->
     ok.
 
 write_to_port(Port) ->
-    _ = put(size, erts_debug:flat_size(lists:seq(1, 100000))),
+    _ = put(size, [erts_debug:flat_size(List) || List <- lists:duplicate(100, lists:seq(1, 100000))]),
     Port ! {self(), {command, <<"abc">>}},
     receive {Port, {data, _}} -> write_to_port(Port) end.
 

@@ -24,6 +24,7 @@ with known(function, what) as materialized (
 ), waits as materialized (
     select pid, process, function as out_function, waiting_ns + dirty_ns as ns from places join names using (pid)
     where function in (select function from known) and waiting_ns + dirty_ns >= 5e8
+      and (function not like 'gen:do_call/%' or waiting_ns >= 1e7 * waits) -- many short calls are none
 ), long as materialized (
     select function, what, process, count(*) as n, max(ns) as ns
     from waits join known on out_function = function

@@ -34,11 +34,12 @@ select printf('%s uses %.1f of %d processors; its runs end mostly in %s (of its 
                from those where those.kind = found.kind),
               processors, schedulers,
               coalesce((select group_concat(printf('%s %.0f %%', function, 100.0 * tops.ns / found.ns), ', ')
-                        from tops where tops.kind = found.kind and (nth = 1 or nth <= 3 and tops.ns * 20 >= found.ns)),
+                        from tops where tops.kind = found.kind and (nth = 1 or nth <= 3 and tops.ns * 20 >= found.ns)
+                                        and (select total(t.ns) from tops t where t.kind = found.kind) * 2 >= found.ns),
                        'functions that are not known'))
            || case when (select total(tops.ns) from tops where tops.kind = found.kind and nth <= 3) * 4 < 3 * found.ns
-                   then (select '. By module: ' || group_concat(printf('%s %.0f %%', module, 100.0 * modules.ns / found.ns), ', ')
-                         from modules where modules.kind = found.kind and nth <= 4 and modules.ns * 20 >= found.ns) else '' end
+                   then coalesce((select '. By module: ' || group_concat(printf('%s %.0f %%', module, 100.0 * modules.ns / found.ns), ', ')
+                         from modules where modules.kind = found.kind and nth <= 4 and modules.ns * 20 >= found.ns), '') else '' end
            || coalesce((select printf('. It sends %.0f messages per second to %d %s', n * 1e9 / (messages_ns - from_ns), receivers,
                                       case receivers when 1 then 'process' else 'processes' end)
                         from sends, complete where sends.kind = found.kind and n * 1e9 >= 2000.0 * (messages_ns - from_ns)), '') as finding,

@@ -19,7 +19,7 @@ select pid, case when function in ('erlang:put/2', 'erlang:get/0', 'erlang:get/1
                                    'erlang:system_time/0', 'erlang:system_time/1', 'erlang:timestamp/0', 'erlang:now/0',
                                    'erlang:unique_integer/0', 'erlang:unique_integer/1', 'os:timestamp/0')
                  then null else function end as function,
-       runs, running_ns, dirty_ns, waiting_ns, idle
+       runs, running_ns, dirty_ns, waits, waiting_ns, idle
 from waits;
 
 -- Names of processes. Those that were started with a function of OTP that runs any other one are named with
@@ -43,17 +43,20 @@ create temp table busiest as
 select group_concat(name, ' and ') as names
 from (select name from processes join names using (pid) where running_ns > 0 order by running_ns desc limit 2);
 
--- What ended the waits of servers that took a millisecond or more for a request, or did not reply: for each
--- function the sender of the first message after the wait, as words that follow "waits".
+-- What ended the waits of servers that rules may name, because they have a queue, are slow, or did not reply: for each
+-- function the sender of the first message after the wait, as words that follow "waits". Many such waits are enough.
 create temp table woken as
 with slow_servers as materialized (
-    select distinct server_pid from requests where kind in ('call', 'io') and (ended = 'open' or duration_ns >= 1e6)
+    select server_pid from requests where kind in ('call', 'io') group by server_pid
+    having min(sent_ns) filter (where ended = 'open') <= recording_end_ns() - 5e8 or avg(handling_ns) >= 5e7
+           or count(*) filter (where duration_ns >= 1e6) >= 10 and max(ahead) >= 2
+              and total(queued_ns) filter (where duration_ns >= 1e6) * 2 >= total(duration_ns) filter (where duration_ns >= 1e6)
 ), steps as materialized (
     select pid, event, thread, coalesce(peer, case when message = 'timeout' then message else match_result end) as sender,
            lag(event) over w as before, lag(time_ns) over w as in_ns, lag(thread) over w as in_thread, lag(event, 2) over w as out_event,
            lag(time_ns, 2) over w as out_ns, lag(thread, 2) over w as out_thread, lag(function, 2) over w as function
-    from (select 1 from slow_servers limit 1) cross join events -- without any, it is not read
-    where event in ('in', 'out', 'receive') and pid in (select server_pid from slow_servers)
+    from (select events.* from (select 1 from slow_servers limit 1) cross join events -- without any, it is not read
+          where event in ('in', 'out', 'receive') and pid in (select server_pid from slow_servers) limit 300000)
     window w as (partition by pid order by id)
 ), sums as materialized (
     select pid, function, sender, total(in_ns - out_ns) as ns,
