@@ -29,8 +29,9 @@ with used as materialized (
 )
 select printf('%s uses %.1f of %d processors; its runs end mostly in %s (of its running time)',
               (select case count(*) when 1 then max(name)
-                          else printf('%s (%d processes, most of it %s)', found.kind, count(*),
-                                      (select name from those k where k.kind = found.kind order by running_ns desc limit 1)) end
+                          else printf('%s (%d processes', found.kind, count(*))
+                               || coalesce(', most of it ' || nullif((select name from those k where k.kind = found.kind
+                                                                      order by running_ns desc limit 1), found.kind), '') || ')' end
                from those where those.kind = found.kind),
               processors, schedulers,
               coalesce((select group_concat(printf('%s %.0f %%', function, 100.0 * tops.ns / found.ns), ', ')

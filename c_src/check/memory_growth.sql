@@ -19,7 +19,7 @@ with bounds as materialized (
       -- It also grows from the second third to the last: one step is no growth.
       and (between_them is null or (after - between_them) * 5 >= after - before)
 ), largest as materialized (
-    select process, max(value) as size from counters where counter = 'heap_size' and rank = 1
+    select process, max(value) as size from counters where counter = 'heap_size' and process not like '%kymo\_%' escape '\'
 ), refers as materialized (
     select pid, 8 * max(binaries) filter (where nth = 1) as before, 8 * max(binaries) filter (where last = 1) as after
     from (select pid, binaries_after as binaries, row_number() over (partition by pid order by end_ns) as nth,

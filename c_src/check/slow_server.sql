@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- A server that takes long to handle a request, and where it waits for what.
--- At least three requests, handled for 50 ms or more on average, at least half of their duration.
+-- At least three requests that were handled for 50 ms or more, in all a fifth of the recording and half of their duration.
 with slow as materialized (
     select server_pid, server, count(*) as n, avg(handling_ns) as ns, total(kind = 'io') as io
-    from requests where kind in ('call', 'io') and handling_ns is not null
-    group by server_pid having n >= 3 and ns >= 5e7 and total(handling_ns) * 2 >= total(duration_ns)
+    from requests where kind in ('call', 'io') and handling_ns >= 5e7
+    group by server_pid having n >= 3 and total(handling_ns) * 5 >= recorded_ns() and total(handling_ns) * 2 >= total(duration_ns)
 ), ran as materialized (
     select pid, total(running_ns + dirty_ns) as ns from places where pid in (select server_pid from slow) group by pid
 )

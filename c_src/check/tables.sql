@@ -41,14 +41,14 @@ from processes join general using (pid) left join most using (pid);
 -- The two processes that ran most, in one row.
 create temp table busiest as
 select group_concat(name, ' and ') as names
-from (select name from processes join names using (pid) where running_ns > 0 order by running_ns desc limit 2);
+from (select name from processes join names using (pid) where running_ns > 0 group by name order by max(running_ns) desc limit 2);
 
 -- What ended the waits of servers that rules may name, because they have a queue, are slow, or did not reply: for each
 -- function the sender of the first message after the wait, as words that follow "waits". Many such waits are enough.
 create temp table woken as
 with slow_servers as materialized (
     select server_pid from requests where kind in ('call', 'io') group by server_pid
-    having min(sent_ns) filter (where ended = 'open') <= recording_end_ns() - 5e8 or avg(handling_ns) >= 5e7
+    having min(sent_ns) filter (where ended = 'open') <= recording_end_ns() - 5e8 or count(*) filter (where handling_ns >= 5e7) >= 3
            or count(*) filter (where duration_ns >= 1e6) >= 10 and max(ahead) >= 2
               and total(queued_ns) filter (where duration_ns >= 1e6) * 2 >= total(duration_ns) filter (where duration_ns >= 1e6)
 ), steps as materialized (
