@@ -268,7 +268,8 @@ static void quote(const char *name, char *to)
         }
         *to++ = *name;
     }
-    memcpy(to, "'", 2);
+    to[0] = '\'';
+    to[1] = '\0';
 }
 
 /* The command that shows more, with the name of the recording for REC. From malloc; NULL if there is

@@ -18,6 +18,12 @@
 
 enum { SAMPLES = 100, ROWS = 64, AT_LEAST = 20, SHOWN = 8 };
 
+/* Damaged recordings have durations whose sum does not fit. */
+static int64_t plus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
 struct sample {
     uint64_t client, server;
     int64_t start, ns;
@@ -93,12 +99,6 @@ static int by_kind(const void *a, const void *b)
     return x->ns != y->ns ? (x->ns < y->ns ? -1 : 1) : (x->start > y->start) - (x->start < y->start);
 }
 
-static int dearest_first(const void *a, const void *b)
-{
-    const struct kind *x = *(struct kind *const *)a, *y = *(struct kind *const *)b;
-    return x->cost != y->cost ? (x->cost > y->cost ? -1 : 1) : (x->first > y->first) - (x->first < y->first);
-}
-
 /* The names of processes are known only after the first reading. */
 static bool number_kinds(struct all *x)
 {
@@ -110,7 +110,8 @@ static bool number_kinds(struct all *x)
             *number = (uint32_t)x->kinds.count;
         x->sample[i].kind = *number - 1;
     }
-    qsort(x->sample, x->n, sizeof *x->sample, by_kind);
+    if (x->n > 0)
+        qsort(x->sample, x->n, sizeof *x->sample, by_kind);
     return true;
 }
 
@@ -123,6 +124,17 @@ static int64_t duration_at(const struct all *x, const struct kind *k, size_t i)
 static size_t slower(const struct kind *k)
 {
     return k->n / 100;
+}
+
+/* The dearest come first; only a->top of them are kept. */
+static void insert(struct all *x, struct kind *k)
+{
+    size_t i = x->n_kinds++;
+    for (; i > 0 && x->kind[i - 1]->cost < k->cost; i--)
+        x->kind[i] = x->kind[i - 1];
+    x->kind[i] = k;
+    if (x->n_kinds > x->a->top)
+        free(x->kind[--x->n_kinds]);
 }
 
 /* Room for each kind with enough requests; only the dearest keep it. */
@@ -144,15 +156,9 @@ static bool find_kinds(struct all *x)
         k->size[TAIL] = k->n / 10 > k->size[SLOW] ? k->n / 10 - k->size[SLOW] : 0;
         k->size[NORMAL] = k->n / 2;
         for (size_t i = k->n - k->size[SLOW]; i < k->n; i++)
-            k->cost += duration_at(x, k, i) - duration_at(x, k, k->n / 2);
-        x->kind[x->n_kinds++] = k;
-        if (x->n_kinds > x->a->top) {
-            qsort(x->kind, x->n_kinds, sizeof *x->kind, dearest_first);
-            free(x->kind[--x->n_kinds]);
-        }
+            k->cost = plus(k->cost, duration_at(x, k, i) - duration_at(x, k, k->n / 2));
+        insert(x, k);
     }
-    if (x->n_kinds > 0)
-        qsort(x->kind, x->n_kinds, sizeof *x->kind, dearest_first);
     return true;
 }
 
@@ -169,7 +175,7 @@ static void choose(struct all *x, uint32_t kind, enum group group, size_t from)
                                                              .server = s->server,
                                                              .mfa = s->mfa,
                                                              .start = s->start,
-                                                             .end = s->start + s->ns};
+                                                             .end = plus(s->start, s->ns)};
     }
 }
 
@@ -211,11 +217,11 @@ static void add(struct row *r, enum group group, size_t i, int64_t ns, bool behi
 {
     if (r == NULL)
         return;
-    r->ns[group] += ns;
+    r->ns[group] = plus(r->ns[group], ns);
     if (group == SLOW && behind)
-        r->behind += ns;
+        r->behind = plus(r->behind, ns);
     if (group != NORMAL)
-        r->of[group][i] += ns;
+        r->of[group][i] = plus(r->of[group][i], ns);
 }
 
 static void explained(void *arg, const struct cli_why_target *t, const struct kymo_why_answer *answer)
@@ -225,7 +231,7 @@ static void explained(void *arg, const struct cli_why_target *t, const struct ky
     struct kind *k = x->kind[of / GROUPS];
     enum group group = (enum group)(of % GROUPS);
     size_t i = k->explained[group]++;
-    k->sum[group] += t->end - t->start;
+    k->sum[group] = plus(k->sum[group], t->end - t->start);
     if (group != NORMAL)
         k->took[group][i] = t->end - t->start;
     x->cut = x->cut || answer->cut;
@@ -266,7 +272,7 @@ static int64_t p99_without(const struct all *x, const struct kind *k, const stru
         double above = (double)longer(x, k, k->n - k->size[SLOW] - k->size[TAIL], middle);
         for (unsigned group = SLOW; group <= TAIL; group++) {
             for (size_t i = 0; i < k->explained[group]; i++)
-                above += k->took[group][i] - r->of[group][i] > middle
+                above += (int64_t)((uint64_t)k->took[group][i] - (uint64_t)r->of[group][i]) > middle
                              ? (double)k->size[group] / (double)k->explained[group]
                              : 0;
         }
@@ -324,7 +330,7 @@ static void text_kind(const struct all *x, const struct kind *k)
         text_row(x, k, &k->row[i]);
     for (size_t i = shown; i < k->rows; i++) {
         for (unsigned group = 0; group < GROUPS; group++)
-            rest[group] += k->row[i].ns[group];
+            rest[group] = plus(rest[group], k->row[i].ns[group]);
     }
     if (shown < k->rows)
         printf("%9s %9s %11s  %zu smaller ones\n", CLI_DURATION(mean(k, rest[SLOW], SLOW)),
