@@ -507,16 +507,17 @@ doublings(Shared, N) ->
 shared(0) -> [];
 shared(N) -> Shared = shared(N - 1), [Shared | Shared].
 
-%% Memory that grows once, and stays.
+%% Memory that grows once, soon after the recording began, and stays.
 one_step(Config) -> not_found([<<"memory_growth">>], recorded(grows_once, Config)).
 
 grows_once() ->
+    Self = self(),
     _ = spawn(fun() ->
-        receive after 300 -> ok end,
         Binary = binary:copy(<<0>>, 100000000),
+        Self ! grown,
         receive {stop, Pid} -> Pid ! Binary end
     end),
-    ok.
+    receive grown -> ok end.
 
 %% A server that reads files on dirty schedulers: it does not wait for messages there.
 files(Config) ->
