@@ -6,7 +6,7 @@ with used as materialized (
 ), ran as materialized (
     select kind, function, total(running_ns) as ns from places join names using (pid)
     where role not like 'erts_trace_cleaner:%' -- ends the session of kymo
-          and (select busy * schedulers from used) >= 0.25
+          and (select busy * schedulers from used) >= 0.25 -- otherwise nothing is found
     group by kind, function
 ), kinds as materialized (
     select kind, total(ns) as ns, total(ns) / (select total(ns) from ran) as part from ran group by kind
@@ -41,8 +41,7 @@ select printf('%s uses %.1f of %d processors; its runs end mostly in %s (of its 
            || case when (select total(tops.ns) from tops where tops.kind = found.kind and nth <= 3) * 4 < 3 * found.ns
                    then coalesce((select '. By module: ' || group_concat(printf('%s %.0f %%', module, 100.0 * modules.ns / found.ns), ', ')
                          from modules where modules.kind = found.kind and nth <= 4 and modules.ns * 20 >= found.ns), '') else '' end
-           || coalesce((select printf('. It sends %.0f messages per second to %d %s', n * 1e9 / (messages_ns - from_ns), receivers,
-                                      case receivers when 1 then 'process' else 'processes' end)
+           || coalesce((select printf('. It sends %.0f messages per second to %s', n * 1e9 / (messages_ns - from_ns), counted(receivers, 'process'))
                         from sends, complete where sends.kind = found.kind and n * 1e9 >= 2000.0 * (messages_ns - from_ns)), '') as finding,
        min(0.95, max(part * busy, 0.6 * min(1.0, processors))) as weight,
        'stats REC --by role' as more

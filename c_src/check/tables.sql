@@ -43,14 +43,30 @@ create temp table busiest as
 select group_concat(name, ' and ') as names
 from (select name from processes join names using (pid) where running_ns > 0 group by name order by max(running_ns) desc limit 2);
 
+-- Sums over the requests to a server, and whether it has a queue or is slow: the rules queueing and slow_server say when.
+create temp table servers as
+with known as (
+    select *, queued_ns is not null as placed, queued_ns is not null and duration_ns >= 1e6 as waited, handling_ns >= 5e7 as long
+    from requests where kind in ('call', 'io')
+), sums as (
+    select server_pid, server, min(sent_ns) filter (where ended = 'open') as open_ns,
+           max(ahead) filter (where placed) as ahead, avg(handling_ns) filter (where placed) as handling_ns,
+           count(*) filter (where waited) as waited, total(kind = 'io' and waited) as waited_io,
+           avg(queued_ns) filter (where waited) as queued_ns,
+           total(queued_ns) filter (where waited) / total(duration_ns) filter (where waited) as queued_part,
+           count(*) filter (where long) as long, total(kind = 'io' and long) as long_io, avg(handling_ns) filter (where long) as long_ns,
+           coalesce(total(handling_ns) filter (where long) / total(duration_ns) filter (where long), 1.0) as long_part
+    from known group by server_pid
+)
+select *, coalesce(waited >= 10 and queued_part >= 0.5 and ahead >= 2 and waited * queued_ns * 20 >= recorded_ns(), false) as queues,
+       coalesce(long >= 3 and long_part >= 0.5 and long * long_ns * 5 >= recorded_ns(), false) as slow
+from sums;
+
 -- What ended the waits of servers that rules may name, because they have a queue, are slow, or did not reply: for each
 -- function the sender of the first message after the wait, as words that follow "waits". Many such waits are enough.
 create temp table woken as
 with slow_servers as materialized (
-    select server_pid from requests where kind in ('call', 'io') group by server_pid
-    having min(sent_ns) filter (where ended = 'open') <= recording_end_ns() - 5e8 or count(*) filter (where handling_ns >= 5e7) >= 3
-           or count(*) filter (where duration_ns >= 1e6) >= 10 and max(ahead) >= 2
-              and total(queued_ns) filter (where duration_ns >= 1e6) * 2 >= total(duration_ns) filter (where duration_ns >= 1e6)
+    select server_pid from servers where queues or slow or open_ns <= recording_end_ns() - 5e8
 ), steps as materialized (
     select pid, event, thread, coalesce(peer, case when message = 'timeout' then message else match_result end) as sender,
            lag(event) over w as before, lag(time_ns) over w as in_ns, lag(thread) over w as in_thread, lag(event, 2) over w as out_event,
@@ -77,7 +93,7 @@ create temp table longest as
 with sums as materialized (
     select pid, function, waiting_ns + dirty_ns as ns, dirty_ns > 0 as dirty,
            row_number() over (partition by pid order by waiting_ns + dirty_ns desc) as nth
-    from places where not idle and function is not null and pid in (select server_pid from requests)
+    from places where not idle and function is not null and pid in (select server_pid from servers)
 )
 select sums.pid, sums.ns,
        case when dirty then printf('spends %.0f %% of the time in %s, on a dirty scheduler (a NIF, or a large garbage collection) or waiting for one', 100.0 * sums.ns / recorded_ns(), function)
