@@ -171,9 +171,8 @@ second_signal(Config) ->
     await_text(Command, "recording"),
     Pid = peer:call(Peer, os, getpid, []),
     signal("STOP", Pid),
-    signal("INT", os_pid(Command)),
     [Child] = children(os_pid(Command)),
-    true = kymo_cli:until(fun() -> pending(os_pid(Command)) =:= [] end),
+    interrupted(Command),
     signal("INT", os_pid(Command)),
     {6, Text} = kymo_ended(Command),
     contains(Text, ["nothing was fetched; when the node goes on, it removes everything"]),
@@ -183,6 +182,11 @@ second_signal(Config) ->
     same(Before, Peer, Config),
     peer:stop(Peer).
 
+%% Sends a Ctrl-C to a command, and waits until it has taken that.
+interrupted(Command) ->
+    signal("INT", os_pid(Command)),
+    true = kymo_cli:until(fun() -> pending(os_pid(Command)) =:= [] end).
+
 %% The third one kills the part of the command that waits.
 third_signal(Config) ->
     {Peer, Node} = node_with_work(Config, []),
@@ -191,13 +195,8 @@ third_signal(Config) ->
     await_text(Command, "recording"),
     [Child] = children(os_pid(Command)),
     signal("STOP", Child),
-    [
-        begin
-            signal("INT", os_pid(Command)),
-            true = kymo_cli:until(fun() -> pending(os_pid(Command)) =:= [] end)
-        end
-     || _ <- [1, 2]
-    ],
+    interrupted(Command),
+    interrupted(Command),
     signal("INT", os_pid(Command)),
     {6, Text} = kymo_ended(Command),
     contains(Text, ["killed by signal 9"]),
@@ -212,9 +211,8 @@ unfetched(Config) ->
     await_text(Command, "recording"),
     Pid = peer:call(Peer, os, getpid, []),
     signal("STOP", Pid),
-    signal("INT", os_pid(Command)),
     [Child] = children(os_pid(Command)),
-    true = kymo_cli:until(fun() -> pending(os_pid(Command)) =:= [] end),
+    interrupted(Command),
     signal("KILL", os_pid(Command)),
     true = kymo_cli:until(fun() -> not filelib:is_dir("/proc/" ++ Child) end),
     signal("CONT", Pid),
