@@ -4,8 +4,8 @@
  * user's erl, with a pipe as its standard input.
  *
  * The first SIGINT, SIGTERM or SIGHUP makes the child end the recording and fetch it, a second
- * one give it up and remove it from the node; a third one kills the child. If this process ends for any reason, the pipe is closed, and
- * the child disconnects at once. In all cases the part of kymo in the node cleans up.
+ * one give it up and remove it from the node; a third one kills the child. If this process ends
+ * for any reason, the pipe is closed, and the child disconnects at once. In all cases the part of kymo in the node cleans up.
  */
 #ifndef KYMO_CLI_ATTACH_H
 #define KYMO_CLI_ATTACH_H

@@ -66,7 +66,7 @@ struct all {
     struct cli_why_target *targets;
     uint32_t *of; /* for each target GROUPS times the number of its kind, and its group */
     size_t n_targets, next;
-    bool cut, memory;
+    bool cut, no_memory;
 };
 
 /* ---- all requests ---- */
@@ -75,13 +75,13 @@ static void on_request(void *arg, const struct kymo_request *q)
 {
     struct all *x = arg;
     int64_t ns = kymo_request_total(q);
-    if (q->passed_on || q->kind == KYMO_REQ_CAST || ns == KYMO_NO_TIME || x->memory ||
+    if (q->passed_on || q->kind == KYMO_REQ_CAST || ns == KYMO_NO_TIME || x->no_memory ||
         !cli_wants_request(x->a, q))
         return;
     if (x->n == x->room) {
         size_t room = x->room == 0 ? 4096 : x->room * 2;
         struct sample *more = realloc(x->sample, room * sizeof *more);
-        x->memory = more == NULL;
+        x->no_memory = more == NULL;
         if (more == NULL)
             return;
         x->sample = more;
@@ -424,7 +424,7 @@ int cli_why_all(struct cli_analysis *a)
     struct kymo_analysis_sink sink = {.arg = &x, .request = on_request};
     kymo_map_init(&x.kinds, sizeof(uint32_t));
     int status = cli_analysis_run(a, &sink, 1);
-    if (status == KYMO_EXIT_OK && (x.memory || !number_kinds(&x) || !find_kinds(&x) || !choose_all(&x)))
+    if (status == KYMO_EXIT_OK && (x.no_memory || !number_kinds(&x) || !find_kinds(&x) || !choose_all(&x)))
         status = cli_fail(KYMO_EXIT_MEMORY, "out of memory");
     if (status == KYMO_EXIT_OK)
         status = cli_why_explain(a, x.targets, x.n_targets, explained, &x);
